@@ -50,6 +50,8 @@ class Compared:
     #: mark, in percent of its own time, computing, and how uncertain the table is.
     computing: dict[str, tuple[float, float, float]]
     threads: int
+    #: Looks that found the function.
+    samples: int
     #: By how much a share of half may be off by chance, in 95 of 100 cases.
     chance: float
     #: The share for which the worker's thread had no core.
@@ -188,10 +190,11 @@ def compare(table: pd.DataFrame, told: list[Told]) -> Compared:
         core = _percent(table, "Waiting for a core (s)")
         whole["waiting for a core"] = core, 100 * sum(queued) / wall
     longest = max(expected, key=lambda mark: expected[mark])
-    chance = 196 * (0.25 / max(table["Samples"].sum(), 1)) ** 0.5
+    samples = int(table["Samples"].sum())
+    chance = 196 * (0.25 / max(samples, 1)) ** 0.5
     starved = 100 * sum(queued) / wall
     split = _computing_at(by_mark, told)
-    return Compared(lines, (names[0], longest), whole, split, threads, chance, starved)
+    return Compared(lines, (names[0], longest), whole, split, threads, samples, chance, starved)
 
 
 def _computing_at(table: pd.DataFrame, told: list[Told]) -> dict[str, tuple[float, float, float]]:

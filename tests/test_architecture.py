@@ -260,6 +260,7 @@ PUBLIC_DASK = {
     "distributed.diagnostics.plugin",
     "distributed.diagnostics.plugin.SchedulerPlugin",
     "distributed.diagnostics.plugin.WorkerPlugin",
+    "distributed.protocol",
     "distributed.protocol.pickle",
     "distributed.protocol.pickle.dumps",
 }
@@ -278,6 +279,8 @@ ORDINARY_WORDS = {
     "scheduler_delay",
     "sync",
     "send",
+    "get_data",
+    "loads",
 }
 
 

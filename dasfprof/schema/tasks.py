@@ -40,7 +40,7 @@ executing       time     time     it was given a thread
 seceded         time     time     it gave its thread back and went on (long-running)
 done            time     time     the worker knew the outcome
 deserialize     float32  seconds  deserialising in the run, as of unspilled inputs; functions and
-    arguments were deserialised as the scheduler's message was read, before the run
+    arguments were unpickled before it, see Task Unpickled
 disk_read       float32  seconds  unspilling of inputs
 disk_read_size  int      bytes    inputs that were unspilled
 executor        float32  seconds  waiting for the thread pool, and returning from it
@@ -62,7 +62,7 @@ source          text     text     address of the sender
 keys            keys     keys     the keys of the results
 size            int      bytes    of the results
 state           text     text     success, busy, missing, failed
-network         float32  seconds  on the network
+network         float32  seconds  on the network; the sender's serialising is within
 deserialize     float32  seconds  deserialising
 """,
 )
@@ -176,6 +176,36 @@ write_size      int      bytes    written
 writing         float32  seconds  in these calls
 waiting         float32  seconds  in the calls of both kinds, while the thread was on no core
 unsized         int      count    calls whose bytes are unknown, as of those that failed
+""",
+)
+
+TASK_UNPICKLED = event_kind(
+    "Task Unpickled",
+    "A worker unpickled a task's function and arguments, with a millisecond of CPU or for 20 ms. "
+    "The event's time is its end; the task may never have run there.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+size            int      bytes    pickled
+seconds         float32  seconds  unpickling, on the worker's event loop but for what has 10 MB; of
+    the first that came together each an equal part, if all are of one function, else not told
+cpu             float32  seconds  of CPU among them: the rest are waits, for the interpreter's lock
+    as well
+""",
+)
+
+RESULT_SERIALISED = event_kind(
+    "Result Serialised",
+    "A worker serialised a result for somebody who asked, and compressed it where Dask does, with "
+    "a millisecond of CPU or for 20 ms. The event's time is when it had been sent.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt; -1: it ran elsewhere
+target          text     text     address of the worker that asked; None: the client or scheduler
+size            int      bytes    as Dask sizes it in memory
+seconds         float32  seconds  serialising, with waits for the interpreter's lock
 """,
 )
 

@@ -56,11 +56,11 @@ def naps(
 
 def slow_function(client: Client, place: Path) -> bool:
     loaded = naps(client, "load", [0.02] * 20)
-    changed = naps(client, "transform", [0.2] * 20, loaded)
+    changed = naps(client, "transform", [0.4] * 20, loaded)
     saved = naps(client, "save", [0.02] * 20, changed)
     client.gather(saved)
     slow, others = sum(client.gather(changed)), sum(client.gather([*loaded, *saved]))
-    return slow > 3 * others
+    return slow > 2 * others
 
 
 def make_partition(seconds: float, nbytes: int) -> np.ndarray[Any, Any]:
@@ -111,9 +111,9 @@ def large_transfers(client: Client, place: Path) -> bool:
 def serial_chain(client: Client, place: Path) -> bool:
     begin = time.perf_counter()
     loaded = naps(client, "load", [0.05] * 12)
-    chain = [client.submit(nap, 0.1, *loaded, key="step-0")]
+    chain = [client.submit(nap, 0.3, *loaded, key="step-0")]
     for number in range(1, 10):
-        chain.append(client.submit(nap, 0.1, chain[-1], key=f"step-{number}"))
+        chain.append(client.submit(nap, 0.3, chain[-1], key=f"step-{number}"))
     alone = sum(client.gather(chain))
     return alone > 0.5 * (time.perf_counter() - begin)
 
@@ -121,7 +121,7 @@ def serial_chain(client: Client, place: Path) -> bool:
 def tiny_tasks(client: Client, place: Path, count: int = 2000) -> bool:
     begin = time.perf_counter()
     wait(client.map(abs, range(count), key="count"))
-    return (time.perf_counter() - begin) / count < 0.02
+    return (time.perf_counter() - begin) / count < 0.05
 
 
 def many_tiny_tasks(client: Client, place: Path) -> bool:
@@ -143,7 +143,7 @@ def gaps_of_the_client(client: Client, place: Path) -> bool:
     for number in range(4):
         wait(naps(client, f"part{number}", [0.05] * 8))
         if number < 3:
-            waited += nap(0.3)
+            waited += nap(0.8)
     return waited > 0.3 * (time.perf_counter() - begin)
 
 
@@ -192,7 +192,7 @@ def failing_tasks(client: Client, place: Path) -> bool:
 
 
 def slowing_over_time(client: Client, place: Path) -> bool:
-    stored = naps(client, "store", [0.02 + 0.004 * number for number in range(40)])
+    stored = naps(client, "store", [0.02 + 0.01 * number for number in range(40)])
     seconds = client.gather(stored)
     return sum(seconds[-13:]) > 2 * sum(seconds[:13])
 

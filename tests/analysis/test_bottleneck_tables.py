@@ -41,6 +41,8 @@ FUNCTION_COLUMNS = [
     "Waiting for storage (s)",
     "Blocked (s)",
     "Deserialising (s)",
+    "Unpickling (s)",
+    "Serialising (s)",
     "Garbage Collection (s)",
 ]
 TASK_COLUMNS = [
@@ -97,10 +99,10 @@ def write(request: pytest.FixtureRequest) -> Write:
 
 def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     # Nor do they say how long threads computed and waited.
-    rows = [(*row, *(NA,) * 6)[: len(FUNCTION_COLUMNS)] for row in rows]
+    rows = [(*row, *(NA,) * 8)[: len(FUNCTION_COLUMNS)] for row in rows]
     table = pd.DataFrame(rows, columns=FUNCTION_COLUMNS)
     texts = dict.fromkeys(["Host", "Function", "Worker"], object)
-    numbers = [*FUNCTION_COLUMNS[3:9], "Mean Task time (s)", *FUNCTION_COLUMNS[-6:]]
+    numbers = [*FUNCTION_COLUMNS[3:9], "Mean Task time (s)", *FUNCTION_COLUMNS[-8:]]
     floats = dict.fromkeys(numbers, float)
     return table.astype({**texts, **floats, "GPU": "Int64"})
 
@@ -202,7 +204,7 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
     Plugin(tmp_path).write((COMPUTE, rows))
     analyser = TraceAnalyser(tmp_path)
 
-    labels = FUNCTION_COLUMNS[-6:-2]
+    labels = FUNCTION_COLUMNS[-8:-4]
     of_tasks = analyser.per_task_bottleneck().set_index("Task Key")[labels]
     assert of_tasks.loc["load-1"].tolist() == [2.0, 1.0, 2.0, 3.0]
     assert of_tasks.loc["load-2"].tolist() == [7.0, 1.0, 0.0, 0.0]

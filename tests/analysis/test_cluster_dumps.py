@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,15 @@ from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
 pytestmark = pytest.mark.whole_program
 
 
+DUMPED = threading.Event()
+
+
 def fails(_: Any = None) -> None:
     raise ValueError("a planted error")
+
+
+def sleep(_: Any = None) -> None:
+    DUMPED.wait(600)  # however long the dumps take
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +49,16 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
         failed = client.submit(fails, key=("fails", 1), pure=False)
         after = client.submit(len, failed, key="after-0")
         held = client.submit(len, "", key="held-0", resources={"GPU": 2}, pure=False)
-        running = client.submit(time.sleep, 20, key=("sleep", 0, "x"), pure=False)
+        running = client.submit(sleep, key=("sleep", 0, "x"), pure=False)
         wait([done, after])
         scheduler = cluster.scheduler
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not (scheduler.unrunnable and any(w.processing for w in scheduler.workers.values())):
             assert time.monotonic() < end
             time.sleep(0.01)
         client.dump_cluster_state(str(place / "dump"))
         client.dump_cluster_state(str(place / "dump"), format="yaml")
+        DUMPED.set()
         yield {"msgpack": place / "dump.msgpack.gz", "yaml": place / "dump.yaml"}
         del held, running
 

@@ -519,8 +519,13 @@ def clean(number: int, seconds: float) -> int:
 
 
 def compute_naps(client: Client, seconds: float) -> None:
-    loaded = client.map(load, range(4), pure=False)
-    client.gather(client.map(clean, loaded, seconds=seconds, pure=False))
+    """Two of each kind on each worker, also where one of them is held up."""
+    cleaned = []
+    for number, where in enumerate([*client.nthreads()] * 2):
+        options = {"workers": [where], "pure": False}
+        loaded = client.submit(load, number, **options)
+        cleaned.append(client.submit(clean, loaded, seconds, **options))
+    client.gather(cleaned)
 
 
 @pytest.mark.whole_program
@@ -543,5 +548,8 @@ def test_recorded_runs(tmp_path: Path) -> None:
     own = path[(path["Function"] == "clean") & (path["Class"] == "Blocked")]
     assert own["Difference (s)"].sum() == pytest.approx(2.0, abs=0.5)
     functions = comparison.functions.set_index("Function")
-    assert functions["Changed"].to_dict() == {"clean": "slower", "load": "uncertain"}
+    assert functions["Changed"].to_dict().keys() == {"clean", "load"}
+    assert functions["Changed"]["clean"] == "slower"
+    # Of equal naps a machine may make those of one side longer, by a little.
+    assert functions["Changed"]["load"] == "uncertain" or abs(functions["Change (%)"]["load"]) < 30
     assert functions.index[0] == "clean"

@@ -112,7 +112,7 @@ def test_without_samples_nothing_is_told(tmp_path: Path) -> None:
 
 
 def hold(megabytes: int) -> int:
-    time.sleep(0.5)  # samples of the process without the block are in here
+    time.sleep(1.5)  # samples of the process without the block are in here
     block = bytearray(megabytes * MB)
     block[:: 1 << 10] = b"\x01" * len(block[:: 1 << 10])
     time.sleep(1.5)
@@ -124,7 +124,7 @@ def test_a_task_that_holds_a_block(tmp_path: Path) -> None:
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
-        dasfprof.profile(client, directory=tmp_path),
+        dasfprof.profile(client, directory=tmp_path, sample_interval=0.1),
     ):
         for megabytes in (100, 200):
             assert client.submit(hold, megabytes, pure=False).result() == megabytes * MB

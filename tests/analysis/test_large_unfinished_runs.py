@@ -72,7 +72,7 @@ def run_until(how: str, directory: Path) -> None:
         assert program.stdout.readline() == "under way\n"
         wait_until(lambda: len(open_rows(of_workers(directory / "traces"))) == 2)
         if how == "left":
-            program.communicate("\n", timeout=60)
+            program.communicate("\n", timeout=240)
         else:
             os.killpg(program.pid, getattr(signal, how))
 

@@ -186,11 +186,11 @@ def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     assert LiveRun(tmp_path).read().unknown_tasks == 20
 
 
-@pytest.mark.parametrize(("ago", "length", "quiet"), [(29.0, 0.5, True), (5.0, 0.5, False)])
+@pytest.mark.parametrize(("ago", "length", "quiet"), [(26.0, 0.5, True), (5.0, 0.5, False)])
 def test_nothing_that_ends_is_no_pace(
     tmp_path: Path, ago: float, length: float, quiet: bool
 ) -> None:
-    """29 s after the last end of tasks of half a second nobody knows when the rest is due."""
+    """26 s after the last end of tasks of half a second nobody knows when the rest is due."""
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
     file.add(TASK_RUN, *(run_of(("f-1", n), now - ago - n / 10, length) for n in range(20)))
@@ -200,8 +200,8 @@ def test_nothing_that_ends_is_no_pace(
     assert (state.quiet_for is not None) == quiet
     assert (state.seconds_left is None) == quiet
     assert ("no task has ended for" in words[0]) == quiet
-    # Tasks of a minute may well not end for 29 s.
-    file.add(TASK_RUN, run_of("long-1", now - 29.0, 60.0))
+    # Tasks of a minute may well not end for 26 s.
+    file.add(TASK_RUN, run_of("long-1", now - 26.0, 60.0))
     assert LiveRun(tmp_path).read().quiet_for is None
 
 
@@ -278,9 +278,9 @@ def test_long_tasks_and_their_lines(tmp_path: Path) -> None:
     worker.add(
         TASK_UNDER_WAY,
         under_way(("fit-1", 20), now - 16, now - 1, waits_in="Event", waits_for="go"),
-        under_way(("fit-1", 21), now - 14, now - 1),  # not three times the median
+        under_way(("fit-1", 21), now - 11, now - 1),  # not three times the median
         under_way("first-1", now - 11, now - 1),  # no median
-        under_way("first-2", now - 9, now - 1),  # too short
+        under_way("first-2", now - 5, now - 1),  # too short
         under_way("over-1", now - 30, now - 5),
         under_way("forgotten-1", now - 300, now - 200),
     )
@@ -288,7 +288,7 @@ def test_long_tasks_and_their_lines(tmp_path: Path) -> None:
     found = {task.key: task for task in live.read().long_tasks}
     assert list(found) == ["over-1", "('fit-1', 20)", "first-1"]
     fit = found["('fit-1', 20)"]
-    assert fit.seconds == pytest.approx(16, abs=2)
+    assert 16 <= fit.seconds < 21  # when it is read
     assert fit.median_seconds == pytest.approx(5, rel=0.1)
     assert fit.line == "/home/me/train.py:12 fit"
     assert fit.waits == "Event 'go'"

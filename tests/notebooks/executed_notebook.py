@@ -30,7 +30,8 @@ def execute(name: str, place: Path, question: str | None = None) -> list[Any]:
     if question is not None:
         notebook.cells.insert(-1, nbformat.v4.new_code_cell(question))
     resources = {"metadata": {"path": str(place)}}
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources)
+    options = {"timeout": 240, "startup_timeout": 240, "kernel_name": "python3"}
+    client = NotebookClient(notebook, **options, resources=resources)
     client.execute(env={**os.environ, **PATIENCE})
     assert list(place.iterdir()) == [], "it leaves nothing behind"
     return [cell for cell in notebook.cells if cell.cell_type == "code"]

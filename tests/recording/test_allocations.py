@@ -27,7 +27,7 @@ client = client_of(1, 2, processes=False)
 def _nothing_is_left() -> Iterator[None]:
     yield
     assert not tracemalloc.is_tracing()
-    assert not [each.name for each in threading.enumerate() if "dasfprof-live" in each.name]
+    wait_until(lambda: not [each for each in threading.enumerate() if "dasfprof-live" in each.name])
 
 
 def table_of(directory: Path, function: str | None = None) -> Any:
@@ -44,7 +44,7 @@ def line_of(function: Any, text: str) -> int:
 def hold_two_kept() -> list[Any]:
     large = np.ones(1_000_000)
     small = bytearray(2_000_000)
-    Event("kept").wait(60)
+    Event("kept").wait(240)
     return [large, small]
 
 
@@ -77,14 +77,14 @@ def test_lines_of_what_is_held(client: Client, tmp_path: Path) -> None:
     assert first["Live (MB)"] == pytest.approx(8.0, abs=0.01)
     assert second["Live (MB)"] == pytest.approx(2.0, abs=0.01)
     # A share of all that the process has allocated since: the loop's own among it.
-    assert 70 < first["Share (%)"] <= 80.01
-    assert own["Live (MB)"].sum() <= first["Peak (MB)"] < 12
+    assert 50 < first["Share (%)"] <= 80.01
+    assert own["Live (MB)"].sum() <= first["Peak (MB)"] < 16
     assert table.iloc[0]["Line"] == line_of(hold_two_kept, "np.ones")
 
 
 def hold_until(event: str) -> int:
     block = np.ones(1_000_000)
-    Event(event).wait(60)
+    Event(event).wait(240)
     return len(block)
 
 

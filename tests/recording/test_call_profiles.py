@@ -258,7 +258,7 @@ def test_files_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.M
 
 
 def wait_for(event: str) -> int:
-    return outer(1) if Event(event).wait(60) else 0
+    return outer(1) if Event(event).wait(240) else 0
 
 
 def test_flush_and_collect_bring_files_along(client: Client, tmp_path: Path) -> None:

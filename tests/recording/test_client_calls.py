@@ -24,6 +24,9 @@ import dasfprof
 
 pytestmark = pytest.mark.dask_internals
 
+#: Seconds for which what is slow sleeps: far longer than a busy machine holds up what is not.
+SLOW = 0.8
+
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
@@ -75,6 +78,11 @@ def double(x: Any) -> Any:
     return 2 * x
 
 
+def double_late(x: Any) -> Any:
+    time.sleep(0.02)
+    return 2 * x
+
+
 def keep(number: int, table: Any = None) -> int:
     return number
 
@@ -86,13 +94,13 @@ def late(seconds: float, size: int) -> Any:
 
 class SlowToPickle:
     def __reduce__(self) -> Any:
-        time.sleep(0.2)
+        time.sleep(SLOW)
         return SlowToPickle, ()
 
 
 class SlowToName:
     def __dask_tokenize__(self) -> str:
-        time.sleep(0.2)
+        time.sleep(SLOW)
         return "name"
 
 
@@ -102,17 +110,17 @@ class SlowToUnpickle:
 
 
 def slowly() -> SlowToUnpickle:
-    time.sleep(0.2)
+    time.sleep(SLOW)
     return SlowToUnpickle()
 
 
-def test_calls_by_line(client: Client, tmp_path: Path) -> None:
+def test_calls_by_line(client: Client, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     watch = Watch()
     with dasfprof.profile(client, directory=tmp_path) as run:
         with watch:
-            futures = client.map(double, range(100), pure=False)
+            futures = client.map(double_late, range(100), pure=False)
         with watch:
-            wait(futures)
+            wait(futures)  # a second, on two threads
         for future in futures:
             with watch:
                 future.result()
@@ -127,9 +135,12 @@ def test_calls_by_line(client: Client, tmp_path: Path) -> None:
     found = calls_of(run)
     names = ("map", "wait", "result", "gather", "scatter", "cancel")
     expected = dict(zip(names, watch.seconds.items(), strict=True))
+    # The program may lose the interpreter's lock between a call and the stopwatch.
+    slack = 0.01 if request.config.getoption("--long") else 0.3
     for name, (line, seconds) in expected.items():
         row = found[name, line]
-        assert 0.5 * seconds - 0.01 <= row["Time (s)"] <= seconds, name
+        assert 0.5 * seconds - slack <= row["Time (s)"] <= seconds, name
+    assert found["wait", expected["wait"][0]]["Time (s)"] >= 0.2
     numbers = {
         name: (found[name, line]["Calls"], found[name, line]["Keys"])
         for name, (line, _) in expected.items()
@@ -150,7 +161,7 @@ def test_calls_by_line(client: Client, tmp_path: Path) -> None:
 
 def test_waiting_and_receiving(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(late, 0.3, 1_000_000, pure=False)
+        future = client.submit(late, 1.5, 1_000_000, pure=False)
         begin = time.monotonic()
         future.result()
         whole, first = time.monotonic() - begin, here() - 1
@@ -161,13 +172,13 @@ def test_waiting_and_receiving(client: Client, tmp_path: Path) -> None:
         unpickled, second = time.monotonic() - begin, here() - 1
     found = calls_of(run)
     row = found["result", first]
-    assert 0.25 <= row["Waiting (s)"] <= whole
+    assert 0.5 <= row["Waiting (s)"] <= whole  # it may begin to wait late
     assert row["Waiting (s)"] + row["Receiving (s)"] <= row["Time (s)"] <= whole
     assert row["Received (MB)"] == pytest.approx(8.0, rel=0.01)
     row = found["result", second]
-    assert 0.2 <= row["Receiving (s)"] <= row["Time (s)"] <= unpickled
+    assert SLOW <= row["Receiving (s)"] <= row["Time (s)"] <= unpickled
     trace = run.analyser(progress=False).trace
-    assert trace.client_calls["deserialising"].max() >= 0.2
+    assert trace.client_calls["deserialising"].max() >= SLOW
 
 
 def test_pickling_and_names(client: Client, tmp_path: Path) -> None:
@@ -178,10 +189,10 @@ def test_pickling_and_names(client: Client, tmp_path: Path) -> None:
         tokenize(SlowToName())
     found = calls_of(run)
     pickled, named = found["submit", line + 1], found["submit", line + 2]
-    assert 0.2 <= pickled["Pickling (s)"] <= pickled["Time (s)"]
-    assert pickled["Tokenising (s)"] < 0.2 <= named["Tokenising (s)"] <= named["Time (s)"]
-    assert named["Pickling (s)"] < 0.2
-    assert found["tokenising", line + 3]["Time (s)"] >= 0.2
+    assert SLOW <= pickled["Pickling (s)"] <= pickled["Time (s)"]
+    assert pickled["Tokenising (s)"] < SLOW <= named["Tokenising (s)"] <= named["Time (s)"]
+    assert named["Pickling (s)"] < SLOW
+    assert found["tokenising", line + 3]["Time (s)"] >= SLOW
 
 
 def keyless(x: Any) -> str:
@@ -207,15 +218,15 @@ def test_where_the_client_s_time_went(client: Client, tmp_path: Path) -> None:
     begin = time.monotonic()
     with dasfprof.profile(client, directory=tmp_path) as run:
         time.sleep(0.5)
-        future = client.submit(late, 0.4, 1, pure=False)
+        future = client.submit(late, 1.5, 1, pure=False)
         future.result()
         client.submit(double, SlowToPickle(), pure=False)
     whole = time.monotonic() - begin
     table = run.analyser(progress=False).client_time().set_index("Class")["Time (s)"]
     assert table.sum() <= whole
     assert table["Its own code"] >= 0.5
-    assert 0.35 <= table["Waits for results"] <= whole - 0.7
-    assert 0.2 <= table["Prepares graphs"] <= whole - 0.85
+    assert 0.5 <= table["Waits for results"] <= whole - 0.5 - SLOW
+    assert SLOW <= table["Prepares graphs"] <= whole - 1.0
 
 
 def test_nothing_of_it_stays_and_errors_come_through(client: Client, tmp_path: Path) -> None:
@@ -242,7 +253,7 @@ def test_calls_of_asynchronous_clients(tmp_path: Path) -> None:
             Client(cluster, asynchronous=True) as client,
         ):
             run = await dasfprof.register_default_profiler(client, directory=tmp_path)
-            future = client.submit(late, 0.3, 1, pure=False)
+            future = client.submit(late, 3.0, 1, pure=False)
             assert len(await future) == 1
             assert len(await client.gather([future])) == 1
             await run.stop()
@@ -251,7 +262,7 @@ def test_calls_of_asynchronous_clients(tmp_path: Path) -> None:
     found = calls_of(asyncio.run(program()))
     seconds = {name: row["Time (s)"] for (name, _), row in found.items()}
     assert {"submit", "gather"} <= set(seconds)
-    assert max(seconds.values()) < 0.3  # a call that is awaited waits for nobody
+    assert max(seconds.values()) < 3.0  # a call that is awaited waits for nobody
 
 
 TABLE = {number: str(number) for number in range(15_000)}

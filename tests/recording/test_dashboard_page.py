@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import urllib.error
@@ -38,7 +39,12 @@ def get(url: str) -> Any:
 
 def companions() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "dasfprof.report.terminal.live_view" in child.cmdline()]
+    found = []
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if "dasfprof.report.terminal.live_view" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
@@ -64,7 +70,7 @@ def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
         report = get(f"{run.page}/report.html").read().decode()
         assert report.lower().startswith("<!doctype html>")
         address = run.page
-    assert not companions(), "the process ends with the run"
+    wait_until(lambda: not companions())  # the process ends with the run
     assert run.page == "no page: the run has ended"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(address)

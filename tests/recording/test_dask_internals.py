@@ -20,10 +20,13 @@ from dasfprof.recording.dask_internals.names import ARRAYS, DASK_ARRAYS, NAMES
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.guard import HookGuard
 
+#: Some sixty runs are recorded before the first of the tests that look at them.
+pytestmark = pytest.mark.timeout(1800)
+
 PROGRAM = Path(__file__).with_name("renamed_dask.py")
 #: Words that are attributes of many objects: Dask cannot be renamed for them, so our list is.
 COMMON_WORDS = ("key", "fast", "_name", "operands", "operand", "_parameters", "rewrite", "optimize")
-COMMON_WORDS += ("process", "send", "_exception", "handlers", "sync")
+COMMON_WORDS += ("process", "send", "_exception", "handlers", "sync", "loads", "get_data")
 #: Not Dask's.
 COMMON_WORDS += ("_dynamic_function_reduce",)
 #: Names of which one stands for all that are used in one way.
@@ -72,7 +75,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         [sys.executable, str(PROGRAM), str(place), *given],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1700,
         check=False,
     )
     lines = told.stdout.splitlines()

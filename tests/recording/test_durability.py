@@ -26,8 +26,8 @@ from dasfprof.analysis import Trace
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import Writer, writer_of
 
-#: Seconds by which a busy machine may delay the writing thread of a worker.
-PATIENCE = 1.5
+#: Seconds by which a busy machine may delay the writing thread of a worker; on a quiet one.
+PATIENCE, QUIET_PATIENCE = 10.0, 1.5
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def addresses(client: Client) -> list[str]:
 
 
 def two_workers(client: Client) -> None:
-    record.wait_until(lambda: len(addresses(client)) == 2, seconds=60)
+    record.wait_until(lambda: len(addresses(client)) == 2)
 
 
 def scheduler_keys(client: Client) -> set[Any]:
@@ -91,7 +91,10 @@ def memory_runs(client: Client) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))]
 )
-def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) -> None:
+def test_worker_killed_at_any_moment(
+    client: Client, tmp_path: Path, seed: int, request: pytest.FixtureRequest
+) -> None:
+    patience = QUIET_PATIENCE if request.config.getoption("--long") else PATIENCE
     choose = random.Random(seed)
     flush_interval = choose.choice([0.02, 0.2, 0.5])
     options = {"flush_interval": flush_interval, "commit_threshold": choose.choice([20, 5000])}
@@ -102,6 +105,10 @@ def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) 
         keys = [(f"load-{seed}", i) for i in range(1500)]
         futures = client.map(work, range(1500), key=keys)
         record.wait_until(lambda: record.count_on(client, victim) > 20)
+        # What is older than the interval is on disk, and nobody has asked for that.
+        record.wait_until(
+            lambda: any(row["address"] == victim for row in computed(tmp_path)), every=0.1
+        )
         time.sleep(choose.uniform(0.0, 1.0))
         killed_at = time.time()
         os.kill(pid, signal.SIGKILL)
@@ -115,7 +122,7 @@ def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) 
     assert len(known) > 20
     missing = known.keys() - ours.keys()
     assert len(missing) <= 5000
-    assert all(known[key]["stop"] > killed_at - flush_interval - PATIENCE for key in missing)
+    assert all(known[key]["stop"] > killed_at - flush_interval - patience for key in missing)
     for key in known.keys() & ours.keys():
         seconds = known[key]["stop"] - known[key]["start"]
         assert ours[key]["duration"] == pytest.approx(seconds, abs=2e-6)
@@ -180,9 +187,10 @@ def test_restart_of_all_workers(client: Client, tmp_path: Path) -> None:
 def test_retired_worker_and_workers_that_come_late(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
         squares(client, "with-two")
+        before = set(addresses(client))
         client.cluster.scale(3)
-        record.wait_until(lambda: len(addresses(client)) == 3, seconds=60)
-        (late,) = set(addresses(client)) - {row["worker"] for row in memory_runs(client)}
+        record.wait_until(lambda: len(addresses(client)) == 3)
+        (late,) = set(addresses(client)) - before
         squares(client, "with-three")
         assert client.submit(work, 2, key="on-late", workers=[late]).result() == 4
         client.retire_workers([late])
@@ -207,8 +215,9 @@ def closed(directory: Path, address: str) -> list[bool]:
 def test_scaled_down_and_up(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
         squares(client, "two-at-first")
+        squares_on_each(client, "each-at-first")
         client.cluster.scale(1)
-        record.wait_until(lambda: len(addresses(client)) == 1, seconds=60)
+        record.wait_until(lambda: len(addresses(client)) == 1)
         squares(client, "one-left")
         client.cluster.scale(2)
         two_workers(client)
@@ -296,7 +305,7 @@ def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
         [sys.executable, str(script), str(traces), where],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
     assert "dasfprof" not in done.stderr
@@ -339,6 +348,7 @@ def test_many_workers_in_one_process(tmp_path: Path) -> None:
         record.install(client)
         with dasfprof.profile(client, directory=tmp_path) as run:
             squares(client, "threads", 200)
+            squares_on_each(client, "each-thread")
         assert_same_runs(run, memory_runs(client))
     assert_whole(run)
     names = [path.name for path in run.files()]

@@ -81,7 +81,7 @@ def test_a_worker_that_was_silent_as_its_run_was_stopped(
             other = dasfprof.register_default_profiler(client, directory=tmp_path / "other")
             client.gather(client.map(abs, range(9), key=[f"after-{i}" for i in range(9)]))
             other.stop()
-        assert record.wait_until(lambda: not recorders(client), seconds=60)
+        assert record.wait_until(lambda: not recorders(client))
         run._link.limit = 60.0
         run.stop()
         assert "stopped" in repr(run)
@@ -157,7 +157,7 @@ def test_a_run_ends_some_time_after_its_client_was_killed(
         assert runs(client) == {"dead"}
         dead.kill()
         assert record.wait_until(lambda: not runs(client), seconds=120)
-        assert record.wait_until(lambda: not recorders(client), seconds=60)
+        assert record.wait_until(lambda: not recorders(client))
         assert plugins_on_scheduler(client) == []
         compute(client, "late")
     assert computed_keys(traces) == {f"dead-{number}" for number in range(5)}

@@ -37,7 +37,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> ProcessesProbe:
 
 def looks(probe: ProcessesProbe, enough: Callable[[list[dict[str, Any]]], bool]) -> Any:
     """Look until what is seen is enough."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         time.sleep(0.2)
         rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]

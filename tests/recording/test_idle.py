@@ -99,9 +99,9 @@ def test_a_worker_with_an_actor_does_not_rest(client: Client, tmp_path: Path) ->
     with dasfprof.profile(client, directory=tmp_path) as run:
         sleeper = client.submit(Sleeper, actor=True).result()
         wait_until(lambda: not on_the_worker(client, rests))
-        sleeper.sleep(0.5).result()
+        sleeper.sleep(2.0).result()  # some looks of a slow machine, on which they are dear
         del sleeper
-    assert sum(row["interval"] for row in facts(run, "TracePlugin", "Task Sample")) > 0.3
+    assert sum(row["interval"] for row in facts(run, "TracePlugin", "Task Sample")) > 0.5
 
 
 def test_looks_after_rests_stand_for_as_much_time_as_passes() -> None:
@@ -117,8 +117,9 @@ def test_looks_after_rests_stand_for_as_much_time_as_passes() -> None:
             schedule.go_on()
             for length in stood_for:
                 stood_for[length] += seconds if due <= now + length else 0.0
+    # A rest's looks stand for its time give or take 0.027 s: six times that of the mean.
     for length, seconds in stood_for.items():
-        assert seconds / rests == pytest.approx(length, rel=0.05)
+        assert seconds / rests == pytest.approx(length, abs=6 * 0.027 / rests**0.5)
 
 
 def test_a_writer_sleeps_without_rows_and_writes_the_next_in_time(tmp_path: Path) -> None:

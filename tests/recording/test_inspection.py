@@ -21,6 +21,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from clusters import is_written, wait_until
 from dask_processes import certificates
@@ -104,7 +105,7 @@ def test_a_hundred_workers_half_of_which_are_silent(silent_server: int) -> None:
     for worker in workers[:4]:
         assert views["workers"][worker.address]["process"] == "stopped"
     # Both looks at the scheduler, the limit, and the nannies, asked once it is clear who is silent.
-    assert seconds < 2.5 * LIMIT
+    assert seconds < 5 * LIMIT
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_processes_without_dasfprof_and_without_a_nanny(
         wait_until(lambda: [key for keys in client.processing().values() for key in keys])
         os.kill(second.pid, signal.SIGSTOP)
         address = client.scheduler.address
-        views = asyncio.run(views_of(address, limit=10.0))
+        views = asyncio.run(views_of(address, limit=20.0))
         second.kill()
         second.wait()
         # Nothing else listens there, whether or not the scheduler has noticed.
@@ -199,13 +200,15 @@ def test_a_sent_function_leaves_the_modules_of_its_process_alone() -> None:
 
 
 def test_a_process_that_computes_sleeps_or_has_ended() -> None:
-    programs = {"busy": "while True: pass", "idle": "import time; time.sleep(1000)"}
+    programs = {"busy": "while True: pass", "idle": "time.sleep(1000)"}
     for expected, program in programs.items():
         with subprocess.Popen(
-            [sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=-1
+            [sys.executable, "-c", f"import time\nprint(flush=True)\n{program}"], stdout=-1
         ) as p:
             assert p.stdout is not None
             p.stdout.readline()
+            if expected == "idle":  # it goes to sleep a moment later
+                wait_until(lambda p=p: psutil.Process(p.pid).status() == psutil.STATUS_SLEEPING)
             assert asyncio.run(processes.process_state(p.pid)) == expected
             p.kill()
     assert asyncio.run(processes.process_state(p.pid)) == "gone"

@@ -62,7 +62,7 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
         client.gather(late)
         done = {(one["key"], one["run_id"]) for one in record.outcomes(client, "memory")}
         scheduler.send_signal(signal.SIGKILL)
-        record.wait_until(lambda: all(ended(worker) for worker in workers), seconds=60)
+        record.wait_until(lambda: all(ended(worker) for worker in workers))
         # Nobody has called stop() yet.
         record.wait_until(lambda: vars(HighLevelGraph)["from_collections"] is before)
         run.stop()
@@ -105,7 +105,7 @@ def test_the_diagnosis_says_that_a_killed_scheduler_is_gone(
         naps = client.map(time.sleep, [0.05] * 10_000, pure=False)
         record.wait_until(lambda: naps_are_known(traces))
         scheduler.send_signal(signal.SIGKILL)
-        record.wait_until(lambda: all(map(ended, workers)), seconds=60)
+        record.wait_until(lambda: all(map(ended, workers)))
         run.stop()
     del naps
     findings = TraceAnalyser(traces, progress=False).diagnose()
@@ -125,7 +125,7 @@ def test_the_diagnosis_says_that_a_killed_program_is_gone(
     pids = {file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")}
     script.send_signal(signal.SIGKILL)
     script.wait()
-    record.wait_until(lambda: not any(map(is_alive, pids)), seconds=60)
+    record.wait_until(lambda: not any(map(is_alive, pids)))
     findings = TraceAnalyser(traces, progress=False).diagnose()
     findings = findings[findings["Rule"] == "unfinished-run"]
     (said,) = findings["Finding"]
@@ -205,7 +205,7 @@ def test_killed_client_of_a_cluster_that_lives_on(processes: Processes, tmp_path
         futures = client.map(abs, range(50), key=[("another's", i) for i in range(50)])
         assert sum(client.gather(futures)) == 1225
         client.shutdown()
-    record.wait_until(lambda: all(map(ended, [scheduler, *workers])), seconds=60)
+    record.wait_until(lambda: all(map(ended, [scheduler, *workers])))
     keys = {(name, i) for name in ("mine", "another's") for i in range(50)}
     assert both_sides(traces) == (keys, keys)
     for path in traces.iterdir():
@@ -225,7 +225,7 @@ def test_killed_client_with_its_own_cluster(processes: Processes, tmp_path: Path
     pids = {file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")}
     script.send_signal(signal.SIGKILL)
     script.wait()
-    record.wait_until(lambda: not any(map(is_alive, pids)), seconds=60)
+    record.wait_until(lambda: not any(map(is_alive, pids)))
     assert both_sides(traces) == (keys, keys)
     for path in traces.iterdir():
         file = read(path)
@@ -243,7 +243,7 @@ def test_terminated_workers(processes: Processes, tmp_path: Path) -> None:
         client.gather(client.map(abs, range(50), key=[("mine", i) for i in range(50)]))
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
-        record.wait_until(lambda: all(map(ended, workers)), seconds=60)
+        record.wait_until(lambda: all(map(ended, workers)))
         assert {row["key"] for row in computed(traces)} == {("mine", i) for i in range(50)}
         for plugin in ("TracePlugin", "ResourceMonitor"):
             assert [read(file.path).end is None for file in trace_files(traces, plugin)] == [
@@ -252,4 +252,4 @@ def test_terminated_workers(processes: Processes, tmp_path: Path) -> None:
             ]
         before = time.monotonic()
         client.shutdown()
-        assert time.monotonic() - before < 30
+        assert time.monotonic() - before < 90

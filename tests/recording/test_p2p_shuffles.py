@@ -111,7 +111,7 @@ def test_what_a_task_meters_is_not_taken_from_its_cpu(client: Client, tmp_path: 
     tasks = TraceAnalyser(run.files(), progress=False).trace.tasks
     cpu = tasks.loc[tasks["function"] == "burn_and_meter", "cpu"].item()
     assert end - begin <= cpu + 1e-4
-    assert cpu <= end - begin + 0.02
+    assert cpu <= end - begin + 0.05
 
 
 def test_a_trace_without_their_messages_says_so(shuffled: tuple[Any, float]) -> None:

@@ -9,6 +9,7 @@ import socket
 import time
 
 import psutil
+import pytest
 
 from dasfprof.recording.probes.process import ProcessUsage, count_connections
 
@@ -38,12 +39,20 @@ def test_connections_are_the_internet_sockets_of_this_process() -> None:
         assert pool.apply(counts_with_sockets) == [(0, 0), (4, 4), (0, 0)]
 
 
+def test_descriptors_are_counted_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessUsage, "COUNT_INTERVAL", 3600.0)  # however slow this test is
+    usage = ProcessUsage()
+    descriptors = usage.read().descriptors
+    with socket.socket():
+        assert usage.read().descriptors == descriptors
+        monkeypatch.setattr(ProcessUsage, "COUNT_INTERVAL", 0.0)
+        assert ProcessUsage().read().descriptors != descriptors
+    usage.close()
+
+
 def test_usage_is_what_psutil_tells() -> None:
     usage, process = ProcessUsage(), psutil.Process()
     usage.read()
-    descriptors = usage.read().descriptors
-    with socket.socket():
-        assert usage.read().descriptors == descriptors  # counted once a second
     end = time.thread_time() + 0.05
     while time.thread_time() < end:
         pass

@@ -102,7 +102,7 @@ def test_errors_retries_and_rescheduling(client: Client, tmp_path: Path) -> None
 
 def test_cancelled_while_running(client: Client, tmp_path: Path) -> None:
     def wait_for(event: str) -> None:
-        assert Event(event).wait("30s")
+        assert Event(event).wait("120s")
 
     def state() -> set[Any]:
         tasks = client.run(lambda dask_worker: dask_worker.state.tasks.get("halted"))

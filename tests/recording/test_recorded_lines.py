@@ -130,10 +130,8 @@ def test_a_fused_group_is_the_lines_whose_work_the_tasks_do(client: Client, tmp_
     ledger = run.analyser(progress=False).lines()
     first, second = (int(MARKED[name].rpartition(":")[2]) for name in ("first", "second"))
     group = f"lined_programs.py:{first}, {first + 1}, {second}, {second + 1}"
-    assert ledger["Line"].iloc[0] == group
-    assert ledger["Text"].iloc[0] == "x.sum().compute()"
-    assert ledger["In"].iloc[0] == "fused_arrays"
-    assert ledger["Tasks"].iloc[0] == 4
+    row = ledger.set_index("Line").loc[group]
+    assert (row["Text"], row["In"], row["Tasks"]) == ("x.sum().compute()", "fused_arrays", 4)
 
 
 def keys_known(dask_scheduler: Any) -> set[Any]:
@@ -214,7 +212,8 @@ def test_no_text_where_no_code_is_recorded(client: Client, tmp_path: Path) -> No
     analyser = run.analyser(progress=False)
     assert set(analyser.trace.lines["missing"]) == {"not recorded"}
     assert analyser.trace.lines["text"].isna().all()
-    assert analyser.lines()["Tasks"].iloc[0] == 4
+    tasks = analyser.lines().set_index("Line")["Tasks"]
+    assert [tasks[MARKED[name]] for name in ("submitted", "chained")] == [4, 4]
 
 
 def test_what_tasks_submit_has_no_line_and_a_reason(client: Client, tmp_path: Path) -> None:
@@ -257,6 +256,7 @@ def test_findings_name_the_line_that_built_the_function_s_tasks(
     place = said.figures["built_at"]
     assert place in {MARKED["submitted"], MARKED["chained"]}
     assert f"cost was built at {place} (" in said.evidence
-    assert 0.3 < said.figures["share_of_line"] < 0.7
+    # Each of two lines has half of the naps, of which a slow machine makes one longer.
+    assert 0.1 < said.figures["share_of_line"] < 0.9
     other = Finding.of(say, function="nothing of this run")
     assert with_line(other, RunFigures(trace)) == other

@@ -52,6 +52,11 @@ def on_cluster(client: Client) -> tuple[set[str], set[str]]:
     return client.run_on_scheduler(scheduler_side), set().union(*workers)
 
 
+def wait_until_nothing_is_on(client: Client) -> None:
+    """Wait for the threads to end, and see that no plugin is left."""
+    record.wait_until(lambda: not any(on_cluster(client)))
+
+
 _numbers = itertools.count()
 
 
@@ -71,7 +76,7 @@ def test_everything_is_on_disk_and_nothing_on_the_cluster_after_stop(
     keys = increments(client)
     run.stop()
     assert computed(run.database()) == keys
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
     for database in run.database().databases:
         file = database.trace_file()  # type: ignore[attr-defined]
         list(file.batches())
@@ -152,7 +157,7 @@ def test_registering_twice_stops_the_first_run(
     keys = increments(client)
     second.stop()
     assert computed(second.database()) == keys
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
 
 
 def test_two_runs_of_one_name_have_files_of_their_own(client: Client, tmp_path: Path) -> None:
@@ -177,7 +182,7 @@ def test_block_that_raises_is_recorded_and_raises(client: Client, tmp_path: Path
         keys = increments(client)
         1 / 0  # noqa: B018
     assert computed(dasfprof.open_run(tmp_path)) == keys
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
 
 
 class Pipeline:
@@ -282,7 +287,7 @@ def test_stop_after_the_client_has_closed(client: Client, tmp_path: Path) -> Non
     assert computed(run.database()) == keys
     run.stop()
     assert "stopped, 6 files" in repr(run)
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
     assert computed(run.database()) == keys
 
 
@@ -324,7 +329,8 @@ def test_a_frozen_worker_is_named_and_left_alone(
     victim, other = sorted(client.nthreads())
     traces = tmp_path / "traces"
     run = dasfprof.register_default_profiler(client, flush_interval="1h", directory=traces)
-    run._link.limit = 1.0  # registering may take longer on a busy machine
+    # Registering may take longer on a busy machine, and the other worker must answer in time.
+    run._link.limit = 4.0
     # Keys of this run alone: what is in memory already does not run again.
     keys = {worker: f"{frozen.__name__}-on-{worker}" for worker in (victim, other)}
     futures = [client.submit(abs, -1, workers=[w], key=key) for w, key in keys.items()]
@@ -342,7 +348,7 @@ def test_a_frozen_worker_is_named_and_left_alone(
         caplog.clear()
         began = time.monotonic()
         run.stop()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         assert set(run.unanswered) == {victim}
         assert "not stopped" in repr(run)
         assert "is not stopped" in caplog.text
@@ -351,13 +357,13 @@ def test_a_frozen_worker_is_named_and_left_alone(
         assert keys[other] in computed(run.database())
 
         with pytest.raises(RegistrationError, match=f"{victim}.*Nothing was registered"):
-            dasfprof.register_default_profiler(client, directory=traces, response_timeout=1)
+            dasfprof.register_default_profiler(client, directory=traces, response_timeout=4)
     run._link.limit = 30.0
     record.wait_until(lambda: run.stop() or "stopped, 6 files" in repr(run))
     assert not run.unanswered
     assert set(keys.values()) <= set(computed(run.database()))
     assert all(TraceFile(path).is_closed() for path in run.files())
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
 
 
 def test_a_scheduler_that_closes_before_its_workers(tmp_path: Path) -> None:
@@ -385,7 +391,7 @@ def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RegistrationError, match=r"cannot be written.*Nothing was registered"):
         dasfprof.register_default_profiler(client, directory=tmp_path / "file" / "below")
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
     increments(client)
 
 
@@ -404,7 +410,7 @@ def test_no_worker_has_the_package(client: Client, tmp_path: Path) -> None:
             dasfprof.register_default_profiler(client, directory=tmp_path)
     finally:
         client.run(hide, False)
-    assert on_cluster(client) == (set(), set())
+    wait_until_nothing_is_on(client)
     increments(client)
 
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 import signal
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def of_worker(rows: list[dict[str, Any]], address: str) -> list[dict[str, Any]]:
 
 
 def addresses(client: Client) -> list[str]:
-    client.wait_for_workers(2, timeout=60)  # one may be late again on a busy machine
+    client.wait_for_workers(2, timeout=120)  # one may be late again on a busy machine
     return list(client.nthreads())
 
 
@@ -64,16 +65,19 @@ def test_samples_come_at_the_rate_that_was_asked_for(client: Client, tmp_path: P
     before = time.monotonic()
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
         started = time.monotonic()
-        client.submit(time.sleep, 1.5, key="a-while").result()
+        client.submit(time.sleep, 2.0, key="a-while").result()
         ended = time.monotonic()
     elapsed = time.monotonic() - before
     assert_whole(run)
     for address in addresses(client):
         for rows in (of_worker(usage(run), address), of_worker(managed(run), address)):
             # One at the begin and one at the end come on top. A busy machine makes them fewer.
-            assert (ended - started) / INTERVAL / 5 <= len(rows) <= elapsed / INTERVAL + 3
+            assert (ended - started) / INTERVAL / 10 <= len(rows) <= elapsed / INTERVAL + 3
             times = [row["timestamp"] for row in rows]
             assert times == sorted(times)
+            # By default they are ten times as far apart; a slow moment moves no median.
+            apart = [late - early for early, late in itertools.pairwise(times)]
+            assert statistics.median(apart) <= 5 * INTERVAL
 
 
 def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path) -> None:
@@ -127,13 +131,22 @@ def on_duty(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
     return times
 
 
+def assert_one_at_a_time(run: Any) -> None:
+    """No two workers read the host at a time; as they end one by one, the duty may move on."""
+    spans = sorted((min(times), max(times)) for times in on_duty(usage(run)).values())
+    assert spans
+    assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
+
+
 def test_host_is_read_by_one_worker_and_agrees_with_psutil(client: Client, tmp_path: Path) -> None:
     net_before = psutil.net_io_counters(nowrap=False)
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
-        client.submit(time.sleep, 1.3, key="another-while").result()
+        client.submit(time.sleep, 3.0, key="another-while").result()
     net_after = psutil.net_io_counters(nowrap=False)
-    assert len(on_duty(usage(run))) == 1
-    host = [row for row in usage(run) if row["host_memory_total"] is not None]
+    assert_one_at_a_time(run)
+    readings = [row for row in usage(run) if row["host_memory_total"] is not None]
+    first = min(readings, key=lambda row: row["timestamp"])["address"]
+    host = of_worker(readings, first)
     assert len(host) >= 2
     assert {row["host_memory_total"] for row in host} == {psutil.virtual_memory().total}
     for row in host:
@@ -235,9 +248,7 @@ def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Pat
         os.kill(pids(client)[first], signal.SIGKILL)
         wait_until(lambda: len(holders()) > 1)
         wait_until(lambda: len(addresses(client)) == 2 and first not in addresses(client))
-    spans = sorted((min(times), max(times)) for times in on_duty(usage(run)).values())
-    assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
-    assert len(usage(run)) > 0
+    assert_one_at_a_time(run)
 
 
 def test_duty_is_held_by_one_and_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,11 +294,11 @@ def test_forked_child_does_not_keep_the_duty(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_blocked_event_loop_shows(client: Client, tmp_path: Path) -> None:
     blocked, free = addresses(client)
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
-        client.submit(time.sleep, 0.2, key="quiet", workers=[free]).result()
-        client.run(time.sleep, 0.5, workers=[blocked])  # not in a thread: in the loop itself
-        client.submit(time.sleep, 0.2, key="quiet-again", workers=[blocked]).result()
+        client.submit(time.sleep, 0.5, key="quiet", workers=[free]).result()
+        client.run(time.sleep, 1.5, workers=[blocked])  # not in a thread: in the loop itself
+        client.submit(time.sleep, 0.5, key="quiet-again", workers=[blocked]).result()
     lags = [row["loop_lag"] for row in of_worker(managed(run), blocked)]
-    assert 0.3 <= max(lag for lag in lags if lag is not None) < 5
+    assert 0.5 <= max(lag for lag in lags if lag is not None) < 30
     others = [row["loop_lag"] for row in of_worker(managed(run), free)]
     assert min(lag for lag in others if lag is not None) < 0.3
 
@@ -306,7 +317,7 @@ def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
         ]
         wait(futures)
         expected = client.run_on_scheduler(held)
-        started = client.submit(time.sleep, 0.5, key="busy", workers=[worker])
+        started = client.submit(time.sleep, 2.0, key="busy", workers=[worker])
         behind = client.submit(abs, -1, key="behind", workers=[worker])
         wait([started, behind])
     assert expected[0] == 5

@@ -30,8 +30,9 @@ pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells what threads wait"
 )
 
-#: Seconds for which a thread may wait between a task's own readings and those around the task.
-SLACK = 0.1
+#: Seconds for which a thread may wait between a task's own readings and those around the task, on a
+#: machine that gives it a core late.
+SLACK = 0.5
 
 
 client = client_of(2, 1)
@@ -82,7 +83,7 @@ def accounts(run: Any) -> dict[str, float]:
 
 
 def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Path) -> None:
-    core, seconds, data = min(os.sched_getaffinity(0)), 0.6, bytes(1 << 20)
+    core, seconds, data = min(os.sched_getaffinity(0)), 1.5, bytes(1 << 20)
 
     def contend(name: str, other: str) -> None:
         cores = os.sched_getaffinity(0)
@@ -108,10 +109,10 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
     rows = [by_key(run)[future.key] for future in futures]
     for row, own in zip(rows, waited, strict=True):
         assert_agrees(row, own)
-        assert row["run_queue"] >= 0.3 * row["duration"]
     # One core has one thread at a time: while both want it, one of them waits.
     begin = max(row["timestamp"] for row in rows)
     end = min(row["timestamp"] + row["duration"] for row in rows)
+    assert all(row["run_queue"] >= 0.2 * (end - begin) for row in rows)
     waits = sum(row["run_queue"] for row in rows)
     assert waits >= 0.8 * (end - begin)
     assert accounts(run)["Waiting for a core"] == pytest.approx(waits, rel=1e-3)
@@ -119,12 +120,12 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
 
 def test_sleeping_is_no_wait_for_a_core(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(measured(time.sleep), 0.5, key="sleep-1")
+        future = client.submit(measured(time.sleep), 2.0, key="sleep-1")
         waited = future.result()
     row = by_key(run)["sleep-1"]
     assert_agrees(row, waited)
     blocked = row["duration"] - row["cpu"] - row["run_queue"]
-    assert blocked >= 0.5 - SLACK - waited
+    assert blocked >= 2.0 - SLACK - waited
     assert accounts(run)["Blocked"] == pytest.approx(blocked, rel=1e-3)
 
 
@@ -211,7 +212,7 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
 def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) -> None:
     def hold() -> None:
         Event("held").set()
-        Event("go-on").wait(30)
+        Event("go-on").wait(120)
 
     def state(dask_worker: Any) -> str | None:
         task = dask_worker.state.tasks.get("cancelled-1")
@@ -219,7 +220,7 @@ def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) 
 
     with dasfprof.profile(client, directory=tmp_path) as run:
         future = client.submit(hold, key="cancelled-1")
-        assert Event("held", client=client).wait(30)
+        assert Event("held", client=client).wait(120)
         future.cancel()
         wait_until(lambda: "cancelled" in client.run(state).values())
         Event("go-on", client=client).set()
@@ -308,12 +309,12 @@ def test_a_task_that_outlives_the_recording_closes_its_descriptor(
 ) -> None:
     def outlive() -> int:
         Event("begun").set()
-        Event("end").wait(30)
+        Event("end").wait(120)
         return 1
 
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     future = client.submit(outlive, key="outlives")
-    assert Event("begun", client=client).wait(30)
+    assert Event("begun", client=client).wait(120)
     run.stop()
     Event("end", client=client).set()
     assert future.result() == 1

@@ -47,7 +47,7 @@ def _nothing_is_left() -> Iterator[None]:
     before = sys.getswitchinterval()
     yield
     assert sys.getswitchinterval() == before
-    assert not [each.name for each in threading.enumerate() if each.name == "dasfprof-stacks"]
+    wait_until(lambda: "dasfprof-stacks" not in {each.name for each in threading.enumerate()})
 
 
 class Rows:
@@ -90,7 +90,7 @@ def wait_for_samples(source: Any, name: str, number: int, plugin: str = "TracePl
 
 def hold(until: str) -> int:
     while not Path(until).exists():
-        time.sleep(0.002)
+        time.sleep(0.2)  # a crowded machine has it wait for a core whenever it wakes
     return 1
 
 
@@ -107,7 +107,8 @@ def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> N
     assert {row["thread"] for row in rows} == runs.keys()
     for row in rows:
         of = runs[row["thread"]]
-        assert of["timestamp"] - 0.01 <= row["timestamp"] <= of["timestamp"] + of["duration"] + 0.01
+        # The sampler may lose its core between the look and the clock.
+        assert of["timestamp"] - 0.01 <= row["timestamp"] <= of["timestamp"] + of["duration"] + 1
         (function, file, line), *_ = frames_of(run, "TracePlugin", row)
         first = hold.__code__.co_firstlineno
         assert (function, file) == ("hold", HERE)
@@ -164,15 +165,19 @@ def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
             lambda: [
                 row
                 for row in facts(run, "TracePlugin", "Loop Sample")
-                if row["until"] and row["until"] - row["since"] > 1.0
+                if row["until"] and row["until"] - row["since"] > 1.0 and row["until"] > begin
             ],
             every=0.2,
         )
     rows = facts(run, "TracePlugin", "Loop Sample")
     names = [frame[0] for row in rows for frame in frames_of(run, "TracePlugin", row)]
     assert "block" in names
-    (ended,) = (row for row in rows if row["until"] and row["until"] - row["since"] > 1.0)
-    assert begin - 0.1 <= ended["since"]
+    # A slow machine may keep the loop from turning before and after, too.
+    ended = max(
+        (row for row in rows if row["until"] and row["until"] > begin and row["since"] < end),
+        key=lambda row: row["until"] - row["since"],
+    )
+    assert begin - 5 <= ended["since"]
     assert ended["until"] <= end + 10
 
 
@@ -324,15 +329,16 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
 class Told:
     """A worker whose task runs, of the functions that their keys begin with, have begun then."""
 
-    def __init__(self, **ages: float) -> None:
+    def __init__(self, now: float, **ages: float) -> None:
         self.state = self
-        self.began = {key: time.time() - age for key, age in ages.items()}
+        self.began = {key: now - age for key, age in ages.items()}
         self.tasks = {key: SimpleNamespace(prefix=key.partition("_")[0]) for key in ages}
 
 
-def test_how_task_runs_are_looked_at() -> None:
+def test_how_task_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dasfprof.recording.stack_samples.subjects.time", lambda: 1e9)
     ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
-    worker, rows, kernel = Told(**ages), Rows(), Kernel()
+    worker, rows, kernel = Told(1e9, **ages), Rows(), Kernel()
     subject = TaskThreads(worker, worker.began, rows.stacks, rows.written.append)
 
     def pace(key: str, ahead: float = 0.0) -> Pace:
@@ -343,7 +349,6 @@ def test_how_task_runs_are_looked_at() -> None:
     assert pace("slow_2") is Pace.ALWAYS
     # One that began before the recording is slow; a key that nobody knows of, too.
     assert pace("unheard-of") is Pace.ALWAYS
-    worker.began["fast_1"] = worker.began["slow_3"] = time.time() + 1e6  # however slow this test is
     assert pace("fast_1", 1e-9) is pace("fast_1") is Pace.NEVER
     # Many looks in a row that find young runs: it has become fast.
     found = [pace("slow_3", 1e-9) for _ in range(30)]

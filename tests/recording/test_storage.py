@@ -157,9 +157,9 @@ def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: P
 class Recorded:
     """A process's file that is recorded and put into a storage."""
 
-    def __init__(self, storage: str, name: str = "run") -> None:
+    def __init__(self, storage: str, name: str = "run", patience: float = 60) -> None:
         self.settings = make_settings(
-            name=name, directory=storage, add_time_suffix=False, response_timeout=2
+            name=name, directory=storage, add_time_suffix=False, response_timeout=patience
         )
         self.database: FileDatabase = self.settings.open_database("TracePlugin", "worker", {})
         uploader = upload_files(self.settings, "worker 1", [self.database])
@@ -222,7 +222,7 @@ def test_pieces_are_put_after_a_time_and_of_a_size(
 
 @pytest.mark.usefixtures("quick")
 def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptureFixture) -> None:
-    run = Recorded(S3)
+    run = Recorded(S3, patience=2)
     run.record()
     run.uploader.commit()
     s3.deny("s3:PutObject")
@@ -248,7 +248,7 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
 @whole_program
 @pytest.mark.usefixtures("quick")
 def test_a_storage_that_is_gone_and_comes_back(s3: S3Server) -> None:
-    run = Recorded(S3)
+    run = Recorded(S3, patience=2)
     run.record()
     run.uploader.commit()
     s3.stop()
@@ -267,7 +267,7 @@ def test_a_storage_that_is_gone_and_comes_back(s3: S3Server) -> None:
 def test_a_slow_storage_delays_nothing_but_itself(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = Recorded(S3)
+    run = Recorded(S3, patience=2)
     s3.takes.clear()
     run.record(5000)
     run.uploader.commit()
@@ -280,7 +280,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
     # Given up: the log says what stays, and where.
     s3.takes.clear()
     monkeypatch.setattr(uploading, "_END_LIMIT", 0.0)
-    late = Recorded(S3, "late")
+    late = Recorded(S3, "late", patience=2)
     late.record()
     s3.deny("s3:PutObject")
     s3.takes.set()
@@ -296,7 +296,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
 @pytest.mark.usefixtures("quick")
 def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server) -> None:
     """What is put again has the same bytes, although more was written meanwhile."""
-    run = Recorded(S3)
+    run = Recorded(S3, patience=2)
     s3.lies = 2
     run.record()
     run.uploader.commit()

@@ -182,10 +182,11 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
         (imported,) = client.run(lambda: "fsspec.spec" in sys.modules).values()
         assert not imported
         with dasfprof.profile(client, directory=traces):
-            spent = client.gather(client.map(blocks, [server.url] * 3, pure=False))
-            by_blocks, server.sent = server.sent, 0
+            # These import fsspec, for which one thread waits for the other.
             sizes = client.gather(client.map(whole, [server.url] * 4, pure=False))
-            by_file = server.sent
+            by_file, server.sent = server.sent, 0
+            spent = client.gather(client.map(blocks, [server.url] * 3, pure=False))
+            by_blocks = server.sent
             with pytest.raises(FileNotFoundError):
                 client.submit(missing, server.url).result()
             client.submit(slowly).result()
@@ -199,7 +200,7 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
     assert (blocked["Reads"], blocked["Writes"], blocked["Task Runs"]) == (30, 0, 3)
     assert blocked["Read (MB)"] == pytest.approx(3 * SIZE / 1e6)
     assert 30 * DELAY <= blocked["Reading (s)"] <= sum(spent)
-    assert sum(spent) - blocked["Reading (s)"] < 0.2 * sum(spent)
+    assert sum(spent) - blocked["Reading (s)"] < 0.5 * sum(spent)
     assert by_file == sum(sizes) == 4 * SIZE
     file = found["whole", "http"]
     assert (file["Reads"], file["Read (MB)"]) == (4, pytest.approx(4 * SIZE / 1e6))
@@ -221,7 +222,8 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
     busy = functions.set_index("Function").loc["blocks"]
     # The server sleeps for so long; what the calls compute beside is none of it.
     assert 30 * DELAY <= busy["Waiting for storage (s)"] <= blocked["Reading (s)"]
-    assert busy["Blocked (s)"] <= sum(spent) - 30 * DELAY
+    # To open a file they wait as well.
+    assert busy["Blocked (s)"] <= sum(spent) - 30 * DELAY + 0.5
     assert functions.set_index("Function").loc["computes", "Waiting for storage (s)"] == 0
     accounts = TraceAnalyser(traces, progress=False).time_accounting("function")
     waited = accounts.set_index(["Function", "Class"])["Thread Time (s)"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
 import os
@@ -53,10 +52,15 @@ def client() -> Iterator[Client]:
         Event("go").set()
 
 
+def is_forgotten(client: Client) -> bool:
+    """Return whether the tasks of earlier tests are gone, whose futures may be in circles."""
+    gc.collect()
+    return not client.cluster.scheduler.tasks
+
+
 @pytest.fixture
 def run(client: Client, tmp_path: Path) -> Iterator[Any]:
-    gc.collect()
-    wait_until(lambda: not client.cluster.scheduler.tasks, seconds=10)
+    wait_until(lambda: is_forgotten(client), every=0.1)
     Event("go").clear()
     run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
     yield run
@@ -67,7 +71,7 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
         for _ in file.batches():
             pass
         assert (file.errors, file.dropped) == (0, 0), path
-    assert not [t.name for t in threading.enumerate() if "dasfprof-under-way" in t.name]
+    wait_until(lambda: not [t for t in threading.enumerate() if "dasfprof-under-way" in t.name])
     assert (
         Semaphore.acquire,
         Semaphore._acquire,
@@ -123,30 +127,38 @@ def test_a_task_that_waits(client: Client, run: Any) -> None:
     (ended,) = (one for one in computed(run) if one["key"] == ("waits", 1))
     assert ended["run_id"] == row["run_id"]
     assert ended["thread"] == row["thread"]
-    assert row["since"] == pytest.approx(ended["timestamp"], abs=0.5)
+    assert row["since"] == pytest.approx(ended["timestamp"], abs=5)
+
+
+SPUN = threading.Event()
 
 
 def spin() -> None:
-    end, cpu = time.monotonic() + 3.5, time.thread_time() + 2
-    while time.monotonic() < end or time.thread_time() < cpu:  # a busy host gives it less
+    while not SPUN.is_set():
         pass
 
 
 def test_a_task_that_computes(client: Client, run: Any) -> None:
+    SPUN.clear()
     future = client.submit(spin, key="spin")
+    try:
+        # Running, though it waits for the interpreter's lock.
+        row = first_row(run, "spin", thread_state="running")
+        assert any(name == "spin" for name, *_ in row["frames"])
+        wait_until(lambda: rows_of(run, "spin")[-1]["cpu"] > 0.3, every=0.2)
+        assert len(rows_of(run, "spin")) >= 2
+    finally:
+        SPUN.set()
     future.result()
-    run.flush()
-    rows = rows_of(run, "spin")
-    assert len(rows) >= 2
-    assert rows[-1]["thread_state"] == "running"  # though it waits for the interpreter's lock
-    assert rows[-1]["cpu"] > 0.3
-    assert rows[0]["frames"][-1][0] == "spin"
 
 
 def test_brief_tasks_have_no_rows(client: Client, run: Any) -> None:
-    client.gather(client.map(time.sleep, [0.5] * 16, pure=False))
+    client.gather(client.map(time.sleep, [0.3] * 64, pure=False))  # on eight threads
     run.flush()
-    assert facts(run, "TracePlugin", "Task Under Way") == []
+    # Of those that a slow machine keeps for a second, each tells that it does.
+    rows = facts(run, "TracePlugin", "Task Under Way")
+    assert all(row["since"] <= row["timestamp"] - 1 for row in rows)
+    assert len(rows) < 64
 
 
 async def wait_for_go() -> None:
@@ -243,30 +255,34 @@ async def block(seconds: float) -> None:
 def test_a_loop_that_is_blocked(client: Client, run: Any) -> None:
     address = next(iter(client.nthreads()))
     before = time.time()
-    client.run(block, 3.5, workers=[address])
+    client.run(block, 6.0, workers=[address])
     after = time.time()
-    rows = wait_until(
-        lambda: (
-            [
-                row
-                for row in facts(run, "TracePlugin", "Loop Blocked")
-                if row["until"] is not None and row["address"] == address
-            ]
-            and facts(run, "TracePlugin", "Loop Blocked")
-        )
-    )
+    end = ended_block(run, 5.5, address)
     # The workers and the scheduler share one loop here, and each of them tells.
-    rows = [row for row in rows if row["address"] == address]
-    *blocked, end = rows
+    rows = [row for row in facts(run, "TracePlugin", "Loop Blocked") if row["address"] == address]
+    # A slow machine may block it before and after, too.
+    blocked = [row for row in rows if row["since"] == end["since"] and row["until"] is None]
     assert len(blocked) >= 2
     for row in blocked:
-        assert before - 0.5 <= row["since"] <= before + 1
-        assert row["until"] is None
         assert row["thread_state"] == "sleeping"
         assert frames_of(run, "TracePlugin", row)[-1][0] == "block"
-    assert end["since"] == blocked[0]["since"]
-    assert after - 0.5 <= end["until"] <= after + 1
+    assert before - 2 <= end["since"] <= after - 5.5
+    assert before + 5.5 <= end["until"] <= after + 5
     assert facts(run, "SchedulerPlugin", "Loop Blocked")
+
+
+def ended_block(run: Any, seconds: float, address: str | None = None) -> dict[str, Any]:
+    """Wait for the end of a worker's loop being blocked for so long at least."""
+
+    def found() -> dict[str, Any] | None:
+        for row in facts(run, "TracePlugin", "Loop Blocked"):
+            is_asked = address in (None, row["address"])
+            if is_asked and row["until"] is not None and row["until"] - row["since"] >= seconds:
+                return row
+        return None
+
+    row: dict[str, Any] = wait_until(found, every=0.1)
+    return row
 
 
 def hold_gil(seconds: int) -> None:
@@ -277,11 +293,9 @@ def test_c_code_that_holds_the_interpreter(client: Client, run: Any) -> None:
     begin = time.time()
     client.submit(hold_gil, 4, key="gil").result()
     end = time.time()
-    rows = wait_until(lambda: facts(run, "TracePlugin", "Loop Blocked"))
-    for row in rows:
-        if row["until"] is not None:
-            assert begin - 1.5 <= row["since"] <= begin + 1
-            assert end - 1 <= row["until"] <= end + 2
+    row = ended_block(run, 3.5)
+    assert begin - 3 <= row["since"] <= end - 3.5
+    assert begin + 3.5 <= row["until"] <= end + 5
 
 
 # --- the scheduler --------------------------------------------------------------------------------
@@ -312,7 +326,7 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
     (held,) = row["held_back"]
     assert (held["key"], held["function"]) == ("nowhere-1", "nowhere")
     assert held["restrictions"] == {"resources": {"GPU": 2}}
-    assert row["timestamp"] - 30 < held["since"] <= row["timestamp"]
+    assert row["timestamp"] - 120 < held["since"] <= row["timestamp"]
     (mine,) = (one for one in row["clients"] if one["client"] == client.id)
     assert (mine["wanted"], mine["unfinished"]) == (3, 3)
     assert set(mine["keys"]) == {"go_on-1", "after-1", "nowhere-1"}
@@ -340,7 +354,7 @@ def test_a_client_that_leaves(client: Client, run: Any) -> None:
         first = other.submit(go_on, key="others-go")
         kept = [first, *other.map(lambda i, _: i, range(2000), _=first, key="others-rest")]
         kept.append(other.submit(abs, -1, key="others-nowhere", resources={"GPU": 2}))
-        wait_until(lambda: "others-nowhere" in client.cluster.scheduler.tasks)
+        wait_until(lambda: len(client.cluster.scheduler.tasks) == 2002)
         name = other.id
     run.flush()
     (row,) = states(run, "client-left")
@@ -377,16 +391,26 @@ def client_rows(source: Any) -> list[dict[str, Any]]:
 
 def test_what_the_client_does(client: Client, run: Any) -> None:
     future = client.submit(go_on, key="awaited")
-    threading.Timer(3.5, Event("go").set).start()
+
+    def waiting() -> list[dict[str, Any]]:
+        return [row for row in client_rows(run) if row["waits_in"] == "result"]
+
+    def go_on_once_told() -> None:
+        wait_until(lambda: len(waiting()) >= 2, every=0.2)
+        Event("go").set()
+
+    teller = threading.Thread(target=go_on_once_told)
+    teller.start()
     begin = time.time()
     future.result()
+    teller.join()
     run.flush()
-    rows = [row for row in client_rows(run) if row["waits_in"] == "result"]
+    rows = waiting()
     assert len(rows) >= 2
     for row in rows:
         assert row["client"] == client.id
         assert row["waits_keys"] == ["awaited"]
-        assert begin - 0.1 <= row["since"] <= begin + 1.5
+        assert begin - 0.1 <= row["since"] <= row["timestamp"]
         names = [name for name, *_ in frames_of(run, "StepRecorder", row)]
         assert "test_what_the_client_does" in names
     assert rows[0]["since"] == rows[-1]["since"]
@@ -444,7 +468,7 @@ class HostileList(list):  # type: ignore[type-arg]
 
 def test_objects_that_cannot_be_looked_at(client: Client, run: Any) -> None:
     def reads() -> Any:
-        return Hostile("hostile").get(timeout="4s")
+        return Hostile("hostile").get(timeout="120s")
 
     def gathers() -> Any:
         mine = get_client()
@@ -456,7 +480,8 @@ def test_objects_that_cannot_be_looked_at(client: Client, run: Any) -> None:
     assert (row["waits_in"], row["waits_for"]) == ("Queue.get", None)
     row = first_row(run, "gathers")
     assert (row["waits_in"], row["waits_keys"]) == ("gather", ["inner"])
-    assert isinstance(reading.exception(), TimeoutError | asyncio.TimeoutError)  # two until 3.11
+    Queue("hostile").put(7)
+    assert reading.result() == 7
     Event("go").set()
     assert gathering.result() is None
     assert "class" not in Hostile.asked
@@ -524,12 +549,19 @@ def leave(_: int) -> None:
 def test_a_look_that_fails(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
 ) -> None:
+    looks = 0
+
     def fail(*_: Any, **__: Any) -> None:
+        nonlocal looks
+        looks += 1
         raise RuntimeError("injected")
 
+    Event("go").clear()
     monkeypatch.setattr(owner, method, fail)
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
-    future = client.submit(time.sleep, 2.5, key=f"failing-{owner.__name__}-{method}")
+    future = client.submit(go_on, key=f"failing-{owner.__name__}-{method}")
+    wait_until(lambda: looks >= 3)  # others are taken after one that failed
+    Event("go").set()
     future.result()
     run.stop()
     files = [TraceFile(path) for path in run.files()]

@@ -205,33 +205,38 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
 
 
 class SlowToSend:
-    """Takes its time to be sent to another worker."""
+    """Is sent to another worker once there is a file."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, file: str | None) -> None:
+        self.file = file
 
     def __reduce__(self) -> Any:
-        time.sleep(self.seconds)
-        return SlowToSend, (0.0,)
+        end = time.monotonic() + 120
+        while self.file and not Path(self.file).exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        return SlowToSend, (None,)
 
 
-def test_a_task_that_waits_for_its_inputs(client: Client, run: Any) -> None:
+def test_a_task_that_waits_for_its_inputs(client: Client, run: Any, tmp_path: Path) -> None:
     first, second = client.nthreads()
-    there = client.submit(SlowToSend, 4.0, key="slow-1", workers=[first])
+    there = client.submit(SlowToSend, str(tmp_path / "one"), key="slow-1", workers=[first])
     begin = time.time()
     here = client.submit(type, there, key="type-1", workers=[second])
     row = record.wait_until(lambda: last(run, "TracePlugin", "Task Under Way", key="type-1"))
     assert (row["state"], row["waits_keys"], row["thread"]) == ("fetching", ["slow-1"], None)
     assert begin - 0.1 <= row["since"] <= row["timestamp"] - 1
     assert row["address"] == second
+    (tmp_path / "one").touch()
     here.result()
-    again = client.submit(SlowToSend, 4.0, key="slow-2", workers=[first])
+    again = client.submit(SlowToSend, str(tmp_path / "two"), key="slow-2", workers=[first])
     thrown_away = client.submit(type, again, key="type-2", workers=[second])
     record.wait_until(lambda: last(run, "TracePlugin", "Task Under Way", key="type-2"))
     thrown_away.cancel()
     record.wait_until(
         lambda: last(run, "TracePlugin", "Task Under Way", key="type-2", state="released")
     )
+    (tmp_path / "two").touch()
     run.flush()
     assert "type-2" not in {one["key"] for one in computed(run)}
     rows = facts(run, "TracePlugin", "Task Under Way")
@@ -239,7 +244,7 @@ def test_a_task_that_waits_for_its_inputs(client: Client, run: Any) -> None:
 
 
 def hold_interpreter(seconds: int) -> float:
-    time.sleep(2.5)
+    time.sleep(6.0)  # it is seen meanwhile
     begin = time.time()
     ctypes.PyDLL(None).sleep(seconds)
     return begin

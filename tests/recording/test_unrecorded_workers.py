@@ -98,7 +98,7 @@ def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
             assert client.submit(abs, -2, key="here", workers=[here]).result() == 2
             run.flush()
             # The process that comes in its place joins as well.
-            client.restart_workers([bare], timeout=60)
+            client.restart_workers([bare], timeout=240)
             bare = address_of(client, "bare")
             assert client.submit(abs, -3, key="there-again", workers=[bare]).result() == 3
             assert len(dasfprof_plugins(client, bare)) == 1
@@ -159,7 +159,7 @@ def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:
         taken.rename(tmp_path / "moved")
         taken.write_text("no directory")
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=120)
         late = address_of(client, 1)
         assert client.submit(abs, -1, key="unwritten", workers=[late]).result() == 1
         (logs,) = client.get_worker_logs(workers=[late]).values()

@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -170,9 +171,10 @@ def test_the_error_by_which_a_worker_ended_is_named(
     assert "ran out" not in words(findings)
 
 
-def die_holding(_: int) -> None:
+def die_holding(once_there: str) -> None:
     with Lock("shared"):
-        threading.Event().wait(3)  # until it has been seen to hold it
+        while not Path(once_there).exists():
+            time.sleep(0.05)
         os._exit(7)
 
 
@@ -188,9 +190,12 @@ def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> N
         dasfprof.profile(client, directory=tmp_path),
     ):
         first, second = client.nthreads()
-        holder = client.submit(die_holding, 1, key="holder-1", workers=first)
+        seen = tmp_path / "seen"
+        holder = client.submit(die_holding, str(seen), key="holder-1", workers=first)
         wait_until(lambda: holding(tmp_path))
         waiter = client.submit(want, 1, key="waiter-1", workers=second)
+        wait_until(lambda: len(client.processing()[second]) == 1)
+        seen.touch()
         wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
         wait_until(lambda: waits(tmp_path))
         with suppress(TimeoutError, asyncio.TimeoutError):

@@ -40,7 +40,9 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        browser = playwright.chromium.launch(
+            executable_path=path, args=arguments, timeout=DEADLINE * 1000
+        )
         yield browser
         browser.close()
 
@@ -54,6 +56,7 @@ class OpenedPage:
     def __init__(self, browser: Any, path: Path, fragment: str = "", **options: Any) -> None:
         options.setdefault("viewport", {"width": 1280, "height": 1000})
         self.tab = browser.new_page(accept_downloads=True, **options)
+        self.tab.set_default_timeout(DEADLINE * 1000)
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.tab.on("console", lambda message: self.complaints.append(message.text))

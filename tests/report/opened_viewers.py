@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-DEADLINE = 90.0
+DEADLINE = 120.0
 #: Seconds until a search is entered anew.
 RETRY = 4.0
 
@@ -85,6 +85,7 @@ def read_by_chrome(browser: Any, text: str, directory: Path) -> dict[str, Any]:
     head = f'<!DOCTYPE html><head><meta charset="utf-8">{_OLD_ELEMENTS}{viewer}</head><body></body>'
     page_file.write_text(head, encoding="utf-8")
     page = browser.new_page()
+    page.set_default_timeout(DEADLINE * 1000)
     # A style of it is asked for from elsewhere.
     page.route("http*://**", lambda route: route.abort())
     page.goto(page_file.as_uri())
@@ -98,6 +99,7 @@ class Perfetto:
 
     def __init__(self, browser: Any, port: int) -> None:
         self.tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        self.tab.set_default_timeout(DEADLINE * 1000)
         self.tab.goto(f"http://127.0.0.1:{port}/")
         until(lambda: "localtrace" in self.tab.title())
         until(lambda: "Default Workspace" in self.text())

@@ -127,9 +127,9 @@ def test_why_is_worker_7_late(page: OpenedPage, analyser: TraceAnalyser) -> None
     spent, share, elsewhere = sums_of(page, "classes-in")["Blocked"]
     assert shown(spent).shows(blocked[name])
     # Accounts go on while workers leave, after the last fact of the run.
-    assert shown(share).value == pytest.approx(blocked[name] / whole[name], abs=0.02)
+    assert shown(share).value == pytest.approx(blocked[name] / whole[name], abs=0.1)
     others = blocked.drop(name).sum() / whole.drop(name).sum()
-    assert shown(elsewhere).value == pytest.approx(others, abs=0.02)
+    assert shown(elsewhere).value == pytest.approx(others, abs=0.1)
     assert blocked[name] > 2 * blocked.drop(name).mean(), "that is why"
     # Its longest task run.
     longest = own.loc[own["duration"].idxmax()]

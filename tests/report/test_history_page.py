@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from opened_pages import DEADLINE
 from traces import Plan, Task
 from traces.hung import hung
 
@@ -65,6 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(browser: Any, place: Path) -> Iterator[Any]:
     """Open the page."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.set_default_timeout(DEADLINE * 1000)
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("dialog", lambda dialog: complaints.append(dialog.message))

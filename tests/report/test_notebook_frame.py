@@ -37,6 +37,7 @@ def opened(browser: Any, place: Path, *outputs: str) -> tuple[Any, list[str]]:
     parts = "".join(f"<div>{output}</div>" for output in outputs)
     page.write_text(f"<!doctype html><meta charset=utf-8>{parts}", encoding="utf-8")
     tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.set_default_timeout(DEADLINE * 1000)
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
@@ -107,6 +108,7 @@ def test_a_scrollbar_hides_nothing_of_a_narrow_frame(
         executable_path=browser_path(),
         args=["--no-sandbox", "--disable-gpu"],
         ignore_default_args=["--hide-scrollbars"],
+        timeout=DEADLINE * 1000,
     )
     narrow = f'<div style="width:300px">{frame_html(report, "run")}</div>'
     tab, complaints = opened(desktop, tmp_path, narrow)
@@ -219,6 +221,7 @@ def test_the_frame_is_a_whole_report_in_any_page(
     page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
 
     tab = browser.new_page(accept_downloads=True)
+    tab.set_default_timeout(DEADLINE * 1000)
     complaints: list[str] = []
     requests: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
@@ -249,6 +252,7 @@ def test_the_frame_of_an_empty_run_is_as_low_as_what_it_shows(browser: Any, tmp_
     frame = frame_html(report, "run", empty=True)
     page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
     tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.set_default_timeout(DEADLINE * 1000)
     tab.goto(page.as_uri())
     tab.frames[1].wait_for_selector("html[data-ready=whole]", timeout=DEADLINE * 1000)
     shown, room = tab.frames[1].evaluate("[document.body.offsetHeight, innerHeight]")

@@ -98,6 +98,7 @@ def made_trace(
         ),
         "actor_calls": _table(actor_calls, {"worker_id": int, "start": T, "duration": float}),
         "knows_actor_calls": True,
+        "knows_serialising": False,
         "knows_releases": False,
         "managed_memory": _table(samples, {"worker_id": int, "time": T}).assign(
             state=_categorical([sample["state"] for sample in samples])

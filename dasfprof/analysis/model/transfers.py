@@ -19,9 +19,10 @@ class MovedKeys:
     """Moves of a key to a worker, a row each."""
 
     key_id: Array
-    #: Bytes and seconds of the message, shared out to its keys.
+    #: Bytes and seconds of the message, shared out to its keys, and those of deserialising it.
     size: Array
     seconds: Array
+    deserialising: Array
     #: Whether no earlier message moved this key.
     first: Array
     #: Whether an earlier message had moved it to the same worker.
@@ -49,10 +50,16 @@ def moved_keys(trace: Trace, rows: Array) -> MovedKeys:
     share = weight / messages.sum(weight)[message]
     target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
     places, distinct = pd.factorize(key_id * (len(trace.workers) + 1) + target)
+
+    def shared(name: str) -> Array:
+        values = np.nan_to_num(table[name].to_numpy(dtype=float)[message])
+        return np.asarray(np.maximum(values, 0.0) * share)
+
     return MovedKeys(
         key_id,
-        np.nan_to_num(table["size"].to_numpy(dtype=float)[message]) * share,
-        np.maximum(np.nan_to_num(table["duration"].to_numpy(dtype=float)[message]), 0.0) * share,
+        shared("size"),
+        shared("duration"),
+        shared("deserialize"),
         Groups(key_id, len(trace.keys)).places(start) == 0,
         Groups(places, len(distinct)).places(start) > 0,
     )
@@ -82,9 +89,12 @@ class MovedOutputs:
     keys: Array
     moves: Array
     keys_moved_again: Array
-    #: Bytes and seconds.
+    #: Bytes and seconds, those of deserialising, and those of serialising for other workers what
+    #: took long; NaN: not recorded.
     size: Array
     seconds: Array
+    deserialising: Array
+    serialising: Array
     #: Bytes beyond each key's first move, and beyond its first to the same worker.
     again: Array
     again_to_the_same: Array
@@ -113,10 +123,22 @@ def moved_outputs(trace: Trace, codes: Array, count: int) -> MovedOutputs:
         keys_moved_again=groups.sum(more_than_once).astype(np.int64),
         size=groups.sum(moves.size),
         seconds=groups.sum(moves.seconds),
+        deserialising=groups.sum(moves.deserialising),
+        serialising=_serialising(trace, codes, count),
         again=groups.sum(moves.size * ~first),
         again_to_the_same=groups.sum(moves.size * again),
         total=float(moves.size.sum()),
     )
+
+
+def _serialising(trace: Trace, codes: Array, count: int) -> Array:
+    """Sum up what it took to serialise the outputs of each group of keys for other workers."""
+    told = trace.serialised
+    if not len(told):
+        return np.full(count, 0.0 if trace.knows_serialising else np.nan)
+    told = told[told["target"].notna().to_numpy(dtype=bool)]
+    keys = told["key_id"].to_numpy(dtype=np.int64)
+    return Groups(codes[keys], count).sum(told["seconds"].to_numpy(dtype=float))
 
 
 def _result_sizes(trace: Trace) -> Array:

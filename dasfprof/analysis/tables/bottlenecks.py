@@ -10,6 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpus import gpu_samples
+from dasfprof.analysis.model.serialising import serialising_of
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
@@ -38,11 +39,14 @@ def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
     duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy(dtype=float)
     running = running_seconds(tasks)
     deserialising = tasks["deserialize"].to_numpy(dtype=float)
+    serialising = serialising_of(trace)
     # Dask's public hook tells neither it nor the CPU.
     is_metered = np.isfinite(running.cpu) | (deserialising > 0)
     summed = {
         "duration": duration,
         "deserialising": np.where(is_metered, deserialising, np.nan),
+        "unpickling": serialising.unpickling,
+        "serialising": serialising.serialising,
         "collecting": tasks["collecting"].to_numpy(dtype=float),
         "size": size,
         "sized": np.where(np.isnan(size), np.nan, duration),
@@ -96,6 +100,8 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
                 "Failed Tasks": sums.sum("failed").astype(np.int64),
                 **{label: sums.told(name) for name, label in _RUNNING.items()},
                 "Deserialising (s)": sums.told("deserialising"),
+                "Unpickling (s)": sums.told("unpickling"),
+                "Serialising (s)": sums.told("serialising"),
                 "Garbage Collection (s)": sums.told("collecting"),
             }
         )
@@ -113,6 +119,8 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     in_parts=InParts(_sums, _table),
     expendable=(
         "Waiting for storage (s)",
+        "Serialising (s)",
+        "Unpickling (s)",
         "Failed Tasks",
         "Mean Throughput (MB/s)",
         "Mean Data Size (MB)",
@@ -141,9 +149,12 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
           core, waited in calls of fsspec (see `storage`), and did else (other I/O, locks, sleep);
           of the task runs of which it is recorded, NA if of none
         - ``Deserialising (s)``: unspilled inputs, before the duration; that of inputs from other
-          workers is in `transfers`. Functions and arguments come with the scheduler's messages,
-          and are deserialised as a worker reads these: Dask tells nobody how long that takes. NA
-          if it is recorded of none
+          workers is in `transfers`. NA if it is recorded of none
+        - ``Unpickling (s)``: functions and arguments, as the worker read the scheduler's messages,
+          mostly on its event loop; ``Serialising (s)``: results, for other workers and the client.
+          Of task runs of which it took a millisecond of CPU or 20 ms, with waits for the
+          interpreter's lock. `sent_values` has the bytes, `client_calls` the client's side. NA
+          if it is not recorded, as of processes with several workers
         - ``Garbage Collection (s)``: of the CPU seconds, what Python's garbage collector took in
           the task's thread; its collections of the youngest generation are left out. NA if it is
           recorded of none

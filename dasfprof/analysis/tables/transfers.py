@@ -151,14 +151,15 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
         By pair a row each, the most bytes first: ``From Host``, ``From Worker``, ``To Host``,
         ``To Worker``, ``Transfers`` (messages), ``Keys``, ``Size (MB)``, ``Time (s)`` (summed
         over messages, side by side ones too), ``Bandwidth (MB/s)`` (size by time), ``Network
-        (s)``, ``Deserialize (s)``, ``Failed`` (messages that brought nothing: busy, missing,
-        failed; their time does not count).
+        (s)`` (with the sender's serialising), ``Deserialize (s)``, ``Failed`` (messages that
+        brought nothing: busy, missing, failed; their time does not count).
 
         By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
         ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``,
-        ``Bandwidth (MB/s)``, ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each
-        key's first move), ``Moved Again to the Same Worker (MB)``. A message is shared out to
-        its keys by their sizes.
+        ``Bandwidth (MB/s)``; within the time ``Serialize (s)``, of results of which that took a
+        millisecond of CPU or 20 ms (NA: not recorded), and ``Deserialize (s)``; ``Keys Moved More
+        than Once``, ``Moved Again (MB)`` (beyond each key's first move), ``Moved Again to the Same
+        Worker (MB)``. A message is shared out to its keys by their sizes.
 
         By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
         ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
@@ -228,6 +229,8 @@ def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.D
             "Share of Size (%)": ratio(moved.size, np.full(len(names), moved.total)) * 100,
             "Time (s)": moved.seconds,
             "Bandwidth (MB/s)": ratio(moved.size, moved.seconds) / 1e6,
+            "Serialize (s)": moved.serialising,
+            "Deserialize (s)": moved.deserialising,
             "Keys Moved More than Once": moved.keys_moved_again,
             "Moved Again (MB)": moved.again / 1e6,
             "Moved Again to the Same Worker (MB)": moved.again_to_the_same / 1e6,

@@ -55,6 +55,8 @@ _EVENTS = {
     "tracebacks": "Traceback",
     "arguments": "Task Arguments",
     "storage": "Storage",
+    "unpickled": "Task Unpickled",
+    "serialised": "Result Serialised",
     "locks_held": "Lock Held",
     "call_profiles": "Call Profile",
     "traced_functions": "Traced Function",
@@ -118,7 +120,7 @@ class TraceBuilder:
         tables["host_processes"] = self._host_processes()
         hosts = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], hosts)
-        for name in ("logs", "arguments", "tracebacks", "storage"):
+        for name in ("logs", "arguments", "tracebacks", "storage", "unpickled", "serialised"):
             tables[name] = tables[name].rename(columns={"key": "key_id"})
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
@@ -175,6 +177,7 @@ class TraceBuilder:
             "run": self._run,
             "surroundings": self._surroundings,
             "knows_actor_calls": self._register.know_actor_calls(),
+            "knows_serialising": self._register.know_serialising(),
             "knows_releases": self._knows_releases,
         }
 

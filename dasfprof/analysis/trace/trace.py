@@ -146,6 +146,11 @@ class Trace:
     #: What task runs read from storage and wrote to it: ``time, key_id, run_id, worker_id,
     #: protocol, reads, read_size, reading, ...``, see the schema's ``STORAGE``.
     storage: pd.DataFrame
+    #: Tasks that took a worker long to unpickle, and results that took long to serialise: ``time,
+    #: key_id, run_id, worker_id, size, seconds`` and ``cpu`` or ``target``, see the schema's
+    #: ``TASK_UNPICKLED`` and ``RESULT_SERIALISED``.
+    unpickled: pd.DataFrame
+    serialised: pd.DataFrame
     #: Profiles of calls, a row a worker and function: ``worker_id, time, path`` (of the file; None:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.
@@ -195,6 +200,8 @@ class Trace:
     surroundings: Surroundings
     #: Whether calls of actors were recorded on all workers: no row of `actor_calls` is no call.
     knows_actor_calls: bool
+    #: Whether `unpickled` and `serialised` are of all workers: no row is nothing that took long.
+    knows_serialising: bool
     #: Whether it was recorded when results were let go.
     knows_releases: bool
     #: How recording ended, or that it goes on.

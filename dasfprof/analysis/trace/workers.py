@@ -49,6 +49,8 @@ class Worker:
     plugins: set[str] = field(default_factory=set)
     #: Whether a file of it says that calls of its actors are there.
     actor_calls: bool = False
+    #: And that what took long to unpickle or to serialise is.
+    serialising: bool = False
     #: When it joined the cluster, or recording began there, by the scheduler (Unix seconds).
     joined: float | None = None
     #: When it left and why, by the scheduler.
@@ -117,11 +119,21 @@ class WorkerRegister:
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True
+        worker.serialising |= header.get("serialising") is True
         return number
 
     def know_actor_calls(self) -> bool:
         """Return whether calls of actors were recorded on all workers."""
         return all(worker.actor_calls for worker in self.workers if worker.kind == "worker")
+
+    def know_serialising(self) -> bool:
+        """Return whether it was recorded on all workers what took long to unpickle or serialise.
+
+        Of several in one process it is not known whose tasks were unpickled.
+        """
+        workers = [worker for worker in self.workers if worker.kind == "worker"]
+        processes = {(worker.host, worker.pid) for worker in workers if worker.pid is not None}
+        return all(worker.serialising for worker in workers) and len(processes) == len(workers)
 
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
         """Return the worker number of each row of a batch.

@@ -164,6 +164,15 @@ P2P_ERROR = Names(
     (WORKER,),
     f"{_SHUFFLE}._buffer:ShardsBuffer._exception",
 )
+UNPICKLING = Names(
+    "how long workers take to unpickle tasks is unknown",
+    (WORKER,),
+    "distributed.protocol:loads",
+    "distributed.protocol:pickle.loads",
+)
+SERIALISING = Names(
+    "how long workers take to serialise results is unknown", (WORKER,), f"{_WORKER}.get_data"
+)
 
 # --- memory --------------------------------------------------------------------------------------
 

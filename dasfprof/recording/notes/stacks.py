@@ -41,6 +41,7 @@ class StackRows:
     def number(self, stack: Stack) -> int:
         """Return the number of a stack; -1 for an empty one, and where the file has too many."""
         numbers, number = self._numbers, UNKNOWN_STACK
+        now = int(time() * 1024) / 1024  # one for all its frames, with few digits
         with self._lock:
             for frame in stack:
                 parent, number = number, numbers.get((number, frame), UNKNOWN_STACK)
@@ -50,5 +51,5 @@ class StackRows:
                         self._losses.add("too many stacks")
                         return UNKNOWN_STACK
                     numbers[parent, frame] = number
-                    self._append((STACK, (time(), number, [list(frame)], parent)))
+                    self._append((STACK, (now, number, [list(frame)], parent)))
         return number

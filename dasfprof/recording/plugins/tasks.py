@@ -21,7 +21,7 @@ from typing import Any
 from dasfprof.database.writer import Source
 from dasfprof.recording.allocations.observer import trace_allocations
 from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
-from dasfprof.recording.dask_internals import task_functions, worker_calls
+from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
 from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
@@ -115,6 +115,7 @@ class WorkerTaskPlugin(RecordingPart):
         """Open the file and place the hooks."""
         self._worker = with_correction(worker)
         header = {"run_queue": availability(), "actor_calls": worker_calls.can_observe(worker)}
+        header["serialising"] = serialising.can_observe(worker)
         database, constants = self._open_database(self.settings, worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
@@ -159,6 +160,7 @@ class WorkerTaskPlugin(RecordingPart):
         if self.settings.arguments != "off":
             with_values = self.settings.arguments == "values"
             self._arguments = TaskArguments(worker, rows, with_values, self._guard)
+        serialising.observe(worker, rows.write, self._guard, self._undo)
         samples = SampleFile(
             self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
         )

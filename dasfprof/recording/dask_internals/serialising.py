@@ -1,0 +1,266 @@
+"""What a worker's process spends on unpickling tasks, and on serialising results that others want.
+
+Dask keeps neither: a task's function and arguments are unpickled while the scheduler's message is
+read, on the event loop or, of more than 10 MB, in a thread beside it; a result is serialised for
+whoever asks for it. Each message is timed, and a task by itself only once a message of several was
+slow, so that brief tasks pay nothing. Where a process has several workers tasks are left out: a
+message does not say whose it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from time import perf_counter, thread_time
+from typing import Any
+
+from dask.utils import key_split
+from distributed import protocol
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedPatches
+from dasfprof.recording.guard import HookGuard
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
+
+#: Seconds of CPU from which it is told what was spent.
+LEAST = 0.001
+#: Seconds from which it is told though it took little CPU: for less than that, a loop may just have
+#: waited for the interpreter's lock.
+_LONG = 0.02
+#: What a task among several of a message may take without being remarkable, seconds.
+_USUAL = 0.0001
+#: The most objects of a thread that are known to have taken long.
+_MOST = 1000
+
+#: Takes an event's columns by name.
+Tell = Callable[[dict[str, Any]], object]
+
+
+def observe(
+    worker: Any,
+    write: Callable[[Schema, dict[str, Any]], object],
+    guard: HookGuard,
+    undo: list[Callable[[], object]],
+) -> None:
+    """Write a row for each task that took long to unpickle, and each result to serialise.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    write
+        Takes a kind of event and its columns; from any thread.
+    guard
+        Handles errors.
+    undo
+        Gets what ends it.
+    """
+    if names.UNPICKLING.exist():
+        reader = _Reader(worker.address, partial(write, TASK_UNPICKLED), guard)
+        undo.append(_unpickling.add(reader))
+    if can_observe(worker):
+        sending = _Sending(worker, partial(write, RESULT_SERIALISED), guard)
+        undo.append(Patch(Entries(worker.handlers), "get_data", sending.wrap).remove)
+
+
+def can_observe(worker: Any) -> bool:
+    """Return whether unpickling and serialising are told of this worker."""
+    handlers = getattr(worker, "handlers", None)
+    has_handler = isinstance(handlers, dict) and "get_data" in handlers
+    return has_handler and names.UNPICKLING.exist() and _meter() is not None
+
+
+def _meter() -> Any:
+    return names.RECEIVING.find("context_meter") if names.SERIALISING.exist() else None
+
+
+# --- Tasks: reading the scheduler's messages ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A worker of this process, of a run."""
+
+    address: str
+    tell: Tell
+    guard: HookGuard
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """Seconds, those of CPU among them (no more than these), and bytes that were read."""
+
+    seconds: float
+    cpu: float
+    size: float = 0.0
+
+    def exceeds(self, usual: float = 0.0) -> bool:
+        """Return whether it is worth being told."""
+        return min(self.cpu, self.seconds) - usual >= LEAST or self.seconds - usual >= _LONG
+
+    def plus(self, other: _Spent) -> _Spent:
+        return _Spent(self.seconds + other.seconds, self.cpu + other.cpu)
+
+    def part(self, parts: int) -> _Spent:
+        return _Spent(self.seconds / parts, self.cpu / parts, self.size / parts)
+
+
+class _Unpickling:
+    """Times the messages of this process for its readers, and each object once one was slow."""
+
+    def __init__(self) -> None:
+        #: Replaced as a whole: other threads go over it without a lock.
+        self.readers: tuple[_Reader, ...] = ()
+        #: Whether each object is timed by itself, and which of the two hooks there are.
+        self._by_object = False
+        self._placed: set[str] = set()
+        self._patches = SharedPatches(self._place, self._removed)
+        #: Of a thread: begin and identity of each object that took long, and what it took.
+        self._own = threading.local()
+
+    def add(self, reader: _Reader) -> Callable[[], None]:
+        """Let a reader know from now on; return what ends that."""
+        self.readers = (*self.readers, reader)
+        self._patches.enter()
+
+        def leave() -> None:
+            if reader in self.readers:
+                self.readers = tuple(one for one in self.readers if one is not reader)
+                self._patches.leave()
+
+        return leave
+
+    def _place(self) -> Iterator[Patch]:
+        hooks: dict[str, tuple[Any, Callable[..., None]]] = {"messages": (protocol, self._see)}
+        if self._by_object:
+            hooks["objects"] = (protocol.pickle, self._keep)
+        for name, (owner, tell) in hooks.items():
+            if name not in self._placed:
+                self._placed.add(name)
+                yield Patch(owner, "loads", partial(self._timing, tell))
+
+    def _removed(self) -> None:
+        self._by_object = False
+        self._placed.clear()
+
+    def _timing(self, tell: Callable[..., None], original: Any, patch: Patch) -> Any:
+        def loads(*args: Any, **kwargs: Any) -> Any:
+            began, cpu = perf_counter(), thread_time()
+            found = original(*args, **kwargs)
+            seconds = perf_counter() - began
+            if seconds >= LEAST and patch.active:
+                try:
+                    given = (*args, *kwargs.values())
+                    tell(found, given, began, seconds, thread_time() - cpu)
+                except Exception:
+                    for reader in self.readers:
+                        reader.guard.caught("the unpickling of tasks")
+            return found
+
+        return loads
+
+    def _keep(
+        self, found: Any, given: tuple[Any, ...], began: float, seconds: float, cpu: float
+    ) -> None:
+        """Keep what a slow object of a message took: its pickle, and buffers."""
+        if not hasattr(self._own, "objects"):
+            self._own.objects = deque(maxlen=_MOST)
+        size = sum(map(_size, (given[:1], *given[1:])))
+        self._own.objects.append((began, id(found), _Spent(seconds, cpu, size)))
+
+    def _see(
+        self, message: Any, given: tuple[Any, ...], began: float, seconds: float, cpu: float
+    ) -> None:
+        """Hand on what the tasks of a slow message took."""
+        if type(message) is not tuple:  # the scheduler's are lists, which are read as tuples
+            return
+        tasks = [one for one in message if type(one) is dict and one.get("op") == "compute-task"]
+        whole = _Spent(seconds, cpu, _size(given[0]))
+        if len(tasks) == 1:
+            self._tell(tasks, whole)
+        elif tasks and self._by_object:
+            kept = getattr(self._own, "objects", ())
+            took = {identity: spent for at, identity, spent in kept if at >= began}
+            for task in tasks:
+                if id(task["run_spec"]) in took:
+                    self._tell([task], took[id(task["run_spec"])])
+        elif tasks and whole.exceeds(_USUAL * len(tasks)):
+            self._by_object = True
+            self._patches.place_more()
+            if len({key_split(task["key"]) for task in tasks}) == 1:
+                self._tell(tasks, whole.part(len(tasks)))
+
+    def _tell(self, tasks: Sequence[dict[str, Any]], each: _Spent) -> None:
+        readers = self.readers
+        if not each.exceeds() or len({reader.address for reader in readers}) != 1:
+            return
+        for task in tasks:
+            facts = {"key": task["key"], "run_id": task.get("run_id", -1)}
+            facts |= {"size": round(each.size), "seconds": each.seconds, "cpu": each.cpu}
+            for reader in readers:
+                reader.tell(facts)
+
+
+_unpickling = _Unpickling()
+
+
+def _size(frames: Any) -> int:
+    return sum(memoryview(frame).nbytes for frame in frames)
+
+
+# --- Results: answering those who ask for them ----------------------------------------------------
+
+
+class _Sending:
+    """Times what a worker serialises for those who ask."""
+
+    def __init__(self, worker: Any, tell: Tell, guard: HookGuard) -> None:
+        self._tasks, self._tell, self._guard = worker.state.tasks, tell, guard
+
+    def wrap(self, original: Any, patch: Patch) -> Any:
+        meter = _meter()
+
+        async def get_data(*args: Any, **kwargs: Any) -> Any:
+            if not patch.active:
+                return await original(*args, **kwargs)
+            took: list[_Spent] = []
+            #: CPU seconds of each thread when it was last known to have done something else.
+            known = {threading.get_ident(): thread_time()}
+
+            def count(label: Any, seconds: float, unit: str) -> None:
+                if unit == "seconds" and label in ("serialize", "compress"):
+                    thread, cpu = threading.get_ident(), thread_time()
+                    # Dask takes large ones to another thread, of which it is not known.
+                    spent = cpu - known.get(thread, -inf)
+                    known[thread] = cpu
+                    if label == "serialize":
+                        took.append(_Spent(seconds, spent))
+                    elif took:
+                        took[-1] = took[-1].plus(_Spent(seconds, spent))
+
+            with meter.add_callback(count):
+                answer = await original(*args, **kwargs)
+            if any(map(_Spent.exceeds, took)):
+                try:
+                    keys = kwargs["keys"] if "keys" in kwargs else args[1]
+                    self._see(keys, took, kwargs.get("who"))
+                except Exception:
+                    self._guard.caught("the serialising of results")
+            return answer
+
+        return get_data
+
+    def _see(self, keys: Iterable[Any], took: list[_Spent], who: str | None) -> None:
+        """Hand on what each result took: one after the other, in the order of the keys."""
+        known = [task for key in dict.fromkeys(keys) if (task := self._tasks.get(key)) is not None]
+        if len(known) != len(took):  # one is gone, or all were serialised a second time
+            return
+        for task, spent in zip(known, took, strict=True):
+            if spent.exceeds():
+                facts = {"key": task.key, "run_id": task.run_id, "target": who}
+                self._tell({**facts, "size": task.nbytes or 0, "seconds": spent.seconds})
