@@ -74,11 +74,11 @@ def burst(number: int) -> float:
 
 def middling(number: int) -> float:
     """Take what fits once, and not twice, into a worker."""
-    held = np.ones(1)
-    for part in range(1, 15):
-        held = np.ones(part * 20 * MB // 8)
-        time.sleep(0.1)
-    return float(held[0]) + number
+    held = []
+    for _ in range(12):
+        held.append(np.ones(20 * MB // 8))
+        time.sleep(0.15)
+    return float(held[0][0]) + number
 
 
 def load(number: int) -> np.ndarray:

@@ -12,12 +12,13 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
 from dasfprof.analysis.model.worker_exits import Departure, Why, departure
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.under_way.causes import find_causes
-from dasfprof.analysis.under_way.departures import advice, clause
+from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
@@ -58,6 +59,8 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     ended, longest = departures[worst], _there_longest(run, lost)
     function = str(Counter(longest["function"].tolist()).most_common(1)[0][0])
     on_worst = longest[(longest["life"] == worst).to_numpy(dtype=bool)]
+    kill = next((one for one in memory_kills(run.trace) if one.life == worst and one.suspect), None)
+    function = function if kill is None else str(kill.suspect)
     yield Finding.of(
         _say_lost_workers,
         function=function,
@@ -66,7 +69,8 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         why=ended.why.value,
         longest=[run.text_of_key(int(key)) for key in on_worst["key_id"].tolist()[:_MOST_NAMED]],
         rhythm=_rhythm(run, departures),
-        advice=advice(ended, function),
+        advice=advice(ended, function, fills=kill is not None and kill.reason is Reason.RESULTS),
+        suspicion="" if kill is None else suspicion(kill),
         worker=str(run.trace.workers["worker"].iloc[worst]),
         workers=Count(len(lives)),
         tasks=Count(len(lost)),
@@ -104,6 +108,7 @@ def _say_lost_workers(f: Figures) -> Words:
         + (missed if f.missed > 0 else "")
         + (f"It was {f.exit}. " if f.exit else "")
         + known
+        + f.suspicion
         + there
         + _rhythm_in_words(f.rhythm)
         + "See processed_tasks() and process_summary().",

@@ -11,6 +11,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.model.idle_time import call_spans
@@ -179,8 +180,15 @@ def _say_one_at_a_time(f: Figures) -> Words:
 
 @rule("no-workers")
 def no_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find times for which there were tasks and no worker."""
+    """Find times for which there were tasks and no worker, but for those after a worker was lost.
+
+    What these cost is told with the loss.
+    """
     begins, ends = _without_workers(run)
+    lost = run.attempts["life"][(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
+    deaths = run.trace.workers["left"].to_numpy(dtype=float)[lost.unique()] - run.trace.begin
+    others = ~np.isin(begins, deaths)
+    begins, ends = begins[others], ends[others]
     lengths = run.alive_between(begins, ends)
     seconds = float(lengths.sum())
     if not seconds > 0 or seconds < _ABSENT * run.wall:

@@ -148,10 +148,10 @@ def _judged(trace: Trace, kill: MemoryKill) -> MemoryKill:
         sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
         name = kill.tasks[0].function
         return replace(kill, reason=Reason.ALONE, certainty=sure, suspect=name)
-    return _suspected(kill)
+    return suspected(kill)
 
 
-def _suspected(kill: MemoryKill) -> MemoryKill:
+def suspected(kill: MemoryKill) -> MemoryKill:
     """Suspect one of several functions, by what their runs that ended took."""
     taken = max(kill.memory, NEAR_LIMIT * kill.limit) - kill.before
     usual = {one.function: one.rise * (one.seen + one.perhaps) for one in kill.tasks}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from dasfprof.analysis.model.memory_kills import Certainty, MemoryKill, Reason
 from dasfprof.analysis.model.worker_exits import Departure, Why
 
 #: The share of its limit that a process has to have left unused to be far from it: between samples
@@ -47,14 +48,31 @@ def in_words(departure: Departure) -> str:
     return "; ".join(parts)
 
 
-def advice(departure: Departure, function: str | None) -> str:
-    """Say what to do about workers that ended so, on which a function ran."""
+def suspicion(kill: MemoryKill) -> str:
+    """Say which function took the memory of a worker that died of it, and how sure that is."""
+    what = "The results of" if kill.reason is Reason.RESULTS else ""
+    took = f"{what} {kill.suspect} took the memory".strip()
+    sure = "" if kill.certainty is Certainty.CERTAIN else f", {kill.certainty.value}"
+    return f"{took}{sure}: {kill.reason.value}. See died_of_memory(). "
+
+
+def advice(departure: Departure, function: str | None, *, fills: bool = False) -> str:
+    """Say what to do about workers that ended so, on which a function ran.
+
+    `fills`: it was the function's results that filled the memory.
+    """
     name = function or "the task"
     if departure.why is Why.SILENT:
         return (
             f"If {name} holds the GIL (in C code), let it release it, or call it in a subprocess; "
             "or raise distributed.scheduler.worker-ttl above the longest time for which it holds "
             "the worker up. `py-spy dump --pid` shows what a silent worker does."
+        )
+    if departure.why is Why.MEMORY and fills:
+        return (
+            f"Let fewer results of {name} be held at a time: reduce or write them in the tasks, "
+            "drop futures that nobody needs, or have more workers; and let Dask spill, where "
+            "distributed.worker.memory.target or .spill is off."
         )
     if departure.why is Why.MEMORY:
         return (

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.run_end import How, RunEnd, find_run_end, stimulus_texts
 from dasfprof.analysis.model.worker_exits import departure
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RUN
-from dasfprof.analysis.under_way.departures import advice, clause
+from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
 from dasfprof.database.columns import Array
 
@@ -128,15 +129,19 @@ def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, st
     runs = {functions[code]: int(ended[code]) for code in codes[there].tolist()}
     never = [name for name, number in runs.items() if not number]
     often = [name for name, number in runs.items() if number >= _INNOCENT]
-    suspicion = ""
+    suspected, fills = "", False
+    kills = [one for one in memory_kills(trace) if one.life in lives and one.suspect]
     if len(never) == 1 and len(often) == len(runs) - 1 > 0:
         function = never[0]
         others = ", ".join(f"{runs[name]:,} of {name}" for name in often[:3])
-        suspicion = f"No run of {function} had ended; of those beside it, {others}. "
+        suspected = f"No run of {function} had ended; of those beside it, {others}. "
+    elif kills and len({one.suspect for one in kills}) == 1:
+        function, suspected = str(kills[-1].suspect), suspicion(kills[-1])
+        fills = kills[-1].reason is Reason.RESULTS
     elif ran:
         function = ran.most_common(1)[0][0]
-    told = {"suspect": function, "suspicion": suspicion}
-    return {"died_of": clause(ends), "advice": advice(ends[-1], function), **told}
+    told = {"suspect": function, "suspicion": suspected}
+    return {"died_of": clause(ends), "advice": advice(ends[-1], function, fills=fills), **told}
 
 
 def lives_lost_with(trace: Trace, key_id: int) -> list[int]:

@@ -1,0 +1,96 @@
+"""Which function a worker's memory ran out for: by hand, and on workers that really died of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import memory_culprits
+import pytest
+
+from dasfprof.analysis.model.memory_kills import (
+    Certainty,
+    MemoryKill,
+    Reason,
+    UnderWay,
+    suspected,
+)
+
+UNKNOWN = math.nan
+
+
+def ran(
+    function: str, seen: int = 1, perhaps: int = 0, *, rise: float = UNKNOWN, ended: int = 0
+) -> UnderWay:
+    return UnderWay(function, seen, perhaps, 3.0 if seen else UNKNOWN, rise, ended)
+
+
+def kill(*tasks: UnderWay) -> MemoryKill:
+    """Return a death at 900 MB of 1 GB, 800 of which came while the tasks ran."""
+    return MemoryKill(0, 10.0, 900e6, 1e9, 0.0, 100e6, tasks, Reason.SEVERAL)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "reason", "suspect"),
+    [
+        # 1 of 10 MB does not explain 800.
+        ([ran("hog"), ran("small", rise=10e6, ended=50)], Reason.NEVER_ENDED, "hog"),
+        # Nor what ended ten times before anybody could see it take anything.
+        ([ran("hog"), ran("small", 0, 1, ended=10)], Reason.NEVER_ENDED, "hog"),
+        # Three times 250 of 800 MB are most of it.
+        (
+            [ran("large", 3, rise=250e6, ended=5), ran("a", rise=10e6, ended=5)],
+            Reason.USUAL,
+            "large",
+        ),
+        # They explain it no less beside one that never ended: it may have taken nothing.
+        ([ran("large", 3, rise=250e6, ended=5), ran("hog")], Reason.SEVERAL, None),
+        # Two that are equally large.
+        (
+            [ran("one", rise=400e6, ended=5), ran("other", rise=400e6, ended=5)],
+            Reason.SEVERAL,
+            None,
+        ),
+        # Two of which none ended.
+        ([ran("hog"), ran("other")], Reason.SEVERAL, None),
+        # One may not have begun.
+        ([ran("hog", 0, 1), ran("small", rise=10e6, ended=50)], Reason.SEVERAL, None),
+        # Of another too few ended, too fast.
+        ([ran("hog"), ran("new", ended=2)], Reason.SEVERAL, None),
+        # Of both some ended, and took little.
+        ([ran("hog", rise=10e6, ended=4), ran("small", rise=10e6, ended=50)], Reason.SEVERAL, None),
+        # A third of it is explained.
+        ([ran("hog"), ran("small", rise=300e6, ended=50)], Reason.SEVERAL, None),
+    ],
+)
+def test_suspicion_by_hand(tasks: list[UnderWay], reason: Reason, suspect: str | None) -> None:
+    found = suspected(kill(*tasks))
+    assert (found.reason, found.suspect) == (reason, suspect)
+    assert found.certainty is (Certainty.LIKELY if suspect else Certainty.OPEN)
+
+
+BY_DEFAULT = ("swell beside small", "two swell", "results kept")
+
+
+@pytest.mark.whole_program
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow)
+        for name in memory_culprits.CULPRITS
+    ],
+)
+def test_workers_that_died_of_it(name: str, tmp_path: Path) -> None:
+    """What took the memory is named, or nothing is."""
+    true = memory_culprits.CULPRITS[name]
+    analyser = memory_culprits.run(name, tmp_path)
+    table = analyser.died_of_memory()
+    assert len(table)
+    named = set(table["Suspect"]) - {""}
+    assert named <= {true.function}
+    if not true.may_be_open and true.function is not None:
+        assert named
+    assert not named or set(table["Certainty"]) & {"certain", "likely"}
+    # The limit is that of the program; the memory what a sample of its process found.
+    assert set(table["Limit (MB)"]) == {memory_culprits.LIMIT / 1e6}
+    assert (table["Memory (MB)"].dropna() < 3 * memory_culprits.LIMIT / 1e6).all()
