@@ -158,9 +158,9 @@ def results_kept(client: Client) -> Any:
 
 
 def put_together(client: Client) -> Any:
-    parts = client.map(load, range(4), pure=False, workers=[0])
+    parts = client.map(load, range(2), pure=False)
     wait(parts)
-    return client.submit(total, parts, workers=[0])
+    return client.submit(total, parts)
 
 
 def left_behind(client: Client) -> Any:
