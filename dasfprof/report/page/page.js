@@ -19,7 +19,7 @@ import { buildTables, exportButton } from "./tables/sections.js";
 import { DataTable } from "./tables/table.js";
 import { listenToTakers } from "./taken.js";
 import { Area } from "./timeline/area.js";
-import { statusLegend } from "./timeline/colours.js";
+import { functionColours, statusLegend } from "./timeline/colours.js";
 import { showDetails } from "./timeline/details.js";
 import { FILTERS, Filters } from "./timeline/filters.js";
 import { Gaps } from "./timeline/gaps.js";
@@ -69,6 +69,7 @@ class Page {
     this.resources = new Resources(facts.resources, this.columns, byId("charts"), {
       pointed: (time) => this.onPointed(time),
       chosen: (from, to) => this.area.show(this.timeline.wholeTracks(from, to)),
+      colourOf: functionColours(this.tasks),
     });
     this.area = new Area(this, byId("area"));
     this.sources = new Sources(facts.timeline.code);

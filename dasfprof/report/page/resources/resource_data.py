@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.model.results_over_time import ResultsOverTime, results_over_time
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, in_group, scaled, seconds
@@ -44,7 +45,8 @@ class ResourceData:
 
     columns: dict[str, PackedColumn]
     #: A dict a metric: ``name, label, unit, series`` (``label, first``), ``highest``, ``limits``
-    #: (``value, kind, name`` of each); or ``absent`` with the reason.
+    #: (``value, kind, name`` of each), of one whose series stand on each other ``stacked`` and
+    #: ``peak``, its time, and ``anatomy``, whether a table tells of that; or ``absent`` with the reason.
     metrics: list[dict[str, Any]]
 
     @classmethod
@@ -65,7 +67,26 @@ class ResourceData:
             else:
                 facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
             metrics.append(facts)
+            if metric.name == "results" and (held := results_over_time(trace)) is not None:
+                anatomy = bool(len(trace.samples))  # for the table `memory_peak`
+                metrics.append(_by_function(held, columns) | {"anatomy": anatomy})
         return cls(columns, metrics)
+
+
+def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
+    """Pack the results held, by function: each series has the times of all."""
+    count, name = len(held.times), "held"
+    highest = float(held.held.sum(axis=0).max())
+    packed = {
+        "times": seconds(np.tile(held.times, len(held.functions)), delta=True),
+        "values": scaled(held.held.ravel(), step=(highest or 1.0) / _STEPS),
+    }
+    columns |= in_group(f"metric-{name}", packed)
+    return {
+        **{"name": name, "label": "Results by function", "unit": "B", "highest": highest},
+        "series": [{"label": f, "first": at * count} for at, f in enumerate(held.functions)],
+        **{"limits": [], "stacked": True, "peak": held.peak},
+    }
 
 
 def _limits(name: str, trace: Trace) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 // Charts of resources under the timeline, over the same window of time.
 
-import { make } from "../dom.js";
-import { formatUnit, shortened } from "../format.js";
+import { byId, make } from "../dom.js";
+import { formatSeconds, formatUnit, shortened } from "../format.js";
 import { fitting, lastAtMost, sumOf } from "../numbers.js";
 import { Frame, GUTTER } from "../timeline/frame.js";
 import { fitCanvas, paintGrid } from "../timeline/marks.js";
@@ -20,7 +20,10 @@ const LIMIT_LINES = {
 export class Resources {
   from; to;
 
-  /** `events` has `pointed(time)`, null: none, and `chosen(from, to)`. */
+  /**
+   * `events` has `pointed(time)`, null: none, `chosen(from, to)`, and `colourOf(name)`, the place in
+   * the palette of a function.
+   */
   constructor(metrics, columns, root, events) {
     this.events = events;
     this.metrics = metrics;
@@ -59,7 +62,9 @@ export class Resources {
     const reading = make("output", { class: "reading" });
     const box = make("div", { class: "chart" }, reading, canvas);
     const mean = ({ values }) => sumOf(values) / values.length;
-    const chart = { metric, series, canvas, reading, box, named: fitting(series, mean, OTHER) };
+    const named = metric.stacked ? series : fitting(series, mean, OTHER);
+    const chart = { metric, series, canvas, reading, box, named, peak: null };
+    if (metric.anatomy) chart.peak = peakButton(metric);
     canvas.addEventListener("pointermove", (event) => {
       this.events.pointed(event.offsetX < GUTTER ? null : this.frame().time(event.offsetX));
     });
@@ -125,22 +130,20 @@ export class Resources {
     context.fillStyle = palette.background;
     context.fillRect(0, 0, width, CHART_HEIGHT);
     const { metric } = chart;
-    const series = this.summed ? [summed(chart, frame)] : chart.series;
-    const limits = this.summed ? [] : metric.limits;
-    const highest = topOf(this.summed ? Math.max(...series[0].values, 0) : metric.highest, limits, metric.unit);
+    const sums = this.summed && !metric.stacked;
+    const series = sums ? [summed(chart, frame)] : chart.series;
+    const limits = sums ? [] : metric.limits;
+    const highest = topOf(sums ? Math.max(...series[0].values, 0) : metric.highest, limits, metric.unit);
     context.save();
     context.beginPath();
     context.rect(frame.left, 0, frame.width, CHART_HEIGHT);
     context.clip();
     paintGrid(context, frame, palette);
     paintAxisLines(context, metric, frame, highest, palette);
-    const named = this.namedIn(chart, series);
-    context.globalAlpha = Math.max(0.25, 8 / series.length);
-    for (const one of series)
-      if (!named.includes(one)) paintSeries(context, one, frame, highest || 1, palette.series[OTHER]);
-    context.globalAlpha = 1;
-    for (const [at, one] of named.entries())
-      paintSeries(context, one, frame, highest || 1, palette.series[at], series.length === 1);
+    const named = sums ? series : chart.named;
+    const colourOf = (one) => palette.series[this.colourIn(chart, one)];
+    if (metric.stacked) paintStacked(context, chart, frame, colourOf, palette);
+    else paintLines(context, series, named, frame, highest || 1, palette);
     paintLimits(context, limits, frame, highest, palette);
     context.restore();
     context.fillStyle = palette.line;
@@ -151,9 +154,9 @@ export class Resources {
     this.paintReading(chart, { series, named, limits: near }, frame, context, palette);
   }
 
-  /** The series that have a colour and a name. */
-  namedIn(chart, series) {
-    return this.summed ? series : chart.named;
+  /** The place in the palette of a series that is named. */
+  colourIn({ metric, named }, one) {
+    return metric.stacked ? this.events.colourOf(one.label) : named.indexOf(one);
   }
 
   /** Names series and limits, and tells the series' values where the pointer is. */
@@ -167,7 +170,7 @@ export class Resources {
     // Charts that show the same workers as the one above do not name them again.
     const before = this.charts[this.charts.indexOf(chart) - 1];
     const known = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
-    const shown = named.map((one, at) => {
+    const shown = named.map((one) => {
       const place = lastAtMost(one.times, time);
       const text = !inside
         ? ""
@@ -175,7 +178,7 @@ export class Resources {
           ? "–"
           : formatUnit(one.values[place], chart.metric.unit);
       const colour = make("i");
-      colour.style.background = palette.series[at];
+      colour.style.background = palette.series[named === chart.named ? this.colourIn(chart, one) : 0];
       return make("span", {}, colour, `${shortened(one.label, 30)} `, make("b", {}, text));
     });
     if (series.length > named.length)
@@ -185,12 +188,60 @@ export class Resources {
     );
     // They keep their room, so that nothing moves when their values are told.
     for (const one of shown) one.hidden = known;
-    chart.reading.replaceChildren(...lines, ...shown);
+    chart.reading.replaceChildren(...lines, ...shown, ...(chart.peak ? [chart.peak] : []));
   }
+}
+
+/** Leads to what held memory at its peak. */
+function peakButton({ highest, peak, unit }) {
+  const words = `most ${formatUnit(highest, unit)} at ${formatSeconds(peak)}: what held memory`;
+  const button = make("button", { type: "button", class: "peak" }, words);
+  button.addEventListener("click", () => byId("memory-peak-title").scrollIntoView());
+  return button;
 }
 
 function labelsOf({ named }) {
   return named.map((one) => one.label);
+}
+
+/** Paints named series in colours of their own, all others faint beneath them. */
+function paintLines(context, series, named, frame, highest, palette) {
+  context.globalAlpha = Math.max(0.25, 8 / series.length);
+  for (const one of series)
+    if (!named.includes(one)) paintSeries(context, one, frame, highest, palette.series[OTHER]);
+  context.globalAlpha = 1;
+  for (const [at, one] of named.entries())
+    paintSeries(context, one, frame, highest, palette.series[at], series.length === 1);
+}
+
+/** Paints series of the same times on each other, the first at the bottom, and where they are highest. */
+function paintStacked(context, { metric, series }, frame, colourOf, palette) {
+  const { times } = series[0];
+  const base = frame.top + frame.height;
+  const y = (value) => base - (value / (metric.highest || 1)) * frame.height;
+  const first = Math.max(0, lastAtMost(times, frame.from));
+  const last = Math.min(times.length - 1, lastAtMost(times, frame.to) + 1);
+  const below = new Float64Array(times.length);
+  for (const one of series) {
+    context.beginPath();
+    for (let at = first; at <= last; at += 1) context.lineTo(frame.x(times[at]), y(below[at]));
+    for (let at = last; at >= first; at -= 1) {
+      below[at] += one.values[at];
+      context.lineTo(frame.x(times[at]), y(below[at]));
+    }
+    context.fillStyle = colourOf(one);
+    context.fill();
+    // What has no colour of its own is told apart by its edge.
+    context.strokeStyle = palette.background;
+    context.lineWidth = 0.5;
+    context.stroke();
+  }
+  const x = Math.round(frame.x(metric.peak)) + 0.5;
+  context.strokeStyle = palette.text;
+  context.lineWidth = 1;
+  context.setLineDash([3, 3]);
+  context.strokeRect(x, frame.top, 0, frame.height);
+  context.setLineDash([]);
 }
 
 function paintSeries(context, { times, values }, frame, highest, colour, filled) {

@@ -74,6 +74,15 @@ function coloured(tasks, by) {
   }));
 }
 
+/** Gives what tells the place in the palette of a function by its name. */
+export function functionColours(tasks) {
+  let known = null;
+  return (name) => {
+    known ??= new Map(coloured(tasks, "function").map((one) => [one.name, one.colour]));
+    return known.get(name) ?? OTHER;
+  };
+}
+
 /** The entries of the legend, with the `codes` that each stands for. */
 export function legendOf(tasks, by) {
   const all = coloured(tasks, by);
