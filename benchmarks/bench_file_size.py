@@ -24,6 +24,7 @@ import dasfprof
 #: The most bytes that samples of stacks may add by default.
 MORE = 0.10
 _BRIEF = "10 ms tasks"
+_OF_STACKS = ("Task Sample", "Loop Sample", "Client Sample", "Stack")
 
 
 def sizes(paths: Iterable[Path]) -> tuple[int, float, float]:
@@ -59,22 +60,42 @@ def demo() -> list[Path]:
     return list(Path(directory).glob("*.msgpack"))
 
 
+def samples_among(paths: Iterable[Path]) -> float:
+    """Give the bytes of samples of stacks, and of these, as a part of all others of a run.
+
+    Unlike the difference of two runs it does not depend on how long each took.
+    """
+    samples = whole = 0
+    for path in paths:
+        whole += path.stat().st_size
+        file, seen = dasfprof.FileDatabase(path).trace_file(), set()
+        for batch in file.batches():
+            if file.frame not in seen and batch.name in _OF_STACKS:
+                samples += file.frame[1] - file.frame[0]
+            seen.add(file.frame)
+    return samples / (whole - samples)
+
+
 def with_stacks(client: Any, rounds: int) -> Result:
     """Compare bytes with stacks sampled as by default, and with none, in turn."""
     function, count = WORKLOADS[_BRIEF]
     found: dict[str, list[int]] = {"none": [], "by default": []}
+    among = []
     for _ in range(rounds):
         for name, options in (("none", {"stack_frequency": 0}), ("by default", {})):
             with dasfprof.profile(client, directory=tempfile.mkdtemp(), **options) as run:
                 function(client, count)
             found[name].append(sum(path.stat().st_size for path in run.files()))
+        among.append(samples_among(run.files()))
     result = Result(f"Samples of stacks, {_BRIEF}", ["stacks", "kB", "more"])
     base = statistics.median(found["none"])
     for name, sizes in found.items():
         kilobytes = [size / 1e3 for size in sizes]
         more = statistics.median(sizes) / base - 1
         result.rows.append([name, f"{spread(kilobytes)[0]:.0f}", f"{more:.1%} ({MORE:.0%})"])
-    result.figures = dict(found)
+    within = f"{statistics.median(among):.1%} ({MORE:.0%})"
+    result.rows.append(["by default, samples of the rest of their run", "", within])
+    result.figures = {**found, "among": among}
     return result
 
 

@@ -191,7 +191,7 @@ size            int      bytes    pickled
 seconds         float32  seconds  unpickling, on the worker's event loop but for what has 10 MB; of
     the first that came together each an equal part, if all are of one function, else not told
 cpu             float32  seconds  of CPU among them: the rest are waits, for the interpreter's lock
-    as well
+    as well; waits for a core alone are left out
 """,
 )
 

@@ -18,7 +18,7 @@ from dasfprof.analysis.tables import task_bottleneck
 from dasfprof.schema.events import Event
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
 from dasfprof.schema.resources import RESOURCE_USAGE
-from dasfprof.schema.tasks import COMPUTE
+from dasfprof.schema.tasks import COMPUTE, RESULT_SERIALISED, TASK_UNPICKLED
 
 Write = Callable[[Path, Sequence[Event]], Path]
 
@@ -214,6 +214,44 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
     of_functions = analyser.per_function_bottleneck().set_index("Function")[labels]
     assert of_functions.loc["load"].tolist() == [13.0, 2.0, 2.0, 3.0]
     assert of_functions.loc["nap"].isna().all()
+
+
+def test_what_was_unpickled_and_serialised(tmp_path: Path) -> None:
+    """Each attempt has its own, on its worker; what never ran there is nobody's."""
+
+    def ran(key: str, run_id: int) -> tuple[Any, ...]:
+        facts = {"key": key, "run_id": run_id, "state": "memory"}
+        return row(COMPUTE, timestamp=1.7e9, duration=8.0, **facts)
+
+    def told(schema: Any, key: str, run_id: int, seconds: float) -> tuple[Any, ...]:
+        return row(schema, timestamp=1.7e9, key=key, run_id=run_id, seconds=seconds)
+
+    unpickled = [
+        told(TASK_UNPICKLED, "load-1", 1, 0.5),
+        told(TASK_UNPICKLED, "load-2", 2, 0.25),
+        told(TASK_UNPICKLED, "load-3", 3, 8.0),  # stolen before it ran
+        told(TASK_UNPICKLED, "load-1", 5, 16.0),  # the same
+    ]
+    serialised = [told(RESULT_SERIALISED, "load-1", 1, seconds) for seconds in (1.0, 2.0)]
+    serialised += [told(RESULT_SERIALISED, "scattered", -1, 4.0)]
+    facts = (TASK_UNPICKLED, unpickled), (RESULT_SERIALISED, serialised)
+    runs = [ran("load-1", 1), ran("load-2", 2), ran("sum-1", 4)]
+    elsewhere = [ran("load-3", 6), ran("load-1", 7)]
+    for known, directory in ((True, tmp_path / "new"), (False, tmp_path / "old")):
+        Plugin(directory, host="n1", serialising=known).write(
+            (COMPUTE, runs), *(facts if known else ())
+        )
+        Plugin(directory, host="n2", address="tcp://10.0.0.2:4000", serialising=known).write(
+            (COMPUTE, elsewhere)
+        )
+        table = TraceAnalyser(directory).per_function_bottleneck()
+        table = table.set_index(["Host", "Function"])[["Unpickling (s)", "Serialising (s)"]]
+        if known:
+            assert table.loc["n1", "load"].tolist() == [0.75, 3.0]
+            assert table.loc["n1", "sum"].tolist() == [0.0, 0.0]
+            assert table.loc["n2", "load"].tolist() == [0.0, 0.0]
+        else:
+            assert table.isna().all(axis=None)
 
 
 def test_tuple_keys_make_the_same_tables_as_their_text(tmp_path: Path, write: Write) -> None:

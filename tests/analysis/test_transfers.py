@@ -15,7 +15,7 @@ from traces import Plugin, record, row, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
+from dasfprof.schema.tasks import CLOCK, COMPUTE, RESULT_SERIALISED, TRANSFER
 
 T = 1.7e9
 A, B, C = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4001", "tcp://10.0.0.9:4002"
@@ -94,8 +94,28 @@ def test_by_function(analyser: TraceAnalyser) -> None:
     assert load["Keys Moved More than Once"] == 1
     assert load["Moved Again (MB)"] == 60.0
     assert load["Moved Again to the Same Worker (MB)"] == 30.0
+    assert load["Deserialize (s)"] == pytest.approx(3 * 0.125)
     # Shared out evenly.
     assert table.loc[["far", "sum"], "Size (MB)"].tolist() == [0.5, 0.5]
+    assert table.loc[["far", "sum"], "Deserialize (s)"].tolist() == [0.0625, 0.0625]
+    # Of a recording that did not know.
+    assert table["Serialize (s)"].isna().all()
+
+
+def test_serialising(tmp_path: Path) -> None:
+    rows = [
+        row(RESULT_SERIALISED, timestamp=T + 1, key="load-1", run_id=1, target=B, seconds=0.5),
+        row(RESULT_SERIALISED, timestamp=T + 2, key="load-1", run_id=1, target=B, seconds=0.25),
+        row(RESULT_SERIALISED, timestamp=T + 3, key="load-1", run_id=1, seconds=4.0),  # a client
+    ]
+    runs = [ran("load-1", 10), ran("sum-1", 10)]
+    fetched = [moved(1.0, A, ["load-1", "sum-1"], 20)]
+    Plugin(tmp_path, host="n1", name=0, address=A, serialising=True).write(
+        (COMPUTE, runs), (RESULT_SERIALISED, rows)
+    )
+    Plugin(tmp_path, host="n2", name=1, address=B, serialising=True).write((TRANSFER, fetched))
+    table = TraceAnalyser(tmp_path).transfers("function").set_index("Function")
+    assert table["Serialize (s)"].to_dict() == {"load": 0.75, "sum": 0.0}
 
 
 def test_over_time(analyser: TraceAnalyser) -> None:

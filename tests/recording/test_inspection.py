@@ -271,7 +271,7 @@ def test_tls(tmp_path: Path) -> None:
     ) as cluster:
         address = cluster.scheduler_address
         assert address.startswith("tls://")
-        views = asyncio.run(views_of(address, security.get_connection_args("client"), 10.0))
+        views = asyncio.run(views_of(address, security.get_connection_args("client"), 60.0))
         assert ["view" in answer for answer in views["workers"].values()] == [True]
         with pytest.raises(NoSchedulerError, match="tls"):
             asyncio.run(views_of(address.replace("tls:", "tcp:"), limit=10.0))

@@ -186,7 +186,7 @@ def test_a_scheduler_s_file_that_is_cut(tmp_path: Path, is_alive: bool) -> None:
         assert program.stdout is not None
         assert program.stdout.readline() == b"recorded\n"
         if not is_alive:
-            program.communicate(b"\n", timeout=120)
+            program.communicate(b"\n", timeout=240)
         assert " lost nothing " in info(traces)
         (file,) = trace_files(traces, "SchedulerPlugin")
         whole = file.path.read_bytes()
@@ -207,7 +207,7 @@ def test_a_scheduler_s_file_that_is_cut(tmp_path: Path, is_alive: bool) -> None:
             assert not refute(traces, findings)
         assert max(counts) > 0, "no cut of the file says that tasks were unfinished"
         if is_alive:
-            program.communicate(b"\n", timeout=120)
+            program.communicate(b"\n", timeout=240)
 
 
 def unfinished_in(path: Path) -> int:

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster, get_worker, protocol
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.recording.dask_internals.serialising import LEAST
+from dasfprof.recording.dask_internals.serialising import LEAST, _Spent
 
 #: Seconds that an object sleeps as it is unpickled, and as it is pickled.
 IN, OUT = 0.1, 0.05
@@ -185,6 +185,15 @@ def test_large_ones_beside_the_loop(tmp_path: Path) -> None:
     assert (table.loc[["counts", "list"], "Unpickling (s)"] >= LEAST).all()
     assert table["Serialising (s)"]["list"] >= LEAST
     assert (analyser.trace.unpickled["size"] > 1e7).all()
+
+
+def test_waits_for_a_core_are_left_out() -> None:
+    """A thread that never slept was on a core, or had none."""
+    assert _Spent.of(1.0, (2.0, 5), (2.25, 5)).seconds == 0.25
+    assert _Spent.of(1.0, (2.0, 5), (2.25, 6)).seconds == 1.0
+    assert _Spent.of(0.015, (2.0, 5), (2.0005, 6)).exceeds() is False
+    assert _Spent.of(0.5, (2.0, 5), (2.0005, 5)).exceeds() is False
+    assert _Spent.of(0.5, (2.0, 5), (2.0005, 6)).exceeds()
 
 
 def test_several_workers_of_a_process_are_not_told(tmp_path: Path) -> None:

@@ -145,8 +145,9 @@ def test_a_task_that_computes(client: Client, run: Any) -> None:
         # Running, though it waits for the interpreter's lock.
         row = first_row(run, "spin", thread_state="running")
         assert any(name == "spin" for name, *_ in row["frames"])
-        wait_until(lambda: rows_of(run, "spin")[-1]["cpu"] > 0.3, every=0.2)
-        assert len(rows_of(run, "spin")) >= 2
+        wait_until(
+            lambda: (rows := rows_of(run, "spin"))[-1]["cpu"] > 0.3 and len(rows) >= 2, every=0.2
+        )
     finally:
         SPUN.set()
     future.result()

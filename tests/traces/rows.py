@@ -41,6 +41,8 @@ class Plugin:
     cores: int = 0
     #: Whether it says that it records calls of actors.
     actor_calls: bool = False
+    #: Whether it says that it records what takes long to unpickle and to serialise.
+    serialising: bool = False
     #: Whether it says that it records when results are let go.
     releases: bool = False
 
@@ -54,6 +56,7 @@ class Plugin:
         header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
         header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
         header |= {"actor_calls": True} if self.actor_calls else {}
+        header |= {"serialising": True} if self.serialising else {}
         header |= {"releases": True} if self.releases else {}
         header |= {"cores": self.cores} if self.cores else {}
         header |= {"versions": self.versions} if self.versions else {}

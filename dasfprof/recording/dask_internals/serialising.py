@@ -12,10 +12,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from time import perf_counter, thread_time
+from resource import RUSAGE_THREAD, getrusage
+from time import perf_counter
 from typing import Any
 
 from dask.utils import key_split
@@ -30,7 +31,7 @@ from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
 #: Seconds of CPU from which it is told what was spent.
 LEAST = 0.001
 #: Seconds from which it is told though it took little CPU: for less than that, a loop may just have
-#: waited for the interpreter's lock.
+#: waited for the interpreter's lock. Waits for a core are left out, where it did not wait besides.
 _LONG = 0.02
 #: What a task among several of a message may take without being remarkable, seconds.
 _USUAL = 0.0001
@@ -91,6 +92,16 @@ class _Reader:
     guard: HookGuard
 
 
+#: A thread's seconds of CPU, and how often it went to sleep.
+_Usage = tuple[float, float]
+
+
+def _usage() -> _Usage:
+    """Read those of the calling thread."""
+    read = getrusage(RUSAGE_THREAD)
+    return read.ru_utime + read.ru_stime, read.ru_nvcsw
+
+
 @dataclass(frozen=True)
 class _Spent:
     """Seconds, those of CPU among them (no more than these), and bytes that were read."""
@@ -98,6 +109,12 @@ class _Spent:
     seconds: float
     cpu: float
     size: float = 0.0
+
+    @classmethod
+    def of(cls, seconds: float, before: _Usage, after: _Usage, size: float = 0.0) -> _Spent:
+        """Return what was spent between two readings: who never slept had no core for the rest."""
+        cpu = after[0] - before[0]
+        return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu, size)
 
     def exceeds(self, usual: float = 0.0) -> bool:
         """Return whether it is worth being told."""
@@ -150,13 +167,13 @@ class _Unpickling:
 
     def _timing(self, tell: Callable[..., None], original: Any, patch: Patch) -> Any:
         def loads(*args: Any, **kwargs: Any) -> Any:
-            began, cpu = perf_counter(), thread_time()
+            began, before = perf_counter(), _usage()
             found = original(*args, **kwargs)
             seconds = perf_counter() - began
             if seconds >= LEAST and patch.active:
                 try:
-                    given = (*args, *kwargs.values())
-                    tell(found, given, began, seconds, thread_time() - cpu)
+                    spent = _Spent.of(seconds, before, _usage())
+                    tell(found, (*args, *kwargs.values()), began, spent)
                 except Exception:
                     for reader in self.readers:
                         reader.guard.caught("the unpickling of tasks")
@@ -164,28 +181,24 @@ class _Unpickling:
 
         return loads
 
-    def _keep(
-        self, found: Any, given: tuple[Any, ...], began: float, seconds: float, cpu: float
-    ) -> None:
+    def _keep(self, found: Any, given: tuple[Any, ...], began: float, spent: _Spent) -> None:
         """Keep what a slow object of a message took: its pickle, and buffers."""
         if not hasattr(self._own, "objects"):
             self._own.objects = deque(maxlen=_MOST)
         size = sum(map(_size, (given[:1], *given[1:])))
-        self._own.objects.append((began, id(found), _Spent(seconds, cpu, size)))
+        self._own.objects.append((began, id(found), replace(spent, size=size)))
 
-    def _see(
-        self, message: Any, given: tuple[Any, ...], began: float, seconds: float, cpu: float
-    ) -> None:
+    def _see(self, message: Any, given: tuple[Any, ...], began: float, spent: _Spent) -> None:
         """Hand on what the tasks of a slow message took."""
         if type(message) is not tuple:  # the scheduler's are lists, which are read as tuples
             return
         tasks = [one for one in message if type(one) is dict and one.get("op") == "compute-task"]
-        whole = _Spent(seconds, cpu, _size(given[0]))
+        whole = replace(spent, size=_size(given[0]))
         if len(tasks) == 1:
             self._tell(tasks, whole)
         elif tasks and self._by_object:
             kept = getattr(self._own, "objects", ())
-            took = {identity: spent for at, identity, spent in kept if at >= began}
+            took = {identity: its for at, identity, its in kept if at >= began}
             for task in tasks:
                 if id(task["run_spec"]) in took:
                     self._tell([task], took[id(task["run_spec"])])
@@ -229,19 +242,19 @@ class _Sending:
             if not patch.active:
                 return await original(*args, **kwargs)
             took: list[_Spent] = []
-            #: CPU seconds of each thread when it was last known to have done something else.
-            known = {threading.get_ident(): thread_time()}
+            #: What each thread had used when it was last known to do something else.
+            known = {threading.get_ident(): _usage()}
 
             def count(label: Any, seconds: float, unit: str) -> None:
                 if unit == "seconds" and label in ("serialize", "compress"):
-                    thread, cpu = threading.get_ident(), thread_time()
+                    thread, usage = threading.get_ident(), _usage()
                     # Dask takes large ones to another thread, of which it is not known.
-                    spent = cpu - known.get(thread, -inf)
-                    known[thread] = cpu
+                    spent = _Spent.of(seconds, known.get(thread, (-inf, -inf)), usage)
+                    known[thread] = usage
                     if label == "serialize":
-                        took.append(_Spent(seconds, spent))
+                        took.append(spent)
                     elif took:
-                        took[-1] = took[-1].plus(_Spent(seconds, spent))
+                        took[-1] = took[-1].plus(spent)
 
             with meter.add_callback(count):
                 answer = await original(*args, **kwargs)
