@@ -16,8 +16,6 @@ from dasfprof.schema.declaration import Schema
 
 # --- `Source`: a list that recording appends to, and the function that turns it into events -------
 
-#: Rows of which a block is not much longer than they are.
-FEW_ROWS = 50
 #: What `fold` returns: rows of schemas, with their positions among all rows that it returns.
 Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
 
@@ -37,9 +35,6 @@ class Source:
         Number of items of `rows` for each fact. If more than one, a fact is stored flat, by
         `rows.extend(fact)`: kept tuples would make the garbage collector run more often, and a full
         collection takes tens to hundreds of milliseconds where much is recorded.
-    patience
-        For how many flush intervals a few rows may wait for more, before they are written: a block
-        of one row is ten times as long as a row. A process that is killed loses them.
     """
 
     def __init__(
@@ -48,7 +43,6 @@ class Source:
         constants: dict[str, Any] | None = None,
         finish: Callable[[], Folded] = tuple,
         width: int = 1,
-        patience: int = 1,
     ) -> None:
         #: Append rows here, from any thread, or extend it by whole facts.
         self.rows: list[Any] = []
@@ -60,24 +54,15 @@ class Source:
         self.fold = fold
         self.constants = constants
         self.finish = finish
-        self.patience = patience
-        #: When its rows were last written, or it began; monotonic seconds.
-        self.written = time.monotonic()
 
     @property
     def pending(self) -> int:
         """Whole facts in `rows`."""
         return len(self.rows) // self.width
 
-    def is_due(self, interval: float) -> bool:
-        """Return whether its rows are to be written, after some flush intervals or if many."""
-        if self.patience == 1 or self.pending >= FEW_ROWS:
-            return True
-        return time.monotonic() - self.written >= (self.patience - 0.5) * interval
-
     def take(self, facts: int) -> list[Any]:
         """Take the oldest facts out of `rows`; they count as `in_flight`."""
-        self.in_flight, self.written = facts, time.monotonic()
+        self.in_flight = facts
         taken = self.rows[: facts * self.width]
         del self.rows[: len(taken)]
         return taken
@@ -91,15 +76,9 @@ class Source:
         return False
 
     @classmethod
-    def of(
-        cls, schema: Schema, constants: dict[str, Any] | None = None, patience: int = 1
-    ) -> Source:
+    def of(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
         """Return a source whose rows are rows of one schema."""
-
-        def fold(rows: list[Any]) -> Folded:
-            return [(schema, rows, range(len(rows)))]
-
-        return cls(fold, constants, patience=patience)
+        return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)
 
 
 #: Rows encoded at a time, column by column, with rests in between: what a column costs whatever

@@ -321,7 +321,7 @@ class TraceWriter:
                 self._appender.take()
             if locked:
                 try:
-                    self._drain([one for one in self.sources if one.is_due(self._interval)])
+                    self._drain()
                 finally:
                     self._drain_lock.release()
             due = time.monotonic() + self._interval
@@ -359,10 +359,10 @@ class TraceWriter:
                 if comes_from_a_signal(error):
                     self._interrupt = error
 
-    def _drain(self, sources: list[Source] | None = None, finish: bool = False) -> None:
+    def _drain(self, finish: bool = False) -> None:
         if os.getpid() == self._pid:
             with self._drain_lock:
-                self._drain_sources(self.sources if sources is None else sources, finish)
+                self._drain_sources(self.sources, finish)
 
     def _drain_sources(self, sources: list[Source], finish: bool = False) -> None:
         if self._drainer == threading.get_ident():  # a signal handler or a finalizer commits

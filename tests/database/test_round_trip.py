@@ -10,7 +10,6 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
-from dasfprof.database.block_writer import FEW_ROWS, Source
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
-from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
@@ -365,43 +362,6 @@ def test_the_threshold_flushes(tmp_path: Path) -> None:
         assert database.path.stat().st_size == 0
         database.record(InstantEvent("n", 1.0))
         wait_until(lambda: database.path.exists() and _events_in(database.path) == 10)
-
-
-def test_a_few_rows_may_wait_for_more(tmp_path: Path) -> None:
-    """Blocks of one row would be mostly head."""
-    database = FileDatabase(tmp_path / "t.msgpack", flush_interval=0.02)
-    schema = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
-    soon, patient, forever = (
-        Source.of(schema, {"thread_id": name}, patience)
-        for name, patience in (("soon", 1), ("patient", 3), ("forever", 10**9))
-    )
-
-    def on_disk(name: str) -> int:
-        if not database.path.exists():
-            return 0
-        events = FileDatabase(database.path).get_traces()
-        return sum(event.thread_id == name for event in events)
-
-    def are_on_disk(rows: int) -> bool:
-        return on_disk("soon") == on_disk("patient") == rows
-
-    for source in (soon, patient, forever):
-        database.writer.add_source(source)
-        database.writer.append(source, (1.0, 0))
-    for rows in (1, 2):
-        wait_until(partial(are_on_disk, rows))
-        assert on_disk("forever") == 0
-        for source in (soon, patient):
-            database.writer.append(source, (1.0, rows))
-    for number in range(1, FEW_ROWS):
-        database.writer.append(forever, (1.0, number))
-    wait_until(lambda: on_disk("forever") == FEW_ROWS)
-    database.writer.append(forever, (1.0, FEW_ROWS))
-    database.commit()
-    assert on_disk("forever") == FEW_ROWS + 1
-    database.writer.append(forever, (1.0, FEW_ROWS))
-    database.close()
-    assert on_disk("forever") == FEW_ROWS + 2
 
 
 def _events_in(path: Path) -> int:

@@ -61,8 +61,6 @@ _PROMPT = 0.0005
 _LAST_MOMENT = 0.0006
 #: Seconds that the end of sampling waits for the current look.
 _LAST_LOOK = 2.0
-#: Flush intervals for which a few samples may wait for more.
-_PATIENCE = 5
 #: Looks in a row that find nothing under way, after which the sampler rests.
 _QUIET = 10
 
@@ -321,7 +319,7 @@ class SampleFile:
         """
         if not self.frequency:
             return lambda: None
-        source, writer = Source.of(schema, self.constants, _PATIENCE), self.writer
+        source, writer = Source.of(schema, self.constants), self.writer
         writer.add_source(source)
         write = partial(writer.append, source)
         return sample(make(self.stacks, write), self.frequency, self.guard)
