@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opened_pages import Opener
-from traces import Plan, filled
+from opened_pages import GUTTER, Opener
+from traces import Plan, Task, filled
 
 SIZES = {
     "memory_limit": 1_000_000_000,
@@ -65,3 +65,35 @@ def test_outliers_are_named_where_only_some_fit(open_page: Opener, tmp_path: Pat
     shown = [text.strip() for text in page.texts("#charts .chart >> nth=0 >> output >> span")]
     assert shown[:3] == ["one core: 100 %", "worker-node1-3", "worker-node1-11"]
     assert shown[-1] == "and 13 no further from the median"
+
+
+def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path: Path) -> None:
+    megabyte = 1_000_000
+    plan = Plan(
+        tasks=[
+            Task("load-1", 0, 0.0, 1.0, size=300 * megabyte, released=6.0, wanted=False),
+            Task("clean-1", 1, 2.0, 4.0, size=100 * megabyte, released=5.0, wanted=False),
+            Task("sum-1", 0, 7.0, 8.0, size=8, wanted=True),
+        ],
+        used=[(0, 4.0, {"memory": 500 * megabyte})],
+        releases=True,
+    )
+    page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "held.html"))
+    chart = page.tab.locator("#charts .chart:has([aria-label^='Results by function'])")
+    label = chart.locator("canvas").get_attribute("aria-label")
+    assert label == "Results by function over time, at most 400 MB"
+    # The largest first; of eight bytes nothing could be seen.
+    names = [text.strip() for text in chart.locator("output > span").all_text_contents()]
+    assert names == ["load", "clean", "other functions"]
+    chart.scroll_into_view_if_needed()
+    box = chart.locator("canvas").bounding_box()
+    width = box["width"] - GUTTER
+    page.tab.mouse.move(box["x"] + GUTTER + 4.5 / 8 * width, box["y"] + 30)
+    page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "100 MB", "0 B"])
+    page.tab.mouse.move(box["x"] + GUTTER + 5.5 / 8 * width, box["y"] + 30)
+    page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "0 B", "0 B"])
+    chart.get_by_role("button", name="most 400 MB at 4 s: what held memory").click()
+    title = page.tab.locator("#memory-peak-title")
+    page.until(lambda: 0 <= title.bounding_box()["y"] < page.tab.evaluate("innerHeight"))
+    table = page.text("#memory-peak-table")
+    assert table.index("load") < table.index("clean")

@@ -11,8 +11,9 @@ from dasfprof.analysis.model.times import ordered_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: Functions that are told apart; the last of them is all others.
-_MOST = 8
+#: Functions that are told apart, of those that ever held such a share of the peak; the last of them
+#: is all others.
+_MOST, _LEAST = 8, 0.01
 OTHERS = "other functions"
 
 
@@ -50,9 +51,10 @@ def results_over_time(trace: Trace, points: int = 1000) -> ResultsOverTime | Non
     names = tasks["function"].cat.categories
     by_function = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     each = np.stack([_at(times, begin[own], stop[own], size[own]) for own in by_function])
-    order = np.argsort(-each.max(axis=1), kind="stable")
-    order = order[each.max(axis=1)[order] > 0]
-    shown = order if len(order) <= _MOST else order[: _MOST - 1]
+    most = each.max(axis=1)
+    order = np.argsort(-most, kind="stable")
+    shown = order[most[order] >= _LEAST * each.sum(axis=0).max()]
+    shown = shown if len(shown) <= _MOST - (len(shown) < len(order)) else shown[: _MOST - 1]
     held, labels = each[shown], [str(names[code]) for code in shown]
     if len(shown) < len(order):
         held = np.vstack([held, each[order[len(shown) :]].sum(axis=0)])

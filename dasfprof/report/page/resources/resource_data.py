@@ -45,8 +45,9 @@ class ResourceData:
 
     columns: dict[str, PackedColumn]
     #: A dict a metric: ``name, label, unit, series`` (``label, first``), ``highest``, ``limits``
-    #: (``value, kind, name`` of each), of one whose series stand on each other ``stacked`` and
-    #: ``peak``, its time, and ``anatomy``, whether a table tells of that; or ``absent`` with the reason.
+    #: (``value, kind, name`` of each), of one whose series stand on each other ``stacked``,
+    #: ``peak`` (its time) and ``anatomy`` (whether a table tells of that); or ``absent`` with the
+    #: reason.
     metrics: list[dict[str, Any]]
 
     @classmethod
