@@ -429,6 +429,12 @@ def test_threads_that_end_or_never_were() -> None:
     assert look.activity in ("waiting", "running", "lock")
     assert look.cpu is None or look.cpu < 1
     wait_until(lambda: kernel.activity(ident) == "waiting")
+    counted = Path(f"/proc/self/task/{thread.native_id}/schedstat")
+    if counted.exists() and counted.read_text().split()[0] != "0":  # else it does not count
+        other = Kernel()
+        looks = [other.look(ident, first, number, number - 1) for number in (1, 2)]
+        assert looks[1].cpu is not None  # though the thread has hardly run
+        other.close()
     kernel.look(ident, first, 3, 2)
     if kernel.look(ident, first, 3, 2).activity == "waiting":
         wait_until(lambda: kernel.activity(ident) == "waiting" and kernel.has_rested(ident))

@@ -114,8 +114,8 @@ class Kernel:
         if thread is None or words is None:
             return Look(ident, None, None, None)
         cpu, run_queue = (int(word) * RESOLUTION // 1_000_000_000 for word in words[:2])
-        # 0: the kernel does not count.
-        counts = thread.looked == since and thread.doing is doing and cpu > 0
+        # 0: the kernel does not count. A thread that has only slept has less than the resolution.
+        counts = thread.looked == since and thread.doing is doing and words[0] != b"0"
         before = thread.cpu, thread.run_queue
         activity = self._activity(thread)
         thread.cpu, thread.run_queue, thread.slices = cpu, run_queue, words[-1]
