@@ -22,11 +22,13 @@ import dasfprof
 
 LIMIT = 500e6
 MB = 1_000_000
-#: A task is given up with the second worker that died of it; Dask spills nothing.
+#: A task is given up with the second worker that died of it; Dask neither spills
+#: nor pauses workers, which would then wait for ever.
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 0,
 }
 
@@ -40,6 +42,7 @@ class Culprit:
     function: str | None
     #: Whether it may be left open.
     may_be_open: bool = False
+    workers: int = 2
 
 
 def nap(number: int, seconds: float = 0.3) -> int:
@@ -168,9 +171,7 @@ def left_behind(client: Client) -> Any:
 
 
 def two_swell(client: Client) -> Any:
-    return beside(
-        client, client.submit(swell, 0, workers=[0]), client.submit(swell_too, 0, workers=[0])
-    )
+    return beside(client, client.submit(swell, 0), client.submit(swell_too, 0))
 
 
 def unpack_beside(client: Client) -> Any:
@@ -197,7 +198,7 @@ CULPRITS = {
     "results kept": Culprit(results_kept, "load"),
     "put together": Culprit(put_together, "total", may_be_open=True),
     "left behind": Culprit(left_behind, "leave_behind"),
-    "two swell": Culprit(two_swell, None),
+    "two swell": Culprit(two_swell, None, workers=1),
     "unpack beside small": Culprit(unpack_beside, "unpack"),
     "once larger": Culprit(once_larger, "swell", may_be_open=True),
     "strings beside naps": Culprit(strings_beside, "join_strings"),
@@ -209,7 +210,10 @@ def run(name: str, directory: Path) -> dasfprof.TraceAnalyser:
     with (
         dask.config.set(SETTINGS),
         LocalCluster(
-            n_workers=2, threads_per_worker=2, memory_limit=LIMIT, dashboard_address=None
+            n_workers=CULPRITS[name].workers,
+            threads_per_worker=2,
+            memory_limit=LIMIT,
+            dashboard_address=None,
         ) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, name="run", directory=directory) as recorded,

@@ -34,6 +34,7 @@ OF_THE_MACHINE = {
     "cpu-oversubscribed",
     "degrading-functions",
     "deserialising",
+    "first-use",
     "host-memory-full",
     "imbalance",
     "late-receipt",
@@ -112,10 +113,10 @@ def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) 
     assert names(planted, pipeline), "\n" + told.to_string()
     first = planted.iloc[0]
     assert first["Severity"] in ("high", "medium")
-    # What handling a task costs on a crowded machine is said to be dear, without seconds.
-    assert findings.attrs["costs"][first.name] > 0 or findings.attrs["figures"][first.name].get(
-        "dear"
-    )
+    # What handling a task costs on a crowded machine is said to be dear, without seconds; nor are
+    # there seconds for threads that wait while others want cores.
+    costs, figures = (findings.attrs[name][first.name] for name in ("costs", "figures"))
+    assert costs > 0 or figures.get("dear") or OF_THE_MACHINE & set(findings["Rule"])
 
 
 def test_healthy_runs_have_hardly_a_grave_finding(clusters: Clusters, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_what_runs_take_turns_at_is_not_predicted(tmp_path: Path) -> None:
             "lock": lambda: client.map(locked, [0.04] * 10, pure=False),
             "semaphore": lambda: client.map(with_lease, [0.04] * 10, semaphore=one, pure=False),
             "resource": lambda: client.map(load, [0.04] * 10, resources={"disk": 1}, pure=False),
-            "brief": lambda: client.map(briefly_locked, [1.0] * 2, pure=False),
+            "brief": lambda: client.map(briefly_locked, [3.0] * 2, pure=False),
             # Long, beside what the scheduler takes to answer on a crowded machine.
             "enough": lambda: client.map(with_lease, [0.5] * 6, semaphore=many, pure=False),
         }

@@ -318,7 +318,9 @@ def test_healthy_clusters_are_not_accused() -> None:
             assert [cause for cause in causes_of(client) if cause["Certainty"] != "open"] == []
             looks += 1
         assert looks > 0
-        assert causes_of(client) == []
+        # What is true of this program some seconds later: it keeps its results.
+        others = [cause for cause in causes_of(client) if cause["Kind"] != "client-elsewhere"]
+        assert others == []
 
 
 # --- The command ----------------------------------------------------------------------------------

@@ -134,7 +134,8 @@ def _judged(trace: Trace, kill: MemoryKill) -> MemoryKill:
     filled = _HALF * kill.limit
     if kill.results >= filled:
         suspect = _held_most(trace, kill)
-        return replace(kill, reason=Reason.RESULTS, certainty=Certainty.LIKELY, suspect=suspect)
+        sure = Certainty.OPEN if suspect is None else Certainty.LIKELY
+        return replace(kill, reason=Reason.RESULTS, certainty=sure, suspect=suspect)
     if not kill.tasks:
         return replace(kill, reason=Reason.UNSEEN)
     if kill.before - np.nan_to_num(kill.results) >= filled:
@@ -249,8 +250,9 @@ def _results_in_memory(trace: Trace, life: int) -> float:
 
 
 def _held_most(trace: Trace, kill: MemoryKill) -> str | None:
-    """Return the function whose results a worker held most bytes of; None: nothing tells."""
-    held = held_at(trace, kill.left - _LATE)
+    """Return the function whose results filled a worker when last sampled; None: nothing tells."""
+    times, _ = _samples(trace, kill.life, "managed_memory", "size")
+    held = held_at(trace, min(kill.left, float(times[-1]) - trace.begin))
     held = held.of((held.life == kill.life) & np.isfinite(held.size))
     if not len(held.run):
         return None
