@@ -67,6 +67,7 @@ def observe(
     if can_observe(worker):
         sending = _Sending(worker, partial(write, RESULT_SERIALISED), guard)
         undo.append(Patch(Entries(worker.handlers), "get_data", sending.wrap).remove)
+        undo.append(sending.end)
 
 
 def can_observe(worker: Any) -> bool:
@@ -233,7 +234,12 @@ class _Sending:
     """Times what a worker serialises for those who ask."""
 
     def __init__(self, worker: Any, tell: Tell, guard: HookGuard) -> None:
-        self._tasks, self._tell, self._guard = worker.state.tasks, tell, guard
+        #: The worker's tasks, and who is told; None after the end.
+        self._hears: tuple[Any, Tell, HookGuard] | None = (worker.state.tasks, tell, guard)
+
+    def end(self) -> None:
+        """Let go of the recording: Dask keeps the handler that a connection asked for last."""
+        self._hears = None
 
     def wrap(self, original: Any, patch: Patch) -> Any:
         meter = _meter()
@@ -258,22 +264,25 @@ class _Sending:
 
             with meter.add_callback(count):
                 answer = await original(*args, **kwargs)
-            if any(map(_Spent.exceeds, took)):
+            if (hears := self._hears) is not None and any(map(_Spent.exceeds, took)):
+                tasks, tell, guard = hears
                 try:
                     keys = kwargs["keys"] if "keys" in kwargs else args[1]
-                    self._see(keys, took, kwargs.get("who"))
+                    for facts in self._slow(tasks, keys, took):
+                        tell({**facts, "target": kwargs.get("who")})
                 except Exception:
-                    self._guard.caught("the serialising of results")
+                    guard.caught("the serialising of results")
             return answer
 
         return get_data
 
-    def _see(self, keys: Iterable[Any], took: list[_Spent], who: str | None) -> None:
-        """Hand on what each result took: one after the other, in the order of the keys."""
-        known = [task for key in dict.fromkeys(keys) if (task := self._tasks.get(key)) is not None]
+    @staticmethod
+    def _slow(tasks: Any, keys: Iterable[Any], took: list[_Spent]) -> Iterator[dict[str, Any]]:
+        """Yield what is to be told of slow results, which came in the order of the keys."""
+        known = [task for key in dict.fromkeys(keys) if (task := tasks.get(key)) is not None]
         if len(known) != len(took):  # one is gone, or all were serialised a second time
             return
         for task, spent in zip(known, took, strict=True):
             if spent.exceeds():
-                facts = {"key": task.key, "run_id": task.run_id, "target": who}
-                self._tell({**facts, "size": task.nbytes or 0, "seconds": spent.seconds})
+                facts = {"key": task.key, "run_id": task.run_id}
+                yield {**facts, "size": task.nbytes or 0, "seconds": spent.seconds}

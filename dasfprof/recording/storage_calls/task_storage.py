@@ -82,8 +82,14 @@ class TaskStorage:
         self.moved: dict[Any, dict[str, dict[str, Any]]] = {}
 
     def listen(self) -> Callable[[], None]:
-        """Hear of calls of fsspec; return what ends it."""
-        return listen(self._called)
+        """Hear of calls of fsspec; return what ends it, and closes the files of threads."""
+        leave = listen(self._called)
+
+        def end() -> None:
+            leave()
+            self._local = threading.local()
+
+        return end
 
     def _called(self, call: StorageCall) -> None:
         try:
@@ -106,7 +112,8 @@ class TaskStorage:
         Called in its thread at the end of a task.
         """
         try:
-            read, written = self._local.disk.moved(stop)
+            disk = getattr(self._local, "disk", None)  # none after the end
+            read, written = (0, 0) if disk is None else disk.moved(stop)
             if read or written:
                 self._add(key, DISK, {"read_size": read, "write_size": written})
         except Exception:
@@ -115,8 +122,8 @@ class TaskStorage:
     def ended_brief(self, stop: float) -> None:
         """Leave out what brief tasks have moved, now and then: to read at each would be dear."""
         try:
-            disk = self._local.disk
-            if not 0 <= stop - disk.at < _STALE:
+            disk = getattr(self._local, "disk", None)
+            if disk is not None and not 0 <= stop - disk.at < _STALE:
                 disk.moved(stop)
         except Exception:
             self._guard.caught("what a task moved")
