@@ -165,8 +165,8 @@ def _summarise(run: LiveRun, source: str) -> None:
     print_answers(analyser, DEFAULT_ROWS, whole=False)
     # Last, as what stands above may be a page long.
     heading(f"Run {clean(run.name)} {'has ended' if ended else 'did not end'}.", apart=True)
-    findings = analyser.diagnose()
-    if not ended and len(findings) and findings["Rule"].iloc[0] == "unfinished-run":
+    findings = None if ended else analyser.diagnose()
+    if findings is not None and len(findings) and findings["Rule"].iloc[0] == "unfinished-run":
         say(clean(findings["Finding"].iloc[0]))
         say(f"→ {clean(findings['Suggestion'].iloc[0])}")
 

@@ -138,13 +138,16 @@ def _judged(trace: Trace, kill: MemoryKill) -> MemoryKill:
         return replace(kill, reason=Reason.RESULTS, certainty=sure, suspect=suspect)
     if not kill.tasks:
         return replace(kill, reason=Reason.UNSEEN)
-    if kill.before - np.nan_to_num(kill.results) >= filled:
-        ran = trace.tasks["function"][(trace.tasks["worker_id"] == kill.life).to_numpy(dtype=bool)]
-        names = ran.unique().tolist()
+    if kill.before >= filled:
+        names = {
+            str(name)
+            for runs in (trace.tasks, trace.scheduler_only)
+            for name in runs["function"][(runs["worker_id"] == kill.life).to_numpy(dtype=bool)]
+        }
         if len(names) != 1:
             return replace(kill, reason=Reason.BEFORE)
-        sure, name = Certainty.LIKELY, str(names[0])
-        return replace(kill, reason=Reason.LEFT_BEHIND, certainty=sure, suspect=name)
+        sure = Certainty.LIKELY
+        return replace(kill, reason=Reason.LEFT_BEHIND, certainty=sure, suspect=names.pop())
     if len(kill.tasks) == 1:
         sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
         name = kill.tasks[0].function

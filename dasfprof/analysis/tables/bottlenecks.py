@@ -10,7 +10,6 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpus import gpu_samples
-from dasfprof.analysis.model.serialising import serialising_of
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
@@ -25,6 +24,8 @@ _RUNNING = {
     "storage": "Waiting for storage (s)",
     "blocked": "Blocked (s)",
 }
+#: What identifies a task run on a worker.
+_RUN = ["key_id", "run_id", "worker_id"]
 
 
 def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
@@ -39,14 +40,13 @@ def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
     duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy(dtype=float)
     running = running_seconds(tasks)
     deserialising = tasks["deserialize"].to_numpy(dtype=float)
-    serialising = serialising_of(trace)
     # Dask's public hook tells neither it nor the CPU.
     is_metered = np.isfinite(running.cpu) | (deserialising > 0)
     summed = {
         "duration": duration,
         "deserialising": np.where(is_metered, deserialising, np.nan),
-        "unpickling": serialising.unpickling,
-        "serialising": serialising.serialising,
+        "unpickling": _by_task_run(trace, trace.unpickled),
+        "serialising": _by_task_run(trace, trace.serialised),
         "collecting": tasks["collecting"].to_numpy(dtype=float),
         "size": size,
         "sized": np.where(np.isnan(size), np.nan, duration),
@@ -62,6 +62,21 @@ def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
         strict=True,
     )
     return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
+
+
+def _by_task_run(trace: Trace, told: pd.DataFrame) -> Array:
+    """Sum up the seconds that rows tell of each task run; NaN where that was not recorded."""
+    tasks = trace.tasks
+    sums = np.full(len(tasks), 0.0 if trace.knows_serialising else np.nan)
+    if not len(told):
+        return sums
+    rows = np.flatnonzero(np.isin(tasks["key_id"].to_numpy(), told["key_id"].to_numpy()))
+    runs = tasks[_RUN].iloc[rows].assign(row=rows).drop_duplicates(_RUN)
+    found = runs.merge(told[[*_RUN, "seconds"]], on=_RUN)
+    at = found["row"].to_numpy(dtype=np.int64)
+    sums[at] = np.nan_to_num(sums[at])
+    np.add.at(sums, at, found["seconds"].to_numpy(dtype=float))
+    return sums
 
 
 def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:

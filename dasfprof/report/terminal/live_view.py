@@ -124,7 +124,7 @@ def live_view(
         ]
     if state.long_tasks:
         parts += ["", *_long_tasks(state.long_tasks, 3 if height else 20, width)]
-    if findings is not None or when_findings:
+    if findings is not None or (when_findings and not verdict):
         parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
     parts += [Text(f"Note: {note}", "dim") for note in state.notes]
     return Group(*parts)
