@@ -420,7 +420,9 @@ PLANTS = {
     "abandoned": Plant(
         abandon, "^1 task was unfinished when its client left", (), wait=lambda *_: None
     ),
-    "elsewhere": Plant(elsewhere, "All tasks ended", ("client-elsewhere",), wait=wait_elsewhere),
+    "elsewhere": Plant(
+        elsewhere, "all tasks have ended", ("client-elsewhere",), wait=wait_elsewhere
+    ),
 }
 
 

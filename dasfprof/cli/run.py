@@ -93,15 +93,17 @@ def recording_flags(**defaults: str) -> Callable[[Command], Command]:
 
 
 def _flag(option: Option, default: Any) -> Callable[[Command], Command]:
-    flag = f"--{option.config_name}"
+    names = [f"--{option.config_name}"]
     if isinstance(option, Switch):
-        return click.option(f"{flag}/--no-{flag[2:]}", default=None, help=option.summary)
+        names[0] += f"/--no-{option.config_name}"
+        return click.option(*names, default=None, help=option.summary)
     kind: Any = Checked(option)
     if isinstance(option, Choice):
         kind = click.Choice(option.choices, case_sensitive=False)
     elif option.name == "directory":
+        names.insert(0, "-d")
         kind = DirectoryOrURL(file_okay=False, writable=True, path_type=Path)
-    return click.option(flag, type=kind, help=option.summary, show_default=str(default))
+    return click.option(*names, type=kind, help=option.summary, show_default=str(default))
 
 
 @dataclass
@@ -216,9 +218,11 @@ def run(
     \b
     Examples:
       dasfprof run pipeline.py --input data/
-      dasfprof run --directory traces --stack-frequency 20 -m my_package.pipeline
+      dasfprof run -d traces --stack-frequency 20 -m my_package.pipeline
     """
     target, *args = command
+    if target.startswith("-"):
+        raise click.NoSuchOption(target, ctx=ctx)
     if not module and not Path(target).exists():
         raise click.UsageError(f"there is no script {target!r}.")
     if isinstance(directory := options["directory"], Path):

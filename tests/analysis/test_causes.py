@@ -297,7 +297,10 @@ def test_a_client_whose_process_cannot_be_asked() -> None:
     alive = state(quiet=36.0, clients=(keeps, *others), scheduler_answered=True)
     (cause,) = find_causes(alive)
     assert (cause.kind, cause.certainty) == ("client-elsewhere", "open")
-    assert cause.text == "All tasks ended 36 s before; Client-1 has not given up 2 results."
+    assert cause.text == (
+        "The cluster has had nothing to do for the last 36 s, as all tasks have ended: "
+        "Client-1 has not given up 2 results."
+    )
     assert not find_causes(replace(alive, quiet=2.0))
     assert not find_causes(replace(alive, scheduler_answered=None))  # a trace tells what it does
 
@@ -307,9 +310,12 @@ def test_the_client_is_elsewhere() -> None:
 
     cause = find_causes(state(clients=(client,), quiet=36.0))[0]
 
-    assert cause.text == "All tasks ended 36 s before; the client does something else."
+    assert cause.text == (
+        "The cluster has had nothing to do for the last 36 s, as all tasks have ended: "
+        "the client does something else."
+    )
     assert "3 results" in cause.evidence
-    assert "the cluster has nothing left to do" in cause.suggestion
+    assert "meanwhile the cluster has nothing to do" in cause.suggestion
 
 
 def test_a_client_that_waits_for_results_may_be_sent_them() -> None:
@@ -318,7 +324,10 @@ def test_a_client_that_waits_for_results_may_be_sent_them() -> None:
 
     cause = find_causes(state(clients=(client,), quiet=36.0))[0]
 
-    assert cause.text == "All tasks ended 36 s before; the client waits in gather."
+    assert cause.text == (
+        "The cluster has had nothing to do for the last 36 s, as all tasks have ended: "
+        "the client waits in gather."
+    )
     assert cause.suggestion.startswith("These results may be on their way: client_calls() tells")
 
 

@@ -457,6 +457,20 @@ def test_tasks_that_wait_for_the_network_may_wait_side_by_side(tmp_path: Path) -
     assert finding["Seconds at stake (s)"] == pytest.approx(3.0, abs=0.1)
 
 
+@pytest.mark.parametrize("refused", [0, 4])
+def test_no_more_threads_for_what_is_turned_down(refused: int, tmp_path: Path) -> None:
+    """A service that refuses one call of four may refuse more of them, if more come at once."""
+    plan = asking()
+    for first, again in zip(plan.tasks[:refused], plan.tasks[4:], strict=False):
+        first.key, first.state, first.became = again.key, "erred", "released"
+        first.exception = "ConnectionError('429 Too Many Requests')"
+    finding = found(plan, tmp_path)["blocked-tasks"]
+
+    assert ("threads_per_worker" in finding["Suggestion"]) == (not refused)
+    assert ("25 % of its attempts failed" in finding["Suggestion"]) == bool(refused)
+    assert pd.isna(finding["Seconds at stake (s)"]) == bool(refused)
+
+
 def test_no_more_threads_where_memory_is_nearly_full(tmp_path: Path) -> None:
     plan = asking(memory_limit=1000, used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)])
     findings = found(plan, tmp_path)

@@ -323,7 +323,7 @@ def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
     found = analyser.diagnose()
     assert not refute(tmp_path, found)
     assert found["Rule"].iloc[0] == "killed-workers"
-    assert not found["Finding"].str.contains("All tasks ended").any()
+    assert not found["Finding"].str.contains("all tasks have ended").any()
 
 
 def test_a_result_of_before_is_no_proof_that_a_task_was_not_given_up(tmp_path: Path) -> None:

@@ -160,6 +160,12 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         others = sum(used.values()) - evidence.runs.numbers("used").sum()
         yield from exceeds(said["other_threads"], others, "CPU of threads beside those of tasks")
+    if said["failed"] is not None or said["more_threads"] is not None:
+        erred = sum(run["state"] == "erred" for run in own) / max(len(own), 1)
+        if said["failed"] is None and erred >= 0.1:
+            yield f"more threads are advised, and {erred:.0%} of its attempts failed"
+        elif said["failed"] is not None:
+            yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
     if said["more_threads"] is None:
         if np.isfinite(said.seconds):
             yield f"{said.seconds:.3g} s are at stake, of which nothing says how to gain them"

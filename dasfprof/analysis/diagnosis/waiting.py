@@ -15,6 +15,7 @@ from dasfprof.analysis.diagnosis.cores import (
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.model.processes import other_threads_cpu
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.model.turns import find_turn
@@ -50,6 +51,8 @@ _SHOWN = 0.5
 _OTHER_THREADS = 0.3
 #: Task runs that are ready and have no thread, by the number of threads: more could go on.
 _BACKLOG = 1.0
+#: The share of a function's attempts that raise an error: what it calls may turn them down.
+_FAILED = 0.05
 _ONE_OF_EACH = "A lock of the process, or something else of which each has one,"
 
 
@@ -218,7 +221,9 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
     shown = max(waits.get(SLEEP, 0.0), waits.get(NETWORK, 0.0)) >= _SHOWN * sum(waits.values())
     more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
     in_pool = waits.get(OWN_POOL, 0.0) if waits.get(OWN_POOL, 0.0) >= _LOCKED else None
+    failed = _share_failed(run, name)
     advised = bool(waits) and shown and pools is None and in_pool is None and _backlog(run, own)
+    advised = advised and failed < _FAILED
     yield Finding.of(
         _say_blocked_tasks,
         function=name,
@@ -232,6 +237,7 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
         waits={what: Share(share) for what, share in waits.items()},
         other_threads=None if pools is None else Seconds(pools),
         in_pool=None if in_pool is None else Share(in_pool),
+        failed=Share(failed) if failed >= _FAILED else None,
         more_threads=Count(more) if advised else None,
         seconds=run.saved(float("nan"), threads=int(more)) if advised else float("nan"),
         at_most="medium",
@@ -283,12 +289,25 @@ def _what_to_look_for(f: Figures) -> list[str | Advice]:
         return [look, Advice("more-threads", words, promises=True)]
     if any(f.waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
         return [f"Samples stand where a lock is asked for: hold it for less. {look}"]
+    if f.failed is not None:
+        return [
+            look,
+            f"{f.failed} of its attempts failed: if what it calls turns them down as too many, "
+            "more of them at a time would fail more often.",
+        ]
     untold = (
         "Whether each waits for something of its own, so that more of them could wait side by "
         "side, or all for the same, this trace cannot tell"
     )
     sampled = "; more samples of stacks would." if not f.waits else "."
     return [look, untold + sampled]
+
+
+def _share_failed(run: RunFigures, name: str) -> float:
+    """Return which share of a function's attempts raised an error."""
+    own = run.attempts[run.attempts["function"] == name]
+    raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
+    return float(raised.mean()) if len(own) else 0.0
 
 
 def _backlog(run: RunFigures, rows: Array) -> bool:

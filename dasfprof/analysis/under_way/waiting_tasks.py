@@ -263,8 +263,8 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
             "likely",
             f"The client waits in {activity.waits_in} for {count_of(len(keys), 'result')} that the "
             f"scheduler does not know of: {name_some(list(keys))}.",
-            f"All tasks ended {ago} before, and the scheduler keeps no result for this client, nor "
-            f"computes one. Its main thread is at {describe_stack(activity.stack)}.",
+            f"{_nothing_left(ago)} the scheduler keeps no result for this client, nor computes "
+            f"one. Its main thread is at {describe_stack(activity.stack)}.",
             "Nothing computes what was released or never submitted: keep the futures of results "
             "that are asked for later, publish_dataset() what other clients ask for, and give "
             "waits a timeout.",
@@ -276,17 +276,22 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
     return Cause(
         "client-elsewhere",
         "open",
-        f"All tasks ended {ago} before; the client "
+        f"{_nothing_left(ago)} the client "
         f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
         f"Its main thread is at {describe_stack(activity.stack)}; the cluster keeps "
         f"{count_of(client.wanted, 'result')} for it.",
         "These results may be on their way: client_calls() tells how many bytes of them came, and "
         "for how long. Where many do, reduce or store them on the cluster."
         if waits and client.wanted
-        else "Look at that line of the program: the cluster has nothing left to do.",
+        else "Look at that line of the program: meanwhile the cluster has nothing to do. What it "
+        "works out of results, tasks could, next to them.",
         line=user_line(activity.stack),
         seconds=quiet,
     )
+
+
+def _nothing_left(ago: str) -> str:
+    return f"The cluster has had nothing to do for the last {ago}, as all tasks have ended:"
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
@@ -294,7 +299,7 @@ def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
     return Cause(
         "client-elsewhere",
         "open",
-        f"All tasks ended {ago} before; {elide(client.client, 60)} has not given up "
+        f"{_nothing_left(ago)} {elide(client.client, 60)} has not given up "
         f"{count_of(client.wanted, 'result')}.",
         "The cluster does not know what that program does.",
         "If the program should go on: look at what its main thread does (py-spy dump --pid PID on "
