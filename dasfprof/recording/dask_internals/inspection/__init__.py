@@ -4,6 +4,3 @@ These modules need nothing but the standard library: `dasfprof.stuck` sends them
 processes that do not have dasfprof. They read attributes of Dask's objects defensively, as those
 may be of any version. Their dicts have the columns of the events of `dasfprof.schema.under_way`.
 """
-
-#: The modules of this package that run in other processes.
-SENT_BY_VALUE = ("stacks", "waits", "worker_view", "scheduler_view", "primitives")

@@ -81,11 +81,6 @@ class Rows:
         written = (groups & np.uint64(0x7F)).astype(np.uint8) | more.astype(np.uint8) << _BITS
         return cls(written[np.arange(width) < lengths[:, None]], lengths)
 
-    @classmethod
-    def fixed(cls, values: Array) -> Rows:
-        """Write eight bytes of each: doubles, or unsigned numbers."""
-        return cls(np.ascontiguousarray(values).view(np.uint8), np.full(len(values), 8))
-
     def taken(self, rows: Array) -> Rows:
         """Take those of some rows, in any order and number."""
         lengths = self.lengths[rows]
