@@ -225,6 +225,10 @@ async def _finished(futures: list[Any]) -> None:
         raise RuntimeError(f"not all tasks ended well: {futures[0]}")
 
 
+def _nothing() -> None:
+    """Be called on each worker: the least that whatever asks all of them takes."""
+
+
 def seconds_of(call: Any) -> float:
     """Return how long a call takes."""
     begin = time.perf_counter()
@@ -262,6 +266,7 @@ def observe(recorded: bool, workers: int, tasks: int) -> dict[str, float]:
             if recorded:
                 figures["flush"] = seconds_of(run.flush)
             states.append(client.run_on_scheduler(usage))
+        figures["run"] = seconds_of(lambda: client.run(_nothing))
         figures["join"] = join(client, count)
         if recorded:
             figures["stop"] = seconds_of(run.stop)
@@ -300,6 +305,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     row("threads beside it, us a task", "", f"{1e6 * recorded['threads'] / tasks:.1f}")
     row("memory gained, MB", *(f"{each['resident'] / 1e6:.1f}" for each in both))
     row("in the second half", *(f"{each['resident later'] / 1e6:.1f}" for each in both))
+    row("client.run() of nothing, s", *(f"{each['run']:.2f}" for each in both))
     row("a worker joins, s", *(f"{each['join']:.2f}" for each in both))
     for what in ("start", "flush", "stop"):
         row(f"{what}(), s", "", f"{recorded[what]:.2f}")

@@ -93,7 +93,7 @@ def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path
     page.tab.mouse.move(box["x"] + GUTTER + 5.5 / 8 * width, box["y"] + 30)
     page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "0 B", "0 B"])
     chart.get_by_role("button", name="most 400 MB at 4 s: what held memory").click()
-    title = page.tab.locator("#memory-peak-title")
+    title = page.tab.locator("#memory-peak-table-title")
     page.until(lambda: 0 <= title.bounding_box()["y"] < page.tab.evaluate("innerHeight"))
     table = page.text("#memory-peak-table")
     assert table.index("load") < table.index("clean")

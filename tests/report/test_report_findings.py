@@ -121,7 +121,7 @@ def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
     page.until(lambda: page.tab.evaluate("scrollY") > 0)
     page.tab.click("#show-all")
     page.until(lambda: len(found_keys(page)) == 6)
-    assert page.tab.locator("[aria-current]").count() == 0
+    assert page.tab.locator(".findings [aria-current]").count() == 0
     page.tab.click("#finding-1 a")
     page.until(lambda: page.text("#found") == "2 found")
     # The address is the same as before: following it again leads there again.

@@ -2,6 +2,7 @@
 
 import { showAccounting } from "./accounting.js";
 import { Address } from "./address.js";
+import { showContents } from "./contents.js";
 import { OtherReport } from "./comparison/other_report.js";
 import { Columns, rowsOf } from "./data.js";
 import { breathe, byId, find, findAll, onceParsed } from "./dom.js";
@@ -30,10 +31,10 @@ import { clockText, endText, ticks } from "./timeline/marks.js";
 import { criticalView } from "./timeline/path.js";
 import { asTold, findRows } from "./timeline/search.js";
 import { StepBand } from "./timeline/steps.js";
-import { byDuration, Tasks } from "./timeline/tasks.js";
+import { Tasks } from "./timeline/tasks.js";
 import { Timeline } from "./timeline/timeline.js";
 import { Transfers } from "./timeline/transfers.js";
-import { compactView, flattenView, hierarchyView } from "./timeline/views.js";
+import { compactView, flattenView, hierarchyView, usualThreshold } from "./timeline/views.js";
 
 /** Pixels between a click and the pane that tells of what was clicked, and the least height of that. */
 const [DOCK_DISTANCE, DOCK_LEAST] = [24, 64];
@@ -106,6 +107,7 @@ class Page {
     this.filters.choices = [this.legends, this.plan];
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
+    showContents(find("#contents ul"));
     this.listen();
     this.otherReport = new OtherReport(this);
     this.address = new Address(this);
@@ -391,13 +393,6 @@ class Page {
       }
     }
   }
-}
-
-/** A threshold in milliseconds that leaves about one task in twenty. */
-function usualThreshold(tasks) {
-  const order = byDuration(tasks);
-  const seconds = order.length ? tasks.durations[order[Math.floor(order.length * 0.95)]] : 0;
-  return Number((seconds * 1000).toPrecision(2));
 }
 
 /** In a notebook's frame: tells how tall the page is, for `notebook.js`, whenever that changes. */

@@ -108,7 +108,7 @@ function tileElement(name, value, about, bad = false) {
     { class: bad ? "tile bad" : "tile" },
     make("dt", {}, name),
     make("dd", {}, value),
-    make("p", {}, about),
+    make("dd", { class: "about" }, about),
   );
 }
 

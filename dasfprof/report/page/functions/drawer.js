@@ -139,7 +139,7 @@ export class Drawer {
     });
     listed.sort((one, other) => other.sum - one.sum);
     const most = Math.max(...listed.map(({ sum }) => sum), 1e-9);
-    const head = ["Worker", "Task runs", "In all", "", "Median"].map((text) => make("th", {}, text));
+    const head = ["Worker", "Task runs", "In all", "", "Median"].map((text) => make(text ? "th" : "td", {}, text));
     const body = listed.slice(0, WORKERS_SHOWN).map(({ worker, count, sum, middle }) => {
       const bar = make("div", { class: "meter" }, make("div"));
       bar.firstChild.style.width = `${(sum / most) * 100}%`;

@@ -105,7 +105,8 @@ def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
         f'<section><header class="section-head"><h2>{escape(name)}</h2>'
         f"<output>{count_of(len(runs), 'run')}</output></header>{runs_chart(charted, measures)}"
         f'<div class="constant">{constant}</div>'
-        f'<div class="scrolled"><table class="runs"><thead><tr>{head}</tr></thead>'
+        f'<div class="scrolled" tabindex="0" role="group" aria-label="Runs of {escape(name)}">'
+        f'<table class="runs"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div></section>\n"
     )
 

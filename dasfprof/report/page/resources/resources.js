@@ -196,7 +196,7 @@ export class Resources {
 function peakButton({ highest, peak, unit }) {
   const words = `most ${formatUnit(highest, unit)} at ${formatSeconds(peak)}: what held memory`;
   const button = make("button", { type: "button", class: "peak" }, words);
-  button.addEventListener("click", () => byId("memory-peak-title").scrollIntoView());
+  button.addEventListener("click", () => byId("memory-peak-table-title").scrollIntoView());
   return button;
 }
 

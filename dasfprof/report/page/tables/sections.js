@@ -25,13 +25,13 @@ export function buildTables(facts, { selected = {}, chosen = null, about = null 
 }
 
 function tableSection(name, { title, absent, columns = [] }) {
-  const head = make("header", { class: "section-head" }, make("h2", { id: `${name}-title` }, title));
+  const head = make("header", { class: "section-head" }, make("h2", { id: `${name}-table-title` }, title));
   if (columns.some((column) => column.kind === "text")) {
     const search = { id: `${name}-filter`, type: "search", autocomplete: "off", spellcheck: "false" };
     head.append(make("label", {}, "Filter ", make("input", search)));
   }
   if (!absent) head.append(make("button", { type: "button", id: `${name}-csv` }, "Export CSV"));
-  const section = make("section", { "aria-labelledby": `${name}-title` }, head);
+  const section = make("section", { "aria-labelledby": `${name}-table-title` }, head);
   if (hasStatuses(name)) section.append(make("ul", { class: "legend status-legend" }));
   const root = make("div", { id: `${name}-table` });
   if (absent) root.append(make("p", { class: "absent" }, absent));

@@ -76,6 +76,7 @@ export class DataTable {
       const row = event.target.closest("[data-row]");
       if (row) this.choose(Number(row.dataset.row));
     });
+    this.root.classList.add("wide");
     this.root.replaceChildren(this.box);
     new ResizeObserver(() => this.draw()).observe(this.box);
     this.refresh();
@@ -135,6 +136,8 @@ export class DataTable {
     for (let at = first; at < Math.min(first + seen + 1, rows.length); at += 1)
       elements.push(this.rowElement(at));
     this.body.replaceChildren(...elements);
+    const beyond = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    this.root.classList.toggle("goes-on", beyond > 1);
   }
 
   rowElement(at) {
@@ -149,7 +152,7 @@ export class DataTable {
           class: column.numeric ? "number" : "",
           title: column.numeric ? null : text,
         },
-        column.follow ? this.link(column, row, text) : column.isKey ? elided(text) : text,
+        column.follow && text ? this.link(column, row, text) : column.isKey ? elided(text) : text,
       );
     });
     const chosen = row === this.chosen;

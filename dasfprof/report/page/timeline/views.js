@@ -3,6 +3,7 @@
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { ascending } from "../numbers.js";
 import { codeOf } from "./colours.js";
+import { byDuration } from "./tasks.js";
 
 /**
  * @typedef {object} Track
@@ -40,6 +41,13 @@ const MAX_OPEN = 12;
  */
 export function flattenView(tasks) {
   return { tracks: threadTracks(tasks), rows: tasks.rows, offsets: tasks.trackOffsets };
+}
+
+/** A threshold in milliseconds that leaves about one task in twenty. */
+export function usualThreshold(tasks) {
+  const order = byDuration(tasks);
+  const seconds = order.length ? tasks.durations[order[Math.floor(order.length * 0.95)]] : 0;
+  return Number((seconds * 1000).toPrecision(2));
 }
 
 /** Those of at least so many seconds, on the threads of the workers. */
