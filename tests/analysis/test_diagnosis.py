@@ -694,7 +694,9 @@ def test_degradation(tmp_path: Path, arguments: str | None, severity: str) -> No
     assert finding["Suggestion"].startswith("Look in store" if certain else "Run some of the last")
     assert ("cannot tell" in finding["Evidence"]) != certain
     # 25.2 s in 12 turns; were none to take longer than the first four do on average, 1.3 s: 15.2.
-    assert finding["Seconds at stake (s)"] == pytest.approx(10.0)
+    # Nothing is promised where later tasks may have more to do.
+    promised = pytest.approx(10.0) if certain else pytest.approx(float("nan"), nan_ok=True)
+    assert finding["Seconds at stake (s)"] == promised
 
 
 def passes(seconds: list[float]) -> Plan:

@@ -346,32 +346,36 @@ def fat_and_fast(client: Client, _: bool) -> None:
 
 # --- degrading-functions, dominating-function, first-use: what a function does --------------------
 
-CALLS = {"count": 0}
+CALLS = {"count": 0, "each adds": 0.0}
 
 
-def remembers(number: int, forgets: bool) -> int:
+def remembers(part: Any) -> float:
     """Take longer with each call, unless it forgets what was before."""
     CALLS["count"] += 1
-    time.sleep(0.05 + (0.0 if forgets else 0.004 * CALLS["count"]))
-    return number
+    time.sleep(0.05 + CALLS["each adds"] * CALLS["count"])
+    return float(part[0])
 
 
 @gains("degrading-functions")
 def grows_with_calls(client: Client, advised: bool) -> None:
-    CALLS["count"] = 0
-    client.gather(client.map(remembers, range(80), forgets=advised))
+    _remember(client, 80, 0.0 if advised else 0.004)
 
 
 @gains("degrading-functions", (1, 2))
 def grows_on_one_worker(client: Client, advised: bool) -> None:
-    CALLS["count"] = 0
-    client.gather(client.map(remembers, range(60), forgets=advised))
+    _remember(client, 60, 0.0 if advised else 0.004)
 
 
 @alike("degrading-functions")
-def two_kinds_of_task(client: Client, _: bool) -> None:
-    seconds = [0.05 + 0.1 * (number % 2) for number in range(60)]
-    client.gather(client.map(wait, range(60), seconds))
+def later_ones_have_more_to_do(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(80), [0.05 + 0.004 * number for number in range(80)]))
+
+
+def _remember(client: Client, count: int, each_adds: float) -> None:
+    """Call a function with arrays that are alike."""
+    CALLS.update({"count": 0, "each adds": each_adds})
+    parts = [np.full(1000, float(number)) for number in range(count)]
+    client.gather(client.map(remembers, parts, pure=False))
 
 
 @gains("dominating-function")
@@ -506,7 +510,7 @@ def _try_again(client: Client, advised: bool, count: int, **how: Any) -> None:
 
 @gains("single-gathers")
 def a_result_at_a_time(client: Client, advised: bool) -> None:
-    futures = client.map(wait, range(400), seconds=0.0)
+    futures = client.map(wait, range(1500), seconds=0.0)
     wait_for(futures)
     _begin_here()
     _ = client.gather(futures) if advised else [future.result() for future in futures]
@@ -514,7 +518,7 @@ def a_result_at_a_time(client: Client, advised: bool) -> None:
 
 @gains("single-gathers")
 def a_gather_at_a_time(client: Client, advised: bool) -> None:
-    futures = client.map(wait, range(600), seconds=0.0)
+    futures = client.map(wait, range(2000), seconds=0.0)
     wait_for(futures)
     _begin_here()
     _ = client.gather(futures) if advised else [client.gather(future) for future in futures]
@@ -531,17 +535,17 @@ def each_as_it_is_done(client: Client, _: bool) -> None:
 
 @gains("tokenising")
 def hashes_arrays(client: Client, advised: bool) -> None:
-    _hand_over(client, advised, 8, 20_000_000)
+    _hand_over(client, advised, 6, 12_000_000)
 
 
 @gains("tokenising")
 def hashes_many_arrays(client: Client, advised: bool) -> None:
-    _hand_over(client, advised, 40, 4_000_000)
+    _hand_over(client, advised, 30, 2_000_000)
 
 
 @alike("tokenising")
 def names_of_their_own(client: Client, _: bool) -> None:
-    _hand_over(client, True, 8, 20_000_000)
+    _hand_over(client, True, 6, 12_000_000)
 
 
 def _hand_over(client: Client, named: bool, count: int, length: int) -> None:
@@ -609,7 +613,7 @@ def run(program: Followed, advised: bool, directory: Path) -> tuple[float, Any]:
             processes=program.processes,
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
-            memory_limit="2GB",
+            memory_limit=2**31 if program.processes else 0,  # workers of one process share it
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -9,6 +9,9 @@ from refuters.figures import Said, differs, exceeds, is_at_most
 from refuters.overheads import handling_seconds
 from refuters.registry import refuter
 
+#: Seconds within which a client knows that a task ended.
+_KNOWN_WITHIN = 1.0
+
 
 def _total(rows: Rows, name: str) -> float:
     return float(sum(row[name] or 0.0 for row in rows))
@@ -25,6 +28,9 @@ def results(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from exceeds(said["received"], _total(came, "received"), "bytes that came")
         return
     line = came.where(lambda row: f"{row['file']}:{row['line']} " in said["line"])
+    after = line.where(lambda row: row["timestamp"] > evidence.last_end + _KNOWN_WITHIN)
+    if 0 < len(line) == len(after) and said["waiting"] > 0:
+        yield f"it waits {said['waiting']:.3g} s for results after the last task had ended"
     if not is_at_most(_total(line, "keys"), 1.5 * _total(line, "calls")):
         yield "calls of that line ask for many results each"
 
