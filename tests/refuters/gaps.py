@@ -39,6 +39,11 @@ def one_at_a_time(said: Said, evidence: Evidence) -> Iterator[str]:
     alone = sum(
         np.count_nonzero(ends <= at) >= np.count_nonzero(begins < at) for at in np.unique(begins)
     )
+    runs = evidence.runs.where(lambda row: row["known"] is not None)
+    at_once = evidence.between("timestamp", "stop", runs)
+    full = at_once.where(lambda number: number >= max(said["threads"], 2)).integral(begin, end)
+    if full > evidence.wall - said["few"] + 0.01 * evidence.wall:
+        yield f"for {full:.3g} s as many tasks ran as there are threads"
     if alone < 0.5 * said["graphs"]:
         yield f"{alone} times tasks came once those before had ended"
 

@@ -87,6 +87,8 @@ def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"{said.seconds:.3g} s are at stake in a run of {evidence.wall:.3g} s"
     if said.severity == "high" and said.seconds < min(_LITTLE, _LITTLE_SHARE * evidence.wall):
         yield f"{said.seconds:.3g} s are no grave loss"
+    for size in re.findall(r"-[\d.,]+ [kMGT]?B\b", said.sentences):
+        yield f"{size} of bytes"
     for share in said.shares:
         if share > 1.0 + 1e-9:
             yield f"a share of {share:.6g}"

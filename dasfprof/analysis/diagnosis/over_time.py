@@ -18,6 +18,7 @@ from dasfprof.analysis.model.idle_time import call_spans
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
@@ -140,16 +141,14 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
     times = task_slots(with_open_runs(run.trace)).times
-    edges = np.concatenate([times.arrival, times.known])
-    order = np.argsort(edges, kind="stable")
-    alive = np.cumsum(np.repeat([1, -1], len(times))[order])
-    few = (alive[:-1] > 0) & (alive[:-1] < run.threads)
-    lengths = np.diff(edges[order])
-    seconds = float(lengths[few].sum())
+    arrivals = np.unique(times.arrival)
+    narrow = _widest(times, arrivals) < run.threads
+    alive, since = _levels(times.arrival, times.known, arrivals)
+    lengths, of_round = np.diff(since), np.searchsorted(arrivals, since[:-1], "right") - 1
+    seconds = float(lengths[(alive[:-1] > 0) & narrow[of_round]].sum())
     if seconds < float(lengths[alive[:-1] == 0].sum()):
         return  # what the client does meanwhile takes longer: its gaps are told of
     # Tasks there were before each graph, less those that had ended.
-    arrivals = np.unique(times.arrival)
     ended = np.searchsorted(np.sort(times.known), arrivals, "right")
     rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
@@ -166,11 +165,31 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+def _widest(times: TaskTimes, arrivals: Array) -> Array:
+    """Return how many tasks could run at most at a time from each graph's arrival to the next.
+
+    The tasks of a graph that wait for each other need no more threads than one.
+    """
+    number, since = _levels(times.runnable, times.known, arrivals)
+    widest = np.zeros(len(arrivals))
+    of_round = np.maximum(np.searchsorted(arrivals, since, "right") - 1, 0)
+    np.maximum.at(widest, of_round, number)
+    return widest
+
+
+def _levels(begins: Array, ends: Array, looks: Array) -> tuple[Array, Array]:
+    """Return how many spans are open from each of their ends, and of some other times, on."""
+    edges = np.concatenate([ends, begins, looks])
+    steps = np.repeat([-1, 1, 0], [len(ends), len(begins), len(looks)])
+    order = np.argsort(edges, kind="stable")
+    return np.cumsum(steps[order]), edges[order]
+
+
 def _say_one_at_a_time(f: Figures) -> Words:
     return (
         f"The client submits little at a time: {f.tasks:task} came in {f.graphs:part}, each once "
-        f"those before had ended; for {f.few} ({f.share} of the run) there were fewer tasks than "
-        f"the {f.threads:thread}.",
+        f"those before had ended; for {f.few} ({f.share} of the run) no part had as many that "
+        f"could run at a time as there are threads, {f.threads}.",
         "More threads or workers find no task to run. See critical_path() and client_activity().",
         "Submit all that does not need the results before, and wait for it together: client.map "
         "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
