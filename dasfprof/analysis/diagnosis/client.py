@@ -36,6 +36,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
         seconds=seconds,
+        of_client=True,
     )
 
 
@@ -70,6 +71,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
         calls=Count(calls["calls"].sum()),
         line=_line(calls),
         seconds=seconds,
+        of_client=True,
     )
 
 
@@ -99,6 +101,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
         there=Seconds(longest["tokenising"].iloc[0]),
         what=_sent_at(run, longest),
         seconds=seconds,
+        of_client=True,
     )
 
 
@@ -138,6 +141,7 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
         handling=Seconds(run.carrying),
         pickling=Seconds(pickling),
         seconds=run.carrying + pickling,
+        of_client=True,
     )
 
 
