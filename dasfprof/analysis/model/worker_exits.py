@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -256,5 +258,14 @@ def clients_stayed(trace: Trace, gave_up: float) -> bool:
     states = trace.scheduler_states
     if not len(states) or trace.recording is not RecordingEnd.CLOSED:
         return False
-    left = states["time"][(states["occasion"] == "client-left").to_numpy(dtype=bool)]
-    return not (left >= gave_up - _AT_ONCE).any()
+    left = (states["occasion"] == "client-left").to_numpy(dtype=bool)
+    left = left & (states["time"] >= gave_up - _AT_ONCE).to_numpy(dtype=bool)
+    # One that left with nothing, while another stayed, gave nothing up.
+    stayed = np.isnan(last_client_left(trace))
+    return not any(not stayed or _had_work(row) for row in states[left].to_dict("records"))
+
+
+def _had_work(row: Mapping[Any, Any]) -> bool:
+    """Return whether a client that left had tasks that had not ended."""
+    own = [client for client in row["clients"] or () if client["client"] == row["client"]]
+    return not own or any(client.get("unfinished") for client in own)
