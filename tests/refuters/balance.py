@@ -178,10 +178,22 @@ def _not_comparable(evidence: Evidence) -> set[str]:
 
 
 def _never_seen(evidence: Evidence) -> Rows:
-    """Return the runs that were sent to a worker, and of which neither an end nor a look tells."""
+    """Return the runs that were sent to a worker, and of which neither an end nor a look tells.
+
+    A worker that closed its file had begun none that is not in it.
+    """
     under_way = {repr(row["key"]) for row in evidence.open}
+    whole = {
+        header.get("worker", {}).get("address")
+        for header, name in zip(evidence.headers, evidence.names, strict=True)
+        if header.get("plugin") == "TracePlugin" and name not in evidence.unclosed
+    }
     return evidence.unseen.where(
-        lambda row: row["state"] not in ("memory", "erred") and repr(row["key"]) not in under_way
+        lambda row: (
+            row["state"] not in ("memory", "erred")
+            and repr(row["key"]) not in under_way
+            and row["worker"] not in whole
+        )
     )
 
 

@@ -27,6 +27,8 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
     seconds = float(calls["in_vain"].sum())
     if not len(calls) or not seconds > _SHARE * run.wall:
         return
+    # The client's event loop that fetches them sends the graphs as well.
+    sends = bool(run.sent_large)
     yield Finding.of(
         _say_single_gathers,
         calls=Count(calls["calls"].sum()),
@@ -35,7 +37,9 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
-        seconds=seconds,
+        sends_large=sends,
+        seconds=float("nan") if sends else seconds,
+        costs=seconds,
         of_client=True,
     )
 
@@ -44,8 +48,14 @@ def _say_single_gathers(f: Figures) -> Words:
     return (
         f"The client fetches results one by one: {f.calls:call} of {f.call}, which take "
         f"{f.receiving} beyond what it waited for results to be computed.",
-        f"{f.each} each, most at {f.line}; it waited {f.waiting} for results to be computed. See "
-        "client_calls().",
+        f"{f.each} each, most at {f.line}; it waited {f.waiting} for results to be computed. "
+        + (
+            "Graphs with large values are sent by the same event loop: how much of this is theirs "
+            "the trace cannot tell. "
+            if f.sends_large
+            else ""
+        )
+        + "See client_calls().",
         "Give all to one dask.compute(...): what several of them need is then computed once, and "
         "their tasks run side by side."
         if f.call == "compute"

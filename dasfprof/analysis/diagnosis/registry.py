@@ -92,7 +92,7 @@ _EXPLAINS = {
         "blocked-tasks dominating-function straggling-tasks imbalance serial-chain too-few-tasks "
         "poor-placement waits-in-turn scheduler-bound client-gaps slow-worker"
     ),
-    "sent-by-value": "tasks-too-small late-receipt deserialising scheduler-bound",
+    "sent-by-value": ("tasks-too-small late-receipt deserialising scheduler-bound single-gathers"),
     "tokenising": "client-gaps late-start",
     "single-gathers": "client-gaps scheduler-bound",
     "large-results": "client-gaps",
