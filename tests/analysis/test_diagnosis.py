@@ -610,6 +610,42 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
     assert "poor-placement" in findings["imbalance"]["Evidence"]
 
 
+def waiting_behind_a_long_one(annotations: dict[str, Any], dependencies: list[str]) -> Plan:
+    """Plan 12 tasks that are ready on one of two workers behind a long one; the other idles."""
+    tasks = [Task("part-0", 0, 0.0, 1.0), Task("part-1", 1, 0.0, 1.0)]
+    tasks.append(Task("long-0", 0, 1.0, 7.0, ready=1.0))
+    for n in range(12):
+        start = 7.0 + n / 2
+        one = Task(f"short-{n}", 0, start, start + 0.5, ready=1.0, dependencies=dependencies)
+        one.runnable, one.annotations = 1.0, annotations
+        tasks.append(one)
+    for task in tasks[:3]:
+        task.annotations = {}
+    return Plan(tasks, threads=1)
+
+
+def test_what_asked_for_its_worker_is_placed_there(tmp_path: Path) -> None:
+    plan = waiting_behind_a_long_one({"workers": ["tcp://node1:1"]}, [])
+    finding = found(plan, tmp_path)["poor-placement"]
+    assert "drop workers= and resources=" in finding["Suggestion"]
+
+
+def test_what_has_inputs_waits_where_they_are(tmp_path: Path) -> None:
+    finding = found(waiting_behind_a_long_one({}, ["part-0"]), tmp_path)["poor-placement"]
+    assert "they wait where inputs are" in finding["Evidence"]
+    assert "client.rebalance()" in finding["Suggestion"]
+    assert "drop workers=" not in finding["Suggestion"]
+
+
+def test_what_could_run_anywhere_was_sent_ahead(tmp_path: Path) -> None:
+    findings = found(waiting_behind_a_long_one({}, []), tmp_path)
+    assert "poor-placement" not in findings
+    finding = findings["sent-ahead"]
+    assert "Few of them asked for a worker or have inputs" in finding["Evidence"]
+    assert "workers=" not in finding["Suggestion"]
+    assert pd.isna(finding["Seconds at stake (s)"])
+
+
 def test_imbalance_compares_workers_that_were_there(tmp_path: Path) -> None:
     # A task after the other on each thread of the first worker; the second has one of a second.
     tasks = [

@@ -222,7 +222,7 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
     return {label: busy[label] / threads.get(label, 1) for label in busy if label}
 
 
-@refuter("poor-placement")
+@refuter("poor-placement", "sent-ahead")
 def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which threads idled and tasks were ready on other workers."""
     ready = evidence.between("ready", "executing")
@@ -237,6 +237,15 @@ def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     crowded = said["crowded"]
     if by_worker.get(crowded, 0.0) < 0.999 * max(by_worker.values(), default=0.0):
         yield f"the longest queues are not on {crowded}: {dict(Counter(by_worker).most_common(2))}"
+    asked = [row["noted"].get("annotations") for row in evidence.runs]
+    if all(isinstance(one, dict) for one in asked):
+        waits = evidence.runs.numbers("executing") - evidence.runs.numbers("ready")
+        which = np.array([bool({"workers", "resources"} & set(one)) for one in asked])
+        bound = float(np.nansum(waits[which])) >= 0.5 * float(np.nansum(waits))
+        if bound and (said.rule == "sent-ahead" or said["asked"] is False):
+            yield "most of what waits had asked for workers"
+        if not bound and "drop workers=" in said.suggestion:
+            yield "few of those that wait had asked for a worker"
 
 
 def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:

@@ -24,7 +24,6 @@ _GAIN = 0.05
 #: So many slow workers, or hosts, are told of at most.
 _MOST_SLOW = 3
 #: Shares of the threads' time.
-_ELSEWHERE = 0.1
 _UNEVEN_IDLE = 0.1
 #: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
 _UNEVEN = 0.25
@@ -245,46 +244,6 @@ def _cannot_be_compared(run: RunFigures) -> Array:
     found = np.zeros(len(run.workers), dtype=bool)
     found[run.workers.of_lives[np.concatenate(rows).astype(np.int64)]] = True
     return found
-
-
-@rule("poor-placement")
-def poor_placement(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that idle while ready tasks queue on other workers."""
-    share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
-    if share < _ELSEWHERE:
-        return
-    slots, lives = run.slots, run.accounts.lives
-    waits = np.bincount(
-        slots.worker,
-        weights=slots.times.executing - slots.times.ready,
-        minlength=len(run.trace.workers),
-    )[lives.ids]
-    crowded = str(run.trace.workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]])
-    yield Finding.of(
-        _say_poor_placement,
-        idle=Share(share),
-        crowded=crowded,
-        stolen=Count(len(run.trace.steals)),
-        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
-        worker=crowded,
-    )
-
-
-def _say_poor_placement(f: Figures) -> Words:
-    return (
-        f"Tasks queue on busy workers while others idle: {f.idle} of the threads' time.",
-        f"The longest queues are on {f.crowded}; work stealing moved {f.stolen:task}. See "
-        'time_accounting("worker") and transfers("worker").',
-        [
-            Advice(
-                "move-data",
-                "Let these tasks run anywhere: drop workers= and resources= or give "
-                "allow_other_workers=True; spread the data that they need, by client.rebalance() "
-                "or client.replicate().",
-            ),
-            "Keep distributed.scheduler.work-stealing on.",
-        ],
-    )
 
 
 def _gain(run: RunFigures, found: StragglerRuns, kept: Array) -> float:
