@@ -676,6 +676,23 @@ def test_gaps_of_the_client(tmp_path: Path) -> None:
     assert finding["Stop (s)"] - finding["Start (s)"] == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(("waiting", "late"), [(2.9, True), (1.1, False)])
+def test_a_client_that_waits_in_a_gap_has_sent_its_graph(
+    tmp_path: Path, waiting: float, late: bool
+) -> None:
+    """A call from 1 to 4 s prepares first, and waits then; its tasks are known at 3 s."""
+    tasks = filled(["part0"], 1.0, count=4)
+    for task in filled(["part1"], 1.0, count=4):
+        task.start, task.stop, task.arrival = task.start + 3.0, task.stop + 3.0, 3.0
+        tasks.append(task)
+    facts = {"waiting": waiting, "receiving": 0.05}
+    plan = Plan(tasks, graphs=(0.0, 3.0), client_calls=[(1.0, 4.0, "compute", facts)])
+    finding = found(plan, tmp_path)["client-gaps"]
+
+    assert finding["Finding"].startswith("Graphs come late") is late
+    assert ("submit more in one go" in finding["Suggestion"]) is not late
+
+
 def test_calls_of_actors_are_no_gaps(tmp_path: Path) -> None:
     tasks = filled(["part0"], 1.0, count=4)
     for task in filled(["part1"], 1.0, count=4):

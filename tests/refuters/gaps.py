@@ -22,6 +22,9 @@ def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["waited"], waited, "seconds in which a thread idled")
     yield from lies(said["share"], *evidence.shares(said["waited"]), "their share")
     yield from exceeds(said["longest"], said["waited"], "the longest")
+    if said["waits"]:
+        asked = evidence.rows("Client Calls").where(lambda row: row["main"])
+        yield from exceeds(0.5 * said["waited"], asked.numbers("waiting").sum(), "waits of clients")
     yield from _calls(said, evidence, calls.integral(begin, end))
     yield from _between_clients(evidence, said["longest"])
 

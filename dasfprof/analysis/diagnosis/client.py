@@ -33,7 +33,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         _say_single_gathers,
         calls=Count(calls["calls"].sum()),
         call=str(calls["call"].iloc[0]),
-        line=_line(calls),
+        line=line_of(calls),
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
@@ -79,7 +79,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
         received=Bytes(received),
         receiving=Seconds(seconds),
         calls=Count(calls["calls"].sum()),
-        line=_line(calls),
+        line=line_of(calls),
         seconds=seconds,
         of_client=True,
     )
@@ -106,7 +106,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         _say_tokenising,
         hashing=Seconds(seconds),
-        line=_line(longest),
+        line=line_of(longest),
         call=str(longest["call"].iloc[0]),
         there=Seconds(longest["tokenising"].iloc[0]),
         what=_sent_at(run, longest),
@@ -147,7 +147,7 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
         bytes=Bytes(largest["size"] * largest["tasks"]),
         why=str(largest["why"]),
         held=str(largest["held"] or ""),
-        line=_line(table),
+        line=line_of(table),
         handling=Seconds(run.carrying),
         pickling=Seconds(pickling),
         seconds=run.carrying + pickling,
@@ -175,7 +175,7 @@ def _say_sent_by_value(f: Figures) -> Words:
     )
 
 
-def _line(calls: pd.DataFrame) -> str:
+def line_of(calls: pd.DataFrame) -> str:
     """Write the line of the first of some calls."""
     first = calls.iloc[0]
     if not isinstance(first["file"], str):

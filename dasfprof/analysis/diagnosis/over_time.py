@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.diagnosis.client import line_of
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.model.idle_time import call_spans
@@ -27,6 +29,8 @@ from dasfprof.database.columns import Array
 #: Shares of the threads' time and of the critical path for which nothing was submitted.
 _GAP_LANES = 0.1
 _GAP_PATH = 0.05
+#: The share of the gaps for which the client waits for results, where its graphs are what is late.
+_WAITS = 0.5
 #: A gap counts if it is as long.
 _GAP = 0.01
 _DEGRADES = 0.05
@@ -60,6 +64,9 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     longest = gaps[lengths.argmax()]
     begin, begins = float(path.begin[longest]), path.begin[gaps]
     ends = begins + path.length[gaps]
+    spans = union(run.trace.begin + begins, run.trace.begin + ends)
+    by_class = meanwhile(run.trace, *spans)
+    waits = by_class.get(ClientTime.WAITING, 0.0) >= _WAITS * float((spans[1] - spans[0]).sum())
     yield Finding.of(
         _say_client_gaps,
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
@@ -67,9 +74,8 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         gaps=Count(len(gaps)),
         longest=Seconds(lengths.max()),
-        client=client_meanwhile(
-            run.trace, *union(run.trace.begin + begins, run.trace.begin + ends)
-        ),
+        client=client_meanwhile(run.trace, *spans),
+        waits=waits,
         sampled=len(run.trace.client_samples) > 0,
         **_calls_meanwhile(run, begins, ends),
         seconds=seconds,
@@ -87,11 +93,17 @@ def _say_client_gaps(f: Figures) -> Words:
             "and back does: see actor_calls(). "
         )
     return (
-        f"The cluster waits for the client: for {f.waited} ({f.share} of the run) no task was "
+        f"Graphs come late: for {f.waited} ({f.share} of the run) the scheduler knew of no task, "
+        f"in {f.gaps:gap}, though the client waited for results."
+        if f.waits
+        else f"The cluster waits for the client: for {f.waited} ({f.share} of the run) no task was "
         f"submitted, in {f.gaps:gap}.",
         f"The longest, {f.longest}, is before {f.function}. {f.client}{calls}See critical_path(), "
         "client_activity() and time_accounting().",
-        ("" if f.client else _NOT_CLEAR if f.sampled else _NOT_SAMPLED)
+        "What it had sent was on its way, or taken up by the scheduler: keep large objects out of "
+        "graphs (client.scatter() them once, or load them in tasks), and have fewer, larger tasks."
+        if f.waits
+        else ("" if f.client else _NOT_CLEAR if f.sampled else _NOT_SAMPLED)
         + "If it works on results, do that as tasks; if it needs none of them yet, submit more in "
         "one go: dask.compute(a, b, c), with intermediate results on the cluster (persist()). If "
         "it builds and pickles graphs, keep large objects out of them: client.scatter() them once.",
@@ -160,9 +172,19 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         few=Seconds(seconds),
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
+        called=_longest_calls(run),
         at_most="medium",
         at_least="medium",
     )
+
+
+def _longest_calls(run: RunFigures) -> Figures | None:
+    """Return the calls of a line in which the client waits longest; None if it calls once."""
+    calls = find_calls(run.trace).sort_values("waiting", ascending=False, kind="stable").head(1)
+    if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
+        return None
+    number, call = Count(calls["calls"].iloc[0]), str(calls["call"].iloc[0])
+    return Figures(number=number, call=call, line=line_of(calls))
 
 
 def _widest(times: TaskTimes, arrivals: Array) -> Array:
@@ -190,7 +212,12 @@ def _say_one_at_a_time(f: Figures) -> Words:
         f"The client submits little at a time: {f.tasks:task} came in {f.graphs:part}, each once "
         f"those before had ended; for {f.few} ({f.share} of the run) no part had as many that "
         f"could run at a time as there are threads, {f.threads}.",
-        "More threads or workers find no task to run. See critical_path() and client_activity().",
+        (
+            f"It waits in {f.called.number:call} of {f.called.call}, at {f.called.line}. "
+            if f.called
+            else ""
+        )
+        + "More threads or workers find no task to run. See critical_path() and client_activity().",
         "Submit all that does not need the results before, and wait for it together: client.map "
         "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
         "ready. Where each needs the one before, the run is as long as their sum.",
