@@ -76,9 +76,12 @@ def test_a_client_that_dropped_its_futures_at_the_end_did_not_leave(tmp_path: Pa
     assert "1 task was unfinished when its client gave it up" in found[0]["Finding"]
 
 
-def test_errors_after_another_client_left_and_futures_were_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", [True, False])
+def test_errors_after_another_client_left_and_futures_were_dropped(
+    tmp_path: Path, closed: bool
+) -> None:
     """The client that dropped them stays: an error a moment later is one that it may see."""
-    run = hung()
+    run = hung(closed=closed)
     here, other = client(keys=("f-1",)), client("Client-2", 0)
     gone = {"occasion": "client-left", "client": "Client-2", "clients": [here, other]}
     run.states = [*run.states[:1], (18.8, {"unfinished": 1, **gone})]

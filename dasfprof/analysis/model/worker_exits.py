@@ -256,13 +256,17 @@ def left_with_work(states: pd.DataFrame) -> float:
 def clients_stayed(trace: Trace, gave_up: float) -> bool:
     """Return whether no client left as work was given up, or later, while that was recorded."""
     states = trace.scheduler_states
-    if not len(states) or trace.recording is not RecordingEnd.CLOSED:
+    if not len(states):
         return False
     left = (states["occasion"] == "client-left").to_numpy(dtype=bool)
     left = left & (states["time"] >= gave_up - _AT_ONCE).to_numpy(dtype=bool)
     # One that left with nothing, while another stayed, gave nothing up.
     stayed = np.isnan(last_client_left(trace))
-    return not any(not stayed or _had_work(row) for row in states[left].to_dict("records"))
+    if any(not stayed or _had_work(row) for row in states[left].to_dict("records")):
+        return False
+    later = states["clients"][(states["time"] > gave_up).to_numpy(dtype=bool)]
+    seen = any(is_persons(client["client"]) for clients in later for client in clients or ())
+    return trace.recording is RecordingEnd.CLOSED or (stayed and seen)
 
 
 def _had_work(row: Mapping[Any, Any]) -> bool:
