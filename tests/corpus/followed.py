@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, get_worker
 from distributed import wait as wait_for
@@ -46,6 +47,11 @@ class Followed:
     processes: bool = False
 
 
+#: Rules about what lies between processes, or is each process's own.
+_OF_PROCESSES = (
+    *("process-lock", "large-results", "sent-by-value", "transfer-bound"),
+    *("lock-bound", "garbage-collection"),
+)
 #: By name; those of `ALIKE` must not have a promise of their rule.
 PROGRAMS: dict[str, Followed] = {}
 ALIKE: dict[str, Followed] = {}
@@ -57,8 +63,7 @@ def gains(
     """Register a program for which the advice of a rule is right."""
 
     def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        processes = rule == "process-lock"
-        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, processes)
+        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, rule in _OF_PROCESSES)
         return run
 
     return register
@@ -70,7 +75,7 @@ def alike(
     """Register a program that looks like one of a rule's, and is none."""
 
     def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        ALIKE[run.__name__] = Followed(rule, run, cluster)
+        ALIKE[run.__name__] = Followed(rule, run, cluster, None, rule in _OF_PROCESSES)
         return run
 
     return register
@@ -279,7 +284,7 @@ def on_slow(number: int, seconds: float, times: float, slow: str) -> int:
 
 @gains("slow-worker", (4, 1))
 def one_is_slow(client: Client, advised: bool) -> None:
-    _with_a_slow_one(client, 60, 1.0 if advised else 4.0)
+    _with_a_slow_one(client, 100, 1.0 if advised else 4.0)
 
 
 @gains("slow-worker", (2, 2))
@@ -557,6 +562,187 @@ def _hand_over(client: Client, named: bool, count: int, length: int) -> None:
     )
 
 
+# --- large-results: reduce them there -------------------------------------------------------------
+
+
+def block(number: int, megabytes: float) -> Any:
+    """Make a large result."""
+    return np.full(int(megabytes * 125_000), float(number))
+
+
+def total(part: Any) -> float:
+    """Reduce a large result."""
+    return float(part.sum())
+
+
+@gains("large-results", (2, 1))
+def fetches_blocks(client: Client, advised: bool) -> None:
+    """Add up 600 MB in the client; as advised, in tasks."""
+    _sum_up(client, advised, 12, 50.0)
+
+
+@gains("large-results", (2, 1))
+def fetches_block_after_block(client: Client, advised: bool) -> None:
+    _sum_up(client, advised, 40, 10.0, one_by_one=True)
+
+
+@alike("large-results", (2, 1))
+def leaves_blocks_there(client: Client, _: bool) -> None:
+    _sum_up(client, True, 12, 50.0)
+
+
+def _sum_up(
+    client: Client, advised: bool, count: int, megabytes: float, one_by_one: bool = False
+) -> None:
+    parts = client.map(block, range(count), megabytes=megabytes)
+    wait_for(parts)
+    _begin_here()
+    if advised:
+        sum(client.gather(client.map(total, parts)))
+    elif one_by_one:
+        sum(total(part.result()) for part in parts)
+    else:
+        sum(map(total, client.gather(parts)))
+
+
+# --- sent-by-value: scatter -----------------------------------------------------------------------
+
+
+def look_up(number: int, table: Any) -> int:
+    """Use a large table."""
+    return len(table) + number
+
+
+@gains("sent-by-value", (2, 1))
+def sends_a_dict(client: Client, advised: bool) -> None:
+    table = {number: str(number) for number in range(100_000)}
+    _begin_here()
+    given = client.scatter(table, broadcast=True, hash=False) if advised else table
+    client.gather([client.submit(look_up, n, given, pure=False) for n in range(20)])
+
+
+@gains("sent-by-value", (2, 1))
+def sends_lists(client: Client, advised: bool) -> None:
+    table = [[str(number)] * 3 for number in range(30_000)]
+    _begin_here()
+    given = client.scatter([table], broadcast=True, hash=False)[0] if advised else table
+    client.gather([client.submit(look_up, n, given, pure=False) for n in range(30)])
+
+
+@alike("sent-by-value", (2, 1))
+def sends_small_lists(client: Client, _: bool) -> None:
+    table = list(range(100))
+    client.gather([client.submit(look_up, n, table, pure=False) for n in range(60)])
+
+
+# --- transfer-bound: fewer workers with more threads ----------------------------------------------
+
+
+def both(left: Any, right: Any) -> float:
+    """Use two large results."""
+    return float(left[0] + right[0])
+
+
+@gains("transfer-bound", (2, 1), (1, 2))
+def each_with_each(client: Client, _: bool) -> None:
+    """Each of eight blocks with each other: half of them are moved."""
+    parts = client.map(block, range(8), megabytes=40.0)
+    wait_for(parts)
+    pairs = [(left, right) for left in parts for right in parts if left.key < right.key]
+    client.gather([client.submit(both, *pair) for pair in pairs])
+
+
+@gains("transfer-bound", (2, 1), (1, 2))
+def neighbours(client: Client, _: bool) -> None:
+    parts = client.map(block, range(24), megabytes=25.0)
+    wait_for(parts)
+    pairs = zip(parts[:-6], parts[6:], strict=True)
+    client.gather([client.submit(both, *pair) for pair in pairs])
+
+
+@alike("transfer-bound", (2, 1))
+def each_by_itself(client: Client, _: bool) -> None:
+    parts = client.map(block, range(24), megabytes=25.0)
+    client.gather(client.map(total, parts))
+
+
+# --- tasks-too-small: batches ---------------------------------------------------------------------
+
+
+def waits_of(numbers: list[int]) -> int:
+    """Do what many tasks would do."""
+    return sum(wait(number, 0.0) for number in numbers)
+
+
+@gains("tasks-too-small")
+def tiny_tasks(client: Client, advised: bool) -> None:
+    """A thousand tasks that do nothing; as advised twelve."""
+    if advised:
+        client.gather(client.map(waits_of, [list(range(n, 1000, 12)) for n in range(12)]))
+    else:
+        client.gather(client.map(wait, range(1000), seconds=0.0))
+
+
+@gains("tasks-too-small")
+def tiny_chunks(client: Client, advised: bool) -> None:
+    size = 300 if advised else 25
+    field = da.ones((900, 900), chunks=(size, size))
+    client.compute((field + 1).sum()).result()
+
+
+@alike("tasks-too-small")
+def short_tasks(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(120), seconds=0.03))
+
+
+# --- lock-bound: processes; garbage-collection: arrays --------------------------------------------
+
+
+def counts_in_python(number: int) -> int:
+    """Compute in pure Python."""
+    found = number
+    for step in range(1_500_000):
+        found = (found + step) % 1_000_003
+    return found
+
+
+@gains("lock-bound", (1, 2), (2, 1))
+def two_threads_of_python(client: Client, _: bool) -> None:
+    client.gather(client.map(counts_in_python, range(24), pure=False))
+
+
+@gains("lock-bound", (1, 4), (4, 1))
+def four_threads_of_python(client: Client, _: bool) -> None:
+    client.gather(client.map(counts_in_python, range(32), pure=False))
+
+
+@alike("lock-bound", (1, 2))
+def two_threads_that_sleep(client: Client, _: bool) -> None:
+    client.gather(client.map(fetch, range(24), seconds=0.1))
+
+
+def parse(number: int, objects: bool) -> Any:
+    """Make many objects that hold others, or as many numbers."""
+    if not objects:
+        return np.arange(150_000) + number
+    return [[number, {"at": place}] for place in range(150_000)]
+
+
+@gains("garbage-collection", (2, 1))
+def keeps_objects(client: Client, advised: bool) -> None:
+    wait_for(client.map(parse, range(24), objects=not advised))
+
+
+@gains("garbage-collection", (1, 1))
+def keeps_objects_on_one_worker(client: Client, advised: bool) -> None:
+    wait_for(client.map(parse, range(14), objects=not advised))
+
+
+@alike("garbage-collection", (2, 1))
+def keeps_arrays(client: Client, _: bool) -> None:
+    wait_for(client.map(parse, range(24), objects=False))
+
+
 # --- process-lock: processes ----------------------------------------------------------------------
 
 LOCK = threading.Lock()
@@ -613,7 +799,7 @@ def run(program: Followed, advised: bool, directory: Path) -> tuple[float, Any]:
             processes=program.processes,
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
-            memory_limit=2**31 if program.processes else 0,  # workers of one process share it
+            memory_limit=2**32 if program.processes else 0,  # workers of one process share it
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -38,6 +38,10 @@ def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
     if not fits:
         yield f"no task has {said['size']} bytes, {said['times']:.3g} times the median"
     yield from exceeds(said["longer"], row["held"] - row["executing"], "the task itself took")
+    if said.promises:
+        # However the data are split, all of it has to be worked on.
+        least = float(evidence.runs.numbers("working").sum()) / max(evidence.threads, 1.0)
+        yield from exceeds(said.seconds, evidence.walls[1] - least, "what an even split can save")
     if row["seceded"] is not None:
         yield "its tasks gave their threads back: what they waited for are tasks of their own"
     if not _is_divided(row):

@@ -50,7 +50,8 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     found, (sizes, times) = run.outliers.stragglers, run.outliers.partitions
     kept = run.outliers.fat & ~run.outliers.on_slow_worker[found.rows]
-    gain = _gain(run, found, kept)
+    # Split evenly, what they have more is done all the same, by all threads.
+    gain = _gain(run, found, kept) - float(found.excess[kept].sum()) / max(run.threads, 1.0)
     if not kept.any() or gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(kept)[0])

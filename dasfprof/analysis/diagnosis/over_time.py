@@ -34,6 +34,8 @@ _WAITS = 0.5
 #: A gap counts if it is as long.
 _GAP = 0.01
 _DEGRADES = 0.05
+#: How many runs of a function are its first, at least.
+_FIRST = 5
 #: The share of the run without any worker.
 _ABSENT = 0.05
 #: The share of the run with fewer tasks than threads, and the fewest rounds in which a client
@@ -363,7 +365,8 @@ def _changes(trends: Trends, place: int) -> dict[str, Factor]:
 def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
     """Return the seconds of a function's first runs, and the share of all that is beyond them.
 
-    Its first third counts as the first. Waits for a core are left out: a host that gets busier is
+    Its first third has to be faster than its last; what it takes at first is that of its first
+    tenth, as it gets slower within the third. Waits for a core are left out: a host that gets busier is
     no fault of the function. If without them it does not get slower, the share is 0.
     """
     rows = np.flatnonzero(own & run.succeeded)
@@ -372,4 +375,5 @@ def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
     first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
     if last < LAST_BY_FIRST * first:
         return first, 0.0
+    first = min(first, float(seconds[: max(len(rows) // 10, _FIRST)].mean()))
     return first, max(1 - first / float(seconds.mean()), 0.0)
