@@ -50,8 +50,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     found, (sizes, times) = run.outliers.stragglers, run.outliers.partitions
     kept = run.outliers.fat & ~run.outliers.on_slow_worker[found.rows]
-    # Split evenly, what they have more is done all the same, by all threads.
-    gain = _gain(run, found, kept) - float(found.excess[kept].sum()) / max(run.threads, 1.0)
+    gain = _gain(run, found, kept, is_done_elsewhere=True)
     if not kept.any() or gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(kept)[0])
@@ -247,18 +246,22 @@ def _cannot_be_compared(run: RunFigures) -> Array:
     return found
 
 
-def _gain(run: RunFigures, found: StragglerRuns, kept: Array) -> float:
+def _gain(
+    run: RunFigures, found: StragglerRuns, kept: Array, is_done_elsewhere: bool = False
+) -> float:
     """Estimate the wall seconds that the excess of stragglers costs.
 
     Threads that idled meanwhile would not have, and threads that were busy with the rest had had
-    less to do.
+    less to do; or as much, where all threads do what stragglers had to do more.
     """
     if not kept.any():
         return 0.0
     rows, excess = found.rows[kept], found.excess[kept]
-    estimate = max(run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads)
-    usual = run.layers.median(run.working)[run.layers.codes[rows]]
-    return run.saved(estimate, running=run.with_durations(rows, usual))
+    idle, shared = run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads
+    usual = run.with_durations(rows, run.layers.median(run.working)[run.layers.codes[rows]])
+    if is_done_elsewhere:
+        return max(run.saved(idle + shared, running=usual) - shared, 0.0)
+    return run.saved(max(idle, shared), running=usual)
 
 
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:

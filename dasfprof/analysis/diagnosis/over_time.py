@@ -366,8 +366,8 @@ def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
     """Return the seconds of a function's first runs, and the share of all that is beyond them.
 
     Its first third has to be faster than its last; what it takes at first is that of its first
-    tenth, as it gets slower within the third. Waits for a core are left out: a host that gets busier is
-    no fault of the function. If without them it does not get slower, the share is 0.
+    tenth, as it gets slower within the third. Waits for a core are left out: a host that gets
+    busier is no fault of the function. If without them it does not get slower, the share is 0.
     """
     rows = np.flatnonzero(own & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
