@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from refuters.evidence import Evidence, Rows
@@ -52,6 +53,8 @@ def sent_by_value(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["tasks"], _total(sent, "tasks"), "tasks that have it")
     handling = handling_seconds(evidence) / max(evidence.threads, 1e-9)
     yield from exceeds(said["handling"], handling, "seconds of handling tasks")
+    if re.search(r"scatter\(\w+, (broadcast|hash)", said.suggestion):
+        yield "of a dict or a list scatter() sends each item by itself"
     pickled = _total(evidence.rows("Client Calls"), "pickling")
     yield from exceeds(said["pickling"], pickled, "seconds of pickling")
     yield from exceeds(said.seconds, said["handling"] + said["pickling"], "seconds at stake")

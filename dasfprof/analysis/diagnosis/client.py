@@ -122,8 +122,9 @@ def _say_tokenising(f: Figures) -> Words:
         f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
         f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
         "Give names that need no hashing: name=False in from_array(), pure=False or key= in "
-        "submit() and map(), dask_key_name= of delayed functions; or client.scatter(object, "
-        "hash=False) once, and hand over its future.",
+        "submit() and map(), dask_key_name= of delayed functions; or client.scatter([object], "
+        "hash=False)[0] once (of a dict or list by itself each item is one), and hand over its "
+        "future.",
     )
 
 
@@ -166,12 +167,13 @@ def _say_sent_by_value(f: Figures) -> Words:
         "pickled and unpickled task by task.",
         f"Sent at {f.line}.{held} Handling these tasks takes up to {f.handling} beyond what tasks "
         f"that carry nothing take, pickling graphs {f.pickling} in the client. See sent_values().",
-        "Let what it holds be an argument that is sent once: held = client.scatter(object, "
-        "broadcast=True), and f(x, held); or load it in the tasks. A function of a module that "
+        "Let what it holds be an argument that is sent once: held = client.scatter([object], "
+        "broadcast=True)[0], and f(x, held); or load it in the tasks. A function of a module that "
         "workers can import is sent by its name."
         if a_function
-        else "Load them in the tasks; or send what several have once: client.scatter(object, "
-        "broadcast=True), and hand over its future.",
+        else "Load them in the tasks; or send what several have once: client.scatter([object], "
+        "broadcast=True)[0], and hand over its future. Of a dict or list by itself scatter() sends "
+        "each of its items.",
     )
 
 

@@ -246,7 +246,7 @@ def _say_deserialising(f: Figures) -> Words:
         f"Deserialising tasks takes {f.share} of the threads' time, most for {f.function}.",
         f'{f.of_function} of thread time for {f.function}. See time_accounting("function").',
         f"Large objects are part of the tasks of {f.function}: hand them over once, by "
-        "client.scatter(object, broadcast=True), or load them on the workers.",
+        "client.scatter([object], broadcast=True)[0], or load them on the workers.",
     )
 
 
