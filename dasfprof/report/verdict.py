@@ -82,10 +82,9 @@ def _to_do(summary: dict[str, Any], findings: pd.DataFrame) -> list[str]:
     told = [_beginning(str(first[name])) for name in ("Finding", "Suggestion")]
     if pd.isna(stake) or whole is None or summary["unfinished"]:
         return told
-    return [
-        f"About {format_duration(float(stake))} of {format_duration(whole)} is at stake.",
-        *told,
-    ]
+    # What the client does before the first task, or after the last, may take longer than the run.
+    of = format_duration(whole) if stake <= whole else "the client's time"
+    return [f"About {format_duration(float(stake))} of {of} is at stake.", *told]
 
 
 def _beginning(text: str) -> str:

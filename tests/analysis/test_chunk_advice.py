@@ -115,6 +115,27 @@ def test_sizes_of_one_kind_tell_nothing_of_time(tmp_path: Path) -> None:
     assert "if its time grows as they do: all were about as large" in advised(analyser)
 
 
+def test_what_handles_chunks_one_by_one_has_no_inputs_of_the_user_s(tmp_path: Path) -> None:
+    """The index of each chunk, a tuple, is of an array in 64 pieces, which are the user's."""
+    piece = {"size": 8000, "shape": (1, 1000), **ARRAY}
+    rows = [ran(("xarray", n, 0), n, 0.0001, **piece) for n in range(64)]
+    for n in range(64):
+        taken = {"size": 8000, "type": "tuple", "dependencies": [f"('xarray', {n}, 0)"]}
+        rows.append(ran(f"getitem-{n}", 64 + n, 0.001, input_size=8000, **taken))
+    words = advised(written(tmp_path, *rows))
+    assert words.startswith("Make the tasks of xarray about 11 times larger")
+    assert "chunks=(11, 1000) in place of (1, 1000)" in words
+
+
+def test_what_needs_its_own_results_has_no_list_of_inputs(tmp_path: Path) -> None:
+    """64 steps in eight chains: no two steps of a chain are inputs of one task."""
+    rows = []
+    for n in range(64):
+        before = {"dependencies": [f"step-{n - 8}"]} if n >= 8 else {}
+        rows.append(ran(f"step-{n}", n, 0.001, size=28, input_size=28, type="int", **before))
+    assert advised(written(tmp_path, *rows)).startswith("Put more work into each task of step")
+
+
 def test_what_makes_no_arrays_has_no_chunks(tmp_path: Path) -> None:
     rows = [ran(f"fit-{i}", i, 0.001, size=50_000, type="Model") for i in range(64)]
     words = advised(written(tmp_path, *rows))

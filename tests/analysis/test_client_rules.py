@@ -74,6 +74,16 @@ def test_large_results(tmp_path: Path) -> None:
     assert "/mine.py:7 main" in finding["Evidence"]
 
 
+def test_results_that_take_longer_than_the_tasks(tmp_path: Path) -> None:
+    """What comes after the last task is as long as it is, and no less for a short run."""
+    plan = Plan(filled(["load"], 0.25))
+    facts = {"keys": 20, "receiving": 9.0, "received": 1_600_000_000}
+    plan.client_calls = [(1.0, 10.0, "gather", facts)]
+    finding = found(plan, tmp_path)["large-results"]
+
+    assert (finding["Severity"], finding["Seconds at stake (s)"]) == ("high", 9.0)
+
+
 @pytest.mark.parametrize(
     "plan",
     [

@@ -411,6 +411,23 @@ def test_an_event_loop_that_computes_is_no_librarys_thread(tmp_path: Path) -> No
     assert "NUM_THREADS" not in finding["Suggestion"]
 
 
+@pytest.mark.parametrize(("within", "named"), [(8.0, True), (0.0, False)])
+def test_what_processes_compute_while_no_task_runs_is_no_librarys(
+    tmp_path: Path, within: float, named: bool
+) -> None:
+    """The process uses 8 s of the CPU in other threads: while its tasks run, or afterwards."""
+    tasks = four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5)
+    cpu = {0.0: 0.0, 4.0: 8.0 + within, 8.0: 16.0}
+    used = [
+        (n, at, {"process_cpu_seconds": seconds, "service_cpu_seconds": 0.0})
+        for n in (0, 1)
+        for at, seconds in cpu.items()
+    ]
+    finding = found(Plan(tasks, used=used), tmp_path)["cpu-oversubscribed"]
+
+    assert ("NUM_THREADS" in finding["Suggestion"]) is named
+
+
 def test_the_cpu_share_of_one_function_is_no_other_s(tmp_path: Path) -> None:
     # Of two functions that wait, 16 s with 1 % CPU and 8 s with 25 %, the first is told of.
     tasks = four_lanes("ask", 1.0, 4, cpu=0.01)
@@ -641,6 +658,40 @@ def test_one_task_at_a_time(tmp_path: Path) -> None:
     assert "for 12 s (100 % of the run)" in finding["Finding"]
     assert findings["blocked-tasks"]["Cause"] == "one-at-a-time"
     assert "threads_per_worker" not in findings["blocked-tasks"]["Suggestion"]
+
+
+def in_rounds(width: int) -> Plan:
+    """Plan 12 graphs on four threads, each when the one before has ended: tasks, and their sum.
+
+    Each takes 2 s, of which the sum is the last; its tasks run side by side for as long.
+    """
+    tasks = []
+    for turn in range(12):
+        begin = 2.0 * turn
+        for lane in range(width):
+            worker, thread = divmod(lane, 2)
+            task = Task(f"ask-{turn}{lane}", worker, begin, begin + 1.0, thread=thread, cpu=0.01)
+            tasks.append(task)
+        needs = [f"ask-{turn}{lane}" for lane in range(width)]
+        total = Task(f"add-{turn}", 0, begin + 1.0, begin + 2.0, cpu=0.01, dependencies=needs)
+        tasks.append(total)
+        for task in tasks[-width - 1 :]:
+            task.arrival = begin
+            task.sent = task.runnable = task.received = task.start
+    return Plan(tasks, graphs=[2.0 * turn for turn in range(12)])
+
+
+def test_a_point_at_a_time(tmp_path: Path) -> None:
+    """Tasks of one graph that wait for each other occupy one thread of four."""
+    finding = found(in_rounds(1), tmp_path)["one-at-a-time"]
+
+    assert "24 tasks came in 12 parts" in finding["Finding"]
+    assert "for 24 s (100 % of the run)" in finding["Finding"]
+
+
+def test_rounds_that_occupy_all_threads_are_not_little(tmp_path: Path) -> None:
+    """That one task runs at their end is no fault of the client's."""
+    assert "one-at-a-time" not in found(in_rounds(4), tmp_path)
 
 
 def test_gaps_that_take_longer_than_the_tasks_are_told_of(tmp_path: Path) -> None:

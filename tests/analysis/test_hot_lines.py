@@ -429,4 +429,4 @@ def test_what_the_client_did_in_gaps(tmp_path: Path) -> None:
     assert client_meanwhile(trace, begins[:1], ends[:1]) == ""  # three samples
     assert client_meanwhile(trace, begins[:0], ends[:0]) == ""
     halves = np.array([T + 0.0]), np.array([T + 2.96])
-    assert client_meanwhile(trace, *halves).startswith("Meanwhile the client waits for results")
+    assert client_meanwhile(trace, *halves).startswith("Meanwhile the client waits for the cluster")

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from refuters import refute
 from traces import Plan, T, Task
 from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, ended_in, hung
@@ -73,6 +74,25 @@ def test_a_client_that_dropped_its_futures_at_the_end_did_not_leave(tmp_path: Pa
     found = findings(run, tmp_path)
     assert found[0]["Rule"] == "unfinished-run"
     assert "1 task was unfinished when its client gave it up" in found[0]["Finding"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_errors_after_another_client_left_and_futures_were_dropped(
+    tmp_path: Path, closed: bool
+) -> None:
+    """The client that dropped them stays: an error a moment later is one that it may see."""
+    run = hung(closed=closed)
+    here, other = client(keys=("f-1",)), client("Client-2", 0)
+    gone = {"occasion": "client-left", "client": "Client-2", "clients": [here, other]}
+    run.states = [*run.states[:1], (18.8, {"unfinished": 1, **gone})]
+    run.states += [(19.6, {"unfinished": 0, "clients": [client(unfinished=0)]})]
+    run.open, run.ended, run.raised = {}, [("g-1", 1.0, 19.3)], {"g-1": "OSError('flaky')"}
+    dropped = {"known": 19.0, "state": "released", "why": "client-releases-keys-1"}
+    erred = {"known": 19.31, "state": "erred", "why": "task-erred-1", **FIRST}
+    run.runs = [{"key": "f-1", **dropped}, {"key": "g-1", **erred}]
+    errors = [one for one in findings(run, tmp_path) if one["Rule"] == "errors"]
+
+    assert ["1 task ended in an error: OSError in g." in one["Finding"] for one in errors] == [True]
 
 
 def test_what_sigint_ended_as_the_program_ended_was_under_way(tmp_path: Path) -> None:
@@ -213,6 +233,21 @@ def test_one_worker_that_leaves_at_the_end_died_or_was_shut_down(tmp_path: Path)
         assert bool(lost) == (code == -signal.SIGKILL)
         if lost:
             assert "killed by SIGKILL" in lost[0]["Evidence"] + lost[0]["Finding"]
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+def test_a_worker_with_which_a_task_is_given_up_at_the_end_died(
+    tmp_path: Path, given_up: bool
+) -> None:
+    """The scheduler gives a task up when it has lost as many workers as are allowed."""
+    run = hung(left=(18.5, "handle-worker-cleanup"))
+    state = "erred" if given_up else "released"
+    run.runs = [{"key": "f-1", "known": 18.5, "state": state, "why": f"{run.left[1]}-1"}]
+    found = findings(run, tmp_path)
+
+    assert ("lost-workers" in {one["Rule"] for one in found}) is given_up
+    shut_down = "nothing tells whether it died or was shut down"
+    assert any(shut_down in one["Finding"] for one in found) is not given_up
 
 
 def test_a_client_that_leaves_with_a_result_did_not_wait_in_vain(tmp_path: Path) -> None:

@@ -33,6 +33,14 @@ def test_memory_that_stays(tmp_path: Path) -> None:
     assert finding["Severity"] == "medium"
 
 
+def test_results_that_are_larger_on_disk_than_in_memory(tmp_path: Path) -> None:
+    """Dask takes an integer to have 28 bytes, and writes more."""
+    finding = found(kept(900 * MB, results=280, spilled_size=1190), tmp_path)["unmanaged-memory"]
+
+    assert "800 MB" in finding["Finding"]
+    assert "Results: 0 B." in finding["Evidence"]
+
+
 @pytest.mark.parametrize(
     "plan",
     [

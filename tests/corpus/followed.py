@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, get_worker
 from distributed import wait as wait_for
@@ -46,6 +47,11 @@ class Followed:
     processes: bool = False
 
 
+#: Rules about what lies between processes, or is each process's own.
+_OF_PROCESSES = (
+    *("process-lock", "large-results", "sent-by-value", "transfer-bound"),
+    *("lock-bound", "garbage-collection"),
+)
 #: By name; those of `ALIKE` must not have a promise of their rule.
 PROGRAMS: dict[str, Followed] = {}
 ALIKE: dict[str, Followed] = {}
@@ -57,8 +63,7 @@ def gains(
     """Register a program for which the advice of a rule is right."""
 
     def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        processes = rule == "process-lock"
-        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, processes)
+        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, rule in _OF_PROCESSES)
         return run
 
     return register
@@ -70,7 +75,7 @@ def alike(
     """Register a program that looks like one of a rule's, and is none."""
 
     def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        ALIKE[run.__name__] = Followed(rule, run, cluster)
+        ALIKE[run.__name__] = Followed(rule, run, cluster, None, rule in _OF_PROCESSES)
         return run
 
     return register
@@ -279,7 +284,7 @@ def on_slow(number: int, seconds: float, times: float, slow: str) -> int:
 
 @gains("slow-worker", (4, 1))
 def one_is_slow(client: Client, advised: bool) -> None:
-    _with_a_slow_one(client, 60, 1.0 if advised else 4.0)
+    _with_a_slow_one(client, 100, 1.0 if advised else 4.0)
 
 
 @gains("slow-worker", (2, 2))
@@ -346,32 +351,36 @@ def fat_and_fast(client: Client, _: bool) -> None:
 
 # --- degrading-functions, dominating-function, first-use: what a function does --------------------
 
-CALLS = {"count": 0}
+CALLS = {"count": 0, "each adds": 0.0}
 
 
-def remembers(number: int, forgets: bool) -> int:
+def remembers(part: Any) -> float:
     """Take longer with each call, unless it forgets what was before."""
     CALLS["count"] += 1
-    time.sleep(0.05 + (0.0 if forgets else 0.004 * CALLS["count"]))
-    return number
+    time.sleep(0.05 + CALLS["each adds"] * CALLS["count"])
+    return float(part[0])
 
 
 @gains("degrading-functions")
 def grows_with_calls(client: Client, advised: bool) -> None:
-    CALLS["count"] = 0
-    client.gather(client.map(remembers, range(80), forgets=advised))
+    _remember(client, 80, 0.0 if advised else 0.004)
 
 
 @gains("degrading-functions", (1, 2))
 def grows_on_one_worker(client: Client, advised: bool) -> None:
-    CALLS["count"] = 0
-    client.gather(client.map(remembers, range(60), forgets=advised))
+    _remember(client, 60, 0.0 if advised else 0.004)
 
 
 @alike("degrading-functions")
-def two_kinds_of_task(client: Client, _: bool) -> None:
-    seconds = [0.05 + 0.1 * (number % 2) for number in range(60)]
-    client.gather(client.map(wait, range(60), seconds))
+def later_ones_have_more_to_do(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(80), [0.05 + 0.004 * number for number in range(80)]))
+
+
+def _remember(client: Client, count: int, each_adds: float) -> None:
+    """Call a function with arrays that are alike."""
+    CALLS.update({"count": 0, "each adds": each_adds})
+    parts = [np.full(1000, float(number)) for number in range(count)]
+    client.gather(client.map(remembers, parts, pure=False))
 
 
 @gains("dominating-function")
@@ -506,7 +515,7 @@ def _try_again(client: Client, advised: bool, count: int, **how: Any) -> None:
 
 @gains("single-gathers")
 def a_result_at_a_time(client: Client, advised: bool) -> None:
-    futures = client.map(wait, range(400), seconds=0.0)
+    futures = client.map(wait, range(1500), seconds=0.0)
     wait_for(futures)
     _begin_here()
     _ = client.gather(futures) if advised else [future.result() for future in futures]
@@ -514,7 +523,7 @@ def a_result_at_a_time(client: Client, advised: bool) -> None:
 
 @gains("single-gathers")
 def a_gather_at_a_time(client: Client, advised: bool) -> None:
-    futures = client.map(wait, range(600), seconds=0.0)
+    futures = client.map(wait, range(2000), seconds=0.0)
     wait_for(futures)
     _begin_here()
     _ = client.gather(futures) if advised else [client.gather(future) for future in futures]
@@ -531,17 +540,17 @@ def each_as_it_is_done(client: Client, _: bool) -> None:
 
 @gains("tokenising")
 def hashes_arrays(client: Client, advised: bool) -> None:
-    _hand_over(client, advised, 8, 20_000_000)
+    _hand_over(client, advised, 6, 12_000_000)
 
 
 @gains("tokenising")
 def hashes_many_arrays(client: Client, advised: bool) -> None:
-    _hand_over(client, advised, 40, 4_000_000)
+    _hand_over(client, advised, 30, 2_000_000)
 
 
 @alike("tokenising")
 def names_of_their_own(client: Client, _: bool) -> None:
-    _hand_over(client, True, 8, 20_000_000)
+    _hand_over(client, True, 6, 12_000_000)
 
 
 def _hand_over(client: Client, named: bool, count: int, length: int) -> None:
@@ -551,6 +560,187 @@ def _hand_over(client: Client, named: bool, count: int, length: int) -> None:
     client.gather(
         [client.submit(wait, n, 0.05, array, pure=not named) for n, array in enumerate(arrays)]
     )
+
+
+# --- large-results: reduce them there -------------------------------------------------------------
+
+
+def block(number: int, megabytes: float) -> Any:
+    """Make a large result."""
+    return np.full(int(megabytes * 125_000), float(number))
+
+
+def total(part: Any) -> float:
+    """Reduce a large result."""
+    return float(part.sum())
+
+
+@gains("large-results", (2, 1))
+def fetches_blocks(client: Client, advised: bool) -> None:
+    """Add up 600 MB in the client; as advised, in tasks."""
+    _sum_up(client, advised, 12, 50.0)
+
+
+@gains("large-results", (2, 1))
+def fetches_block_after_block(client: Client, advised: bool) -> None:
+    _sum_up(client, advised, 40, 10.0, one_by_one=True)
+
+
+@alike("large-results", (2, 1))
+def leaves_blocks_there(client: Client, _: bool) -> None:
+    _sum_up(client, True, 12, 50.0)
+
+
+def _sum_up(
+    client: Client, advised: bool, count: int, megabytes: float, one_by_one: bool = False
+) -> None:
+    parts = client.map(block, range(count), megabytes=megabytes)
+    wait_for(parts)
+    _begin_here()
+    if advised:
+        sum(client.gather(client.map(total, parts)))
+    elif one_by_one:
+        sum(total(part.result()) for part in parts)
+    else:
+        sum(map(total, client.gather(parts)))
+
+
+# --- sent-by-value: scatter -----------------------------------------------------------------------
+
+
+def look_up(number: int, table: Any) -> int:
+    """Use a large table."""
+    return len(table) + number
+
+
+@gains("sent-by-value", (2, 1))
+def sends_a_dict(client: Client, advised: bool) -> None:
+    table = {number: str(number) for number in range(100_000)}
+    _begin_here()
+    given = client.scatter([table], broadcast=True)[0] if advised else table
+    client.gather([client.submit(look_up, n, given, pure=False) for n in range(20)])
+
+
+@gains("sent-by-value", (2, 1))
+def sends_lists(client: Client, advised: bool) -> None:
+    table = [[str(number)] * 3 for number in range(30_000)]
+    _begin_here()
+    given = client.scatter([table], broadcast=True)[0] if advised else table
+    client.gather([client.submit(look_up, n, given, pure=False) for n in range(30)])
+
+
+@alike("sent-by-value", (2, 1))
+def sends_small_lists(client: Client, _: bool) -> None:
+    table = list(range(100))
+    client.gather([client.submit(look_up, n, table, pure=False) for n in range(60)])
+
+
+# --- transfer-bound: fewer workers with more threads ----------------------------------------------
+
+
+def both(left: Any, right: Any) -> float:
+    """Use two large results."""
+    return float(left[0] + right[0])
+
+
+@gains("transfer-bound", (2, 1), (1, 2))
+def each_with_each(client: Client, _: bool) -> None:
+    """Each of eight blocks with each other: half of them are moved."""
+    parts = client.map(block, range(8), megabytes=40.0)
+    wait_for(parts)
+    pairs = [(left, right) for left in parts for right in parts if left.key < right.key]
+    client.gather([client.submit(both, *pair) for pair in pairs])
+
+
+@gains("transfer-bound", (2, 1), (1, 2))
+def neighbours(client: Client, _: bool) -> None:
+    parts = client.map(block, range(24), megabytes=25.0)
+    wait_for(parts)
+    pairs = zip(parts[:-6], parts[6:], strict=True)
+    client.gather([client.submit(both, *pair) for pair in pairs])
+
+
+@alike("transfer-bound", (2, 1))
+def each_by_itself(client: Client, _: bool) -> None:
+    parts = client.map(block, range(24), megabytes=25.0)
+    client.gather(client.map(total, parts))
+
+
+# --- tasks-too-small: batches ---------------------------------------------------------------------
+
+
+def waits_of(numbers: list[int]) -> int:
+    """Do what many tasks would do."""
+    return sum(wait(number, 0.0) for number in numbers)
+
+
+@gains("tasks-too-small")
+def tiny_tasks(client: Client, advised: bool) -> None:
+    """A thousand tasks that do nothing; as advised twelve."""
+    if advised:
+        client.gather(client.map(waits_of, [list(range(n, 1000, 12)) for n in range(12)]))
+    else:
+        client.gather(client.map(wait, range(1000), seconds=0.0))
+
+
+@gains("tasks-too-small")
+def tiny_chunks(client: Client, advised: bool) -> None:
+    size = 300 if advised else 25
+    field = da.ones((900, 900), chunks=(size, size))
+    client.compute((field + 1).sum()).result()
+
+
+@alike("tasks-too-small")
+def short_tasks(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(120), seconds=0.03))
+
+
+# --- lock-bound: processes; garbage-collection: arrays --------------------------------------------
+
+
+def counts_in_python(number: int) -> int:
+    """Compute in pure Python."""
+    found = number
+    for step in range(1_500_000):
+        found = (found + step) % 1_000_003
+    return found
+
+
+@gains("lock-bound", (1, 2), (2, 1))
+def two_threads_of_python(client: Client, _: bool) -> None:
+    client.gather(client.map(counts_in_python, range(24), pure=False))
+
+
+@gains("lock-bound", (1, 4), (4, 1))
+def four_threads_of_python(client: Client, _: bool) -> None:
+    client.gather(client.map(counts_in_python, range(32), pure=False))
+
+
+@alike("lock-bound", (1, 2))
+def two_threads_that_sleep(client: Client, _: bool) -> None:
+    client.gather(client.map(fetch, range(24), seconds=0.1))
+
+
+def parse(number: int, objects: bool) -> Any:
+    """Make many objects that hold others, or as many numbers."""
+    if not objects:
+        return np.arange(150_000) + number
+    return [[number, {"at": place}] for place in range(150_000)]
+
+
+@gains("garbage-collection", (2, 1))
+def keeps_objects(client: Client, advised: bool) -> None:
+    wait_for(client.map(parse, range(24), objects=not advised))
+
+
+@gains("garbage-collection", (1, 1))
+def keeps_objects_on_one_worker(client: Client, advised: bool) -> None:
+    wait_for(client.map(parse, range(14), objects=not advised))
+
+
+@alike("garbage-collection", (2, 1))
+def keeps_arrays(client: Client, _: bool) -> None:
+    wait_for(client.map(parse, range(24), objects=False))
 
 
 # --- process-lock: processes ----------------------------------------------------------------------
@@ -609,7 +799,7 @@ def run(program: Followed, advised: bool, directory: Path) -> tuple[float, Any]:
             processes=program.processes,
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
-            memory_limit="2GB",
+            memory_limit=2**32 if program.processes else 0,  # workers of one process share it
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -181,6 +181,25 @@ def test_waiting_and_receiving(client: Client, tmp_path: Path) -> None:
     assert trace.client_calls["deserialising"].max() >= SLOW
 
 
+def test_nobody_waits_for_what_was_computed_before(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        futures = client.map(keep, range(50), pure=False)
+        wait(futures)
+        line = here()
+        for future in futures:
+            future.result()
+        for future in futures:
+            client.gather(future)
+        client.gather(futures)
+        client.gather([*futures, client.submit(late, SLOW, 1, pure=False)])
+    found = calls_of(run)
+    for call, place in (("result", line + 2), ("gather", line + 4), ("gather", line + 5)):
+        row = found[call, place]
+        # All of a call but what it takes to begin and to end is the way there and back.
+        assert row["Waiting (s)"] == 0 < row["Receiving (s)"] <= row["Time (s)"]
+    assert found["gather", line + 6]["Waiting (s)"] >= SLOW / 2
+
+
 def test_pickling_and_names(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         line = here()

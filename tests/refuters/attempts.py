@@ -15,6 +15,9 @@ from refuters.evidence import Evidence, Rows
 AT_ONCE = 2.0
 _BY_CLIENTS = ("remove-client", "client-releases-keys", "client-restart", "cancel-key")
 
+#: And the ids of what follows from a worker that left.
+_LOSS = "handle-worker-cleanup"
+
 
 def attempts(evidence: Evidence) -> Rows:
     """Return all attempts that had begun: of workers' files, and those the scheduler saw begin."""
@@ -64,8 +67,9 @@ def by_client(row: dict[str, Any]) -> bool:
 
 
 def _ended_with_another(row: dict[str, Any]) -> bool:
-    """Tell whether the scheduler took a task back as nobody needed it when another had ended."""
-    return str(row.get("end_cause") or "").startswith(("task-erred", "task-finished"))
+    """Tell whether the scheduler took a task back as it asked, or nobody needed it any more."""
+    ended = ("task-erred", "task-finished", "reschedule")
+    return str(row.get("end_cause") or "").startswith(ended)
 
 
 def clients_gone(evidence: Evidence) -> float:
@@ -106,7 +110,8 @@ def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
     """Return the runs of keys that had been in memory: those released meanwhile, and those lost.
 
     A result is lost where the worker that made it last had left before it was made again, unless a
-    client's graph asked for it again. ``slot`` is for how long each held its thread, ``ran`` that
+    client's graph asked for it again; and where the scheduler had it made again as a worker left,
+    with what was made of it. ``slot`` is for how long each held its thread, ``ran`` that
     until its function returned: what comes after may overlap with the thread's next task.
     """
     removed = {row["worker"]: row["timestamp"] for row in evidence.rows("Worker Removed")}
@@ -114,9 +119,11 @@ def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
     found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for row in evidence.runs.where(lambda row: row["state"] in ("memory", None)):
         before = made.get(repr(row["key"]))
-        if before is not None:
-            asked = str(row["noted"].get("graph") or "").startswith("update-graph")
-            lost = removed.get(before, np.inf) <= row["timestamp"] and not asked
+        # A run that asked to be run again made no result.
+        if before is not None and not str(row["noted"].get("graph")).startswith("reschedule"):
+            cause = str(row["noted"].get("graph") or "")
+            gone = removed.get(before, np.inf) <= row["timestamp"]
+            lost = cause.startswith(_LOSS) or (gone and not cause.startswith("update-graph"))
             slot, ran = row["held"] - row["executing"], row["stop"] - row["executing"]
             found[lost].append({**row, "slot": slot, "ran": min(slot, ran)})
         made[repr(row["key"])] = row["address"]

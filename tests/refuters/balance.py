@@ -38,6 +38,10 @@ def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
     if not fits:
         yield f"no task has {said['size']} bytes, {said['times']:.3g} times the median"
     yield from exceeds(said["longer"], row["held"] - row["executing"], "the task itself took")
+    if said.promises:
+        # However the data are split, all of it has to be worked on.
+        least = float(evidence.runs.numbers("working").sum()) / max(evidence.threads, 1.0)
+        yield from exceeds(said.seconds, evidence.walls[1] - least, "what an even split can save")
     if row["seceded"] is not None:
         yield "its tasks gave their threads back: what they waited for are tasks of their own"
     if not _is_divided(row):
@@ -178,10 +182,22 @@ def _not_comparable(evidence: Evidence) -> set[str]:
 
 
 def _never_seen(evidence: Evidence) -> Rows:
-    """Return the runs that were sent to a worker, and of which neither an end nor a look tells."""
+    """Return the runs that were sent to a worker, and of which neither an end nor a look tells.
+
+    A worker that closed its file had begun none that is not in it.
+    """
     under_way = {repr(row["key"]) for row in evidence.open}
+    whole = {
+        header.get("worker", {}).get("address")
+        for header, name in zip(evidence.headers, evidence.names, strict=True)
+        if header.get("plugin") == "TracePlugin" and name not in evidence.unclosed
+    }
     return evidence.unseen.where(
-        lambda row: row["state"] not in ("memory", "erred") and repr(row["key"]) not in under_way
+        lambda row: (
+            row["state"] not in ("memory", "erred")
+            and repr(row["key"]) not in under_way
+            and row["worker"] not in whole
+        )
     )
 
 
@@ -210,7 +226,7 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
     return {label: busy[label] / threads.get(label, 1) for label in busy if label}
 
 
-@refuter("poor-placement")
+@refuter("poor-placement", "sent-ahead")
 def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which threads idled and tasks were ready on other workers."""
     ready = evidence.between("ready", "executing")
@@ -225,6 +241,15 @@ def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     crowded = said["crowded"]
     if by_worker.get(crowded, 0.0) < 0.999 * max(by_worker.values(), default=0.0):
         yield f"the longest queues are not on {crowded}: {dict(Counter(by_worker).most_common(2))}"
+    asked = [row["noted"].get("annotations") for row in evidence.runs]
+    if all(isinstance(one, dict) for one in asked):
+        waits = evidence.runs.numbers("executing") - evidence.runs.numbers("ready")
+        which = np.array([bool({"workers", "resources"} & set(one)) for one in asked])
+        bound = float(np.nansum(waits[which])) >= 0.5 * float(np.nansum(waits))
+        if bound and (said.rule == "sent-ahead" or said["asked"] is False):
+            yield "most of what waits had asked for workers"
+        if not bound and "drop workers=" in said.suggestion:
+            yield "few of those that wait had asked for a worker"
 
 
 def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from refuters.evidence import Evidence, Rows
 from refuters.figures import Said, differs, exceeds, is_at_most
 from refuters.overheads import handling_seconds
 from refuters.registry import refuter
+
+#: Seconds within which a client knows that a task ended.
+_KNOWN_WITHIN = 1.0
 
 
 def _total(rows: Rows, name: str) -> float:
@@ -25,6 +29,9 @@ def results(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from exceeds(said["received"], _total(came, "received"), "bytes that came")
         return
     line = came.where(lambda row: f"{row['file']}:{row['line']} " in said["line"])
+    after = line.where(lambda row: row["timestamp"] > evidence.last_end + _KNOWN_WITHIN)
+    if 0 < len(line) == len(after) and said["waiting"] > 0:
+        yield f"it waits {said['waiting']:.3g} s for results after the last task had ended"
     if not is_at_most(_total(line, "keys"), 1.5 * _total(line, "calls")):
         yield "calls of that line ask for many results each"
 
@@ -46,6 +53,8 @@ def sent_by_value(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["tasks"], _total(sent, "tasks"), "tasks that have it")
     handling = handling_seconds(evidence) / max(evidence.threads, 1e-9)
     yield from exceeds(said["handling"], handling, "seconds of handling tasks")
+    if re.search(r"scatter\(\w+, (broadcast|hash)", said.suggestion):
+        yield "of a dict or a list scatter() sends each item by itself"
     pickled = _total(evidence.rows("Client Calls"), "pickling")
     yield from exceeds(said["pickling"], pickled, "seconds of pickling")
     yield from exceeds(said.seconds, said["handling"] + said["pickling"], "seconds at stake")

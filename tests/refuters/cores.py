@@ -61,11 +61,35 @@ def _own_threads(said: Said, evidence: Evidence) -> Iterator[str]:
         return
     if not said["processes"] > _BESIDE_TASKS * said["tasks"]:
         yield f"processes used {said['processes']:.3g} s of CPU, of which tasks {said['tasks']:.3g}"
+    yield from _while_tasks_ran(evidence, said["tasks"])
     workers = [header["worker"] for header in evidence.headers if header.get("worker")]
     limits = [each["thread_limits"] for each in workers if each.get("thread_limits") is not None]
     for name in said["unlimited"] or () if limits else ():
         if all(own.get(name) == "1" for own in limits):
             yield f"{name} is said to be another than 1"
+
+
+def _while_tasks_ran(evidence: Evidence, tasks: float) -> Iterator[str]:
+    """Yield it if what processes used between samples with tasks in between is theirs and Dask's.
+
+    Where it is known what Dask's own threads used.
+    """
+    left = 0.0
+    for own in evidence.rows("Resource Usage").by("file").values():
+        ran = evidence.runs.where(lambda row, label=own.maps[0]["label"]: row["label"] == label)
+        times, used = own.numbers("timestamp"), own.numbers("process_cpu_seconds")
+        service = own.numbers("service_cpu_seconds")
+        if not len(ran) or not np.isfinite(service).all():
+            return
+        begins, ends = ran.numbers("timestamp"), ran.numbers("stop")
+        for begin, end, cpu, own_threads in zip(
+            times[:-1], times[1:], np.diff(used), np.diff(service), strict=True
+        ):
+            if ((begins < end) & (ends > begin)).any():
+                left += cpu - own_threads
+    # Of tasks that were in part outside of samples nobody knows when they computed.
+    if left < 1.2 * tasks:
+        yield f"processes used {left:.3g} s of CPU while tasks ran, of which tasks {tasks:.3g}"
 
 
 def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:

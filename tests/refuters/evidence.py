@@ -284,7 +284,12 @@ class Evidence:
         """
         begin, end = self.span
         if self.scheduler_closed:
-            return end - begin, end - begin
+            # What a client gave up was under way until then.
+            given_up = self.rows("Task Run").where(
+                lambda row: str(row["end_cause"] or "").startswith("client-releases-keys")
+            )
+            until = given_up.numbers("timestamp") + given_up.numbers("duration")
+            return end - begin, max(end, until.max(initial=end)) - begin
         return min(end, self.last_end) - begin, max(end, self.end) - begin
 
     def shares(self, seconds: float) -> tuple[float, float]:

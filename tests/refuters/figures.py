@@ -28,6 +28,8 @@ class Said:
     #: For who reads of a contradiction.
     sentences: str
     suggestion: str = ""
+    #: Whether it promises the seconds at stake to who does as it says.
+    promises: bool = False
 
     @classmethod
     def of(cls, row: dict[Any, Any], figures: dict[str, Any], costs: float) -> Said:
@@ -37,7 +39,8 @@ class Said:
         where = row["Function"], row["Worker"]
         sentences = f"{row['Finding']} {row['Evidence']}"
         shares = [*_shares(figures)]
-        return cls(*said, *where, without_units(figures), shares, sentences, row["Suggestion"])
+        told = shares, sentences, row["Suggestion"], promised == promised
+        return cls(*said, *where, without_units(figures), *told)
 
     def __getitem__(self, name: str) -> Any:
         return self.figures.get(name)

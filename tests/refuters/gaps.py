@@ -22,6 +22,9 @@ def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["waited"], waited, "seconds in which a thread idled")
     yield from lies(said["share"], *evidence.shares(said["waited"]), "their share")
     yield from exceeds(said["longest"], said["waited"], "the longest")
+    if said["waits"]:
+        asked = evidence.rows("Client Calls").where(lambda row: row["main"])
+        yield from exceeds(0.5 * said["waited"], asked.numbers("waiting").sum(), "waits of clients")
     yield from _calls(said, evidence, calls.integral(begin, end))
     yield from _between_clients(evidence, said["longest"])
 
@@ -39,6 +42,11 @@ def one_at_a_time(said: Said, evidence: Evidence) -> Iterator[str]:
     alone = sum(
         np.count_nonzero(ends <= at) >= np.count_nonzero(begins < at) for at in np.unique(begins)
     )
+    runs = evidence.runs.where(lambda row: row["known"] is not None)
+    at_once = evidence.between("timestamp", "stop", runs)
+    full = at_once.where(lambda number: number >= max(said["threads"], 2)).integral(begin, end)
+    if full > evidence.wall - said["few"] + 0.01 * evidence.wall:
+        yield f"for {full:.3g} s as many tasks ran as there are threads"
     if alone < 0.5 * said["graphs"]:
         yield f"{alone} times tasks came once those before had ended"
 

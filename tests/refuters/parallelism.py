@@ -83,7 +83,7 @@ def degrading_functions(said: Said, evidence: Evidence) -> Iterator[str]:
     )
     if said["alike"] and (len(called) < len(own) or len(set(called.values("arguments"))) != 1):
         yield "its runs were not called alike, as far as is known"
-    if said.severity == "high" and not said["alike"]:
+    if not said["alike"] and (said.severity == "high" or said.promises):
         yield "nothing shows that its later runs have no more to do"
     third = len(own) // 3
     seconds = own.numbers("working")

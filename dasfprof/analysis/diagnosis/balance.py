@@ -24,7 +24,6 @@ _GAIN = 0.05
 #: So many slow workers, or hosts, are told of at most.
 _MOST_SLOW = 3
 #: Shares of the threads' time.
-_ELSEWHERE = 0.1
 _UNEVEN_IDLE = 0.1
 #: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
 _UNEVEN = 0.25
@@ -51,7 +50,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     found, (sizes, times) = run.outliers.stragglers, run.outliers.partitions
     kept = run.outliers.fat & ~run.outliers.on_slow_worker[found.rows]
-    gain = _gain(run, found, kept)
+    gain = _gain(run, found, kept, is_done_elsewhere=True)
     if not kept.any() or gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(kept)[0])
@@ -247,58 +246,22 @@ def _cannot_be_compared(run: RunFigures) -> Array:
     return found
 
 
-@rule("poor-placement")
-def poor_placement(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that idle while ready tasks queue on other workers."""
-    share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
-    if share < _ELSEWHERE:
-        return
-    slots, lives = run.slots, run.accounts.lives
-    waits = np.bincount(
-        slots.worker,
-        weights=slots.times.executing - slots.times.ready,
-        minlength=len(run.trace.workers),
-    )[lives.ids]
-    crowded = str(run.trace.workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]])
-    yield Finding.of(
-        _say_poor_placement,
-        idle=Share(share),
-        crowded=crowded,
-        stolen=Count(len(run.trace.steals)),
-        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
-        worker=crowded,
-    )
-
-
-def _say_poor_placement(f: Figures) -> Words:
-    return (
-        f"Tasks queue on busy workers while others idle: {f.idle} of the threads' time.",
-        f"The longest queues are on {f.crowded}; work stealing moved {f.stolen:task}. See "
-        'time_accounting("worker") and transfers("worker").',
-        [
-            Advice(
-                "move-data",
-                "Let these tasks run anywhere: drop workers= and resources= or give "
-                "allow_other_workers=True; spread the data that they need, by client.rebalance() "
-                "or client.replicate().",
-            ),
-            "Keep distributed.scheduler.work-stealing on.",
-        ],
-    )
-
-
-def _gain(run: RunFigures, found: StragglerRuns, kept: Array) -> float:
+def _gain(
+    run: RunFigures, found: StragglerRuns, kept: Array, is_done_elsewhere: bool = False
+) -> float:
     """Estimate the wall seconds that the excess of stragglers costs.
 
     Threads that idled meanwhile would not have, and threads that were busy with the rest had had
-    less to do.
+    less to do; or as much, where all threads do what stragglers had to do more.
     """
     if not kept.any():
         return 0.0
     rows, excess = found.rows[kept], found.excess[kept]
-    estimate = max(run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads)
-    usual = run.layers.median(run.working)[run.layers.codes[rows]]
-    return run.saved(estimate, running=run.with_durations(rows, usual))
+    idle, shared = run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads
+    usual = run.with_durations(rows, run.layers.median(run.working)[run.layers.codes[rows]])
+    if is_done_elsewhere:
+        return max(run.saved(idle + shared, running=usual) - shared, 0.0)
+    return run.saved(max(idle, shared), running=usual)
 
 
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:

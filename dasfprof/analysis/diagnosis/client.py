@@ -27,15 +27,20 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
     seconds = float(calls["in_vain"].sum())
     if not len(calls) or not seconds > _SHARE * run.wall:
         return
+    # The client's event loop that fetches them sends the graphs as well.
+    sends = bool(run.sent_large)
     yield Finding.of(
         _say_single_gathers,
         calls=Count(calls["calls"].sum()),
         call=str(calls["call"].iloc[0]),
-        line=_line(calls),
+        line=line_of(calls),
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
-        seconds=seconds,
+        sends_large=sends,
+        seconds=float("nan") if sends else seconds,
+        costs=seconds,
+        of_client=True,
     )
 
 
@@ -43,8 +48,14 @@ def _say_single_gathers(f: Figures) -> Words:
     return (
         f"The client fetches results one by one: {f.calls:call} of {f.call}, which take "
         f"{f.receiving} beyond what it waited for results to be computed.",
-        f"{f.each} each, most at {f.line}; it waited {f.waiting} for results to be computed. See "
-        "client_calls().",
+        f"{f.each} each, most at {f.line}; it waited {f.waiting} for results to be computed. "
+        + (
+            "Graphs with large values are sent by the same event loop: how much of this is theirs "
+            "the trace cannot tell. "
+            if f.sends_large
+            else ""
+        )
+        + "See client_calls().",
         "Give all to one dask.compute(...): what several of them need is then computed once, and "
         "their tasks run side by side."
         if f.call == "compute"
@@ -68,8 +79,9 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
         received=Bytes(received),
         receiving=Seconds(seconds),
         calls=Count(calls["calls"].sum()),
-        line=_line(calls),
+        line=line_of(calls),
         seconds=seconds,
+        of_client=True,
     )
 
 
@@ -94,11 +106,12 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         _say_tokenising,
         hashing=Seconds(seconds),
-        line=_line(longest),
+        line=line_of(longest),
         call=str(longest["call"].iloc[0]),
         there=Seconds(longest["tokenising"].iloc[0]),
         what=_sent_at(run, longest),
         seconds=seconds,
+        of_client=True,
     )
 
 
@@ -109,8 +122,9 @@ def _say_tokenising(f: Figures) -> Words:
         f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
         f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
         "Give names that need no hashing: name=False in from_array(), pure=False or key= in "
-        "submit() and map(), dask_key_name= of delayed functions; or client.scatter(object, "
-        "hash=False) once, and hand over its future.",
+        "submit() and map(), dask_key_name= of delayed functions; or client.scatter([object], "
+        "hash=False)[0] once (of a dict or list by itself each item is one), and hand over its "
+        "future.",
     )
 
 
@@ -134,10 +148,11 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
         bytes=Bytes(largest["size"] * largest["tasks"]),
         why=str(largest["why"]),
         held=str(largest["held"] or ""),
-        line=_line(table),
+        line=line_of(table),
         handling=Seconds(run.carrying),
         pickling=Seconds(pickling),
         seconds=run.carrying + pickling,
+        of_client=True,
     )
 
 
@@ -152,16 +167,17 @@ def _say_sent_by_value(f: Figures) -> Words:
         "pickled and unpickled task by task.",
         f"Sent at {f.line}.{held} Handling these tasks takes up to {f.handling} beyond what tasks "
         f"that carry nothing take, pickling graphs {f.pickling} in the client. See sent_values().",
-        "Let what it holds be an argument that is sent once: held = client.scatter(object, "
-        "broadcast=True), and f(x, held); or load it in the tasks. A function of a module that "
+        "Let what it holds be an argument that is sent once: held = client.scatter([object], "
+        "broadcast=True)[0], and f(x, held); or load it in the tasks. A function of a module that "
         "workers can import is sent by its name."
         if a_function
-        else "Load them in the tasks; or send what several have once: client.scatter(object, "
-        "broadcast=True), and hand over its future.",
+        else "Load them in the tasks; or send what several have once: client.scatter([object], "
+        "broadcast=True)[0], and hand over its future. Of a dict or list by itself scatter() sends "
+        "each of its items.",
     )
 
 
-def _line(calls: pd.DataFrame) -> str:
+def line_of(calls: pd.DataFrame) -> str:
     """Write the line of the first of some calls."""
     first = calls.iloc[0]
     if not isinstance(first["file"], str):

@@ -9,8 +9,9 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding, needs_cores
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.processes import host_programs, process_cpu
+from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, process_cpu
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.stack_samples.spent import parts_of, split
 from dasfprof.analysis.stack_samples.task_samples import samples_of
@@ -33,8 +34,9 @@ _LOCKED = 0.12
 _BESIDE = 1.5
 #: which use so many cores at most, if one lock keeps them apart.
 _CORES_OF_A_LOCK = 1.3
-#: CPU seconds of processes by those of their tasks, if libraries have threads of their own.
-_NATIVE = 1.5
+#: CPU seconds of tasks and of libraries' threads by those of tasks, and the fewest of the latter,
+#: if libraries have threads of their own.
+_NATIVE, _NATIVE_LEAST = 1.5, 0.5
 #: The share of the durations for which tasks wait for a core.
 _CORE_WAIT = 0.2
 #: The share of a function's CPU that the garbage collector has, and of the threads' time.
@@ -192,15 +194,20 @@ def _say_cpu_oversubscribed(f: Figures) -> Words:
 
 
 def _beyond_tasks(run: RunFigures, own: float) -> float:
-    """Return the CPU seconds of processes in threads that are neither tasks' nor Dask's.
+    """Return the CPU seconds of libraries' threads, which neither tasks nor Dask have.
 
-    Where nobody recorded what Dask's own used, its event loops count as a core each.
+    They are those that ran while tasks did: what begins in a process that runs none, such as
+    imports and unpickling, is none of theirs, nor are the threads of P2P shuffles. Where nobody
+    recorded what Dask's own used, its event loops count as a core each.
     """
-    table = process_cpu(run.trace).processes
-    beyond = table["seconds"] - table["tasks"] - table["service"]
-    if len(table) and beyond.notna().all():
-        return float(beyond.sum())
-    return run.process_cpu_seconds - own - run.wall * len(run.accounts.lives.ids)
+    found, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
+    if not len(found.processes) or found.processes["service"].isna().any():
+        return run.process_cpu_seconds - own - run.wall * len(run.accounts.lives.ids)
+    of_shuffles = set(run.function_names[shuffles].tolist())
+    by_function = other_threads_cpu(run.trace)
+    certain = sum(cpu for name, cpu in by_function.items() if name not in of_shuffles)
+    shared = 0.0 if of_shuffles else float(found.processes["unapportioned"].sum())
+    return certain + shared if certain + shared >= _NATIVE_LEAST else 0.0
 
 
 #: Variables that keep libraries from starting threads of their own, where they are 1.

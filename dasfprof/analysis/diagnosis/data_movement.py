@@ -200,7 +200,8 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     if share < _PAUSED or state is None:
         return
     paused = run.trace.managed_memory[(state == "paused").to_numpy(dtype=bool)]
-    workers = paused["worker_id"].unique()
+    # One that a nanny restarted is the same.
+    workers = np.unique(run.workers.of_lives[paused["worker_id"].to_numpy()])
     worst = int(np.bincount(paused["worker_id"].to_numpy()).argmax()) if len(paused) else 0
     held = float(np.nanmax(paused["size"].to_numpy(dtype=float), initial=0.0))
     times = paused["time"].to_numpy() - run.trace.begin

@@ -58,6 +58,8 @@ class Finding:
     stop: float = float("nan")
     #: None: those above are all.
     places: Places | None = None
+    #: Whether its seconds are the client's own: before the first task, or after the last, as well.
+    of_client: bool = False
 
     @classmethod
     def of(
@@ -71,6 +73,7 @@ class Finding:
         start: float = float("nan"),
         stop: float = float("nan"),
         places: Places | None = None,
+        of_client: bool = False,
         **figures: Any,
     ) -> Finding:
         """Return what a rule found: figures, and the function that says them.
@@ -79,7 +82,8 @@ class Finding:
         """
         function, worker = figures.get("function"), figures.get("worker")
         said = state(say, **figures)
-        return cls(said, seconds, costs, at_most, at_least, function, worker, start, stop, places)
+        where = function, worker, start, stop, places
+        return cls(said, seconds, costs, at_most, at_least, *where, of_client)
 
     @property
     def weight(self) -> float:
@@ -102,8 +106,8 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return it with no more seconds at stake than the run took."""
-        if not wall > 0:
+        """Return it with no more seconds at stake than the run took, unless the client's."""
+        if not wall > 0 or self.of_client:
             return self
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
         return dataclasses.replace(self, seconds=seconds, costs=costs)

@@ -10,12 +10,13 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
-from dasfprof.analysis.model.worker_exits import Departure, Why, departure
+from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.departures import advice, clause, suspicion
@@ -26,9 +27,6 @@ from dasfprof.text import elide
 
 #: The share of the threads' time in tasks that was spent on results that had been there before.
 _AGAIN = 0.02
-#: So many gaps between losses are even if such a share of them, of a few all, is near to the
-#: median, by a factor.
-_EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 #: The most tasks of a lost worker that are named.
 _MOST_NAMED = 3
 #: The stimulus of a graph that a client submitted, as Dask's ids begin.
@@ -68,7 +66,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         clause=clause(list(departures.values())),
         why=ended.why.value,
         longest=[run.text_of_key(int(key)) for key in on_worst["key_id"].tolist()[:_MOST_NAMED]],
-        rhythm=_rhythm(run, departures),
+        rhythm=find_rhythm(run, departures),
         advice=advice(ended, function, fills=kill is not None and kill.reason is Reason.RESULTS),
         suspicion="" if kill is None else suspicion(kill),
         worker=str(run.trace.workers["worker"].iloc[worst]),
@@ -93,24 +91,29 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 
 def _say_lost_workers(f: Figures) -> Words:
     when = f"{f.left} into the trace" if np.isfinite(f.left) else "at an unknown time"
+    alone = f.workers == 1
     again = (
-        f"Results were lost with it: {f.ran_again:task} ran again, for {f.again} of thread time. "
+        f"Results were lost with {'it' if alone else 'them'}: {f.ran_again:task} ran again, for "
+        f"{f.again} of thread time. "
     )
-    missed = f"For {f.missed} of thread time it was missed while others ran tasks. "
+    missed = (
+        f"For {f.missed} of thread time {'it was' if alone else 'they were'} missed while others "
+        "ran tasks. "
+    )
     how = f", {f.clause}" if f.clause else ""
     there = f"There longest: {', '.join(f.longest)}. " if f.longest else ""
     known = f"{f.known[:1].upper()}{f.known[1:]}. " if f.known else ""
     return (
         f"{f.workers:worker} left the cluster with {f.tasks:task} on "
-        f"{'it' if f.workers == 1 else 'them'}, most of {f.most_of}{how}.",
+        f"{'it' if alone else 'them'}, most of {f.most_of}{how}.",
         f"{f.worker} left {when}, with {f.tasks_of_worker} of them. "
-        + (again if f.ran_again else "")
-        + (missed if f.missed > 0 else "")
         + (f"It was {f.exit}. " if f.exit else "")
         + known
+        + (again if f.ran_again else "")
+        + (missed if f.missed > 0 else "")
         + f.suspicion
         + there
-        + _rhythm_in_words(f.rhythm)
+        + rhythm_in_words(f.rhythm)
         + "See processed_tasks() and process_summary().",
         f.advice,
     )
@@ -131,41 +134,6 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
         found += first.index.tolist()
     rows: pd.DataFrame = lost.loc[found]
     return rows
-
-
-def _rhythm(run: RunFigures, departures: dict[int, Departure]) -> Figures | None:
-    """Return how evenly workers were lost to what the trace does not tell; None: they were not."""
-    lives = [life for life, one in departures.items() if one.why is Why.UNKNOWN]
-    gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
-    if len(gaps) < _EVEN or not gaps.min() > 0:
-        return None
-    middle = np.median(gaps)
-    even = (gaps >= middle / _NEAR) & (gaps <= middle * _NEAR)
-    if even.mean() < (_MOSTLY if len(gaps) > _FEW else 1.0):
-        return None
-    shares = [departures[life].memory / departures[life].limit for life in lives]
-    most = lives[int(np.argmax(np.nan_to_num(shares)))]
-    memory, limit = departures[most].memory, departures[most].limit
-    return Figures(
-        workers=Count(len(lives)),
-        shortest=Seconds(gaps[even].min()),
-        longest=Seconds(gaps[even].max()),
-        others=Count(np.count_nonzero(~even)),
-        memory=Bytes(memory),
-        limit=Bytes(limit),
-    )
-
-
-def _rhythm_in_words(rhythm: Figures | None) -> str:
-    if rhythm is None:
-        return ""
-    known = np.isfinite(rhythm.memory + rhythm.limit)
-    memory = f", with {rhythm.memory} of {rhythm.limit} at most" if known else ""
-    but = f", but for {rhythm.others:gap}" if rhythm.others else ""
-    return (
-        f"{rhythm.workers:worker} were lost one every {rhythm.shortest} to {rhythm.longest}{but}"
-        f"{memory}: evenly, as by a clock, such as a probe, a time limit or a script. "
-    )
 
 
 @rule("restarted-workers")

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.diagnosis.client import line_of
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.model.idle_time import call_spans
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
@@ -26,9 +29,13 @@ from dasfprof.database.columns import Array
 #: Shares of the threads' time and of the critical path for which nothing was submitted.
 _GAP_LANES = 0.1
 _GAP_PATH = 0.05
+#: The share of the gaps for which the client waits for results, where its graphs are what is late.
+_WAITS = 0.5
 #: A gap counts if it is as long.
 _GAP = 0.01
 _DEGRADES = 0.05
+#: How many runs of a function are its first, at least.
+_FIRST = 5
 #: The share of the run without any worker.
 _ABSENT = 0.05
 #: The share of the run with fewer tasks than threads, and the fewest rounds in which a client
@@ -59,6 +66,9 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     longest = gaps[lengths.argmax()]
     begin, begins = float(path.begin[longest]), path.begin[gaps]
     ends = begins + path.length[gaps]
+    spans = union(run.trace.begin + begins, run.trace.begin + ends)
+    by_class = meanwhile(run.trace, *spans)
+    waits = by_class.get(ClientTime.WAITING, 0.0) >= _WAITS * float((spans[1] - spans[0]).sum())
     yield Finding.of(
         _say_client_gaps,
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
@@ -66,9 +76,8 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         gaps=Count(len(gaps)),
         longest=Seconds(lengths.max()),
-        client=client_meanwhile(
-            run.trace, *union(run.trace.begin + begins, run.trace.begin + ends)
-        ),
+        client=client_meanwhile(run.trace, *spans),
+        waits=waits,
         sampled=len(run.trace.client_samples) > 0,
         **_calls_meanwhile(run, begins, ends),
         seconds=seconds,
@@ -86,11 +95,17 @@ def _say_client_gaps(f: Figures) -> Words:
             "and back does: see actor_calls(). "
         )
     return (
-        f"The cluster waits for the client: for {f.waited} ({f.share} of the run) no task was "
+        f"Graphs come late: for {f.waited} ({f.share} of the run) the scheduler knew of no task, "
+        f"in {f.gaps:gap}, though the client waited for results."
+        if f.waits
+        else f"The cluster waits for the client: for {f.waited} ({f.share} of the run) no task was "
         f"submitted, in {f.gaps:gap}.",
         f"The longest, {f.longest}, is before {f.function}. {f.client}{calls}See critical_path(), "
         "client_activity() and time_accounting().",
-        ("" if f.client else _NOT_CLEAR if f.sampled else _NOT_SAMPLED)
+        "What it had sent was on its way, or taken up by the scheduler: keep large objects out of "
+        "graphs (client.scatter() them once, or load them in tasks), and have fewer, larger tasks."
+        if f.waits
+        else ("" if f.client else _NOT_CLEAR if f.sampled else _NOT_SAMPLED)
         + "If it works on results, do that as tasks; if it needs none of them yet, submit more in "
         "one go: dask.compute(a, b, c), with intermediate results on the cluster (persist()). If "
         "it builds and pickles graphs, keep large objects out of them: client.scatter() them once.",
@@ -140,16 +155,14 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
     times = task_slots(with_open_runs(run.trace)).times
-    edges = np.concatenate([times.arrival, times.known])
-    order = np.argsort(edges, kind="stable")
-    alive = np.cumsum(np.repeat([1, -1], len(times))[order])
-    few = (alive[:-1] > 0) & (alive[:-1] < run.threads)
-    lengths = np.diff(edges[order])
-    seconds = float(lengths[few].sum())
+    arrivals = np.unique(times.arrival)
+    narrow = _widest(times, arrivals) < run.threads
+    alive, since = _levels(times.arrival, times.known, arrivals)
+    lengths, of_round = np.diff(since), np.searchsorted(arrivals, since[:-1], "right") - 1
+    seconds = float(lengths[(alive[:-1] > 0) & narrow[of_round]].sum())
     if seconds < float(lengths[alive[:-1] == 0].sum()):
         return  # what the client does meanwhile takes longer: its gaps are told of
     # Tasks there were before each graph, less those that had ended.
-    arrivals = np.unique(times.arrival)
     ended = np.searchsorted(np.sort(times.known), arrivals, "right")
     rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
@@ -161,17 +174,52 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         few=Seconds(seconds),
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
+        called=_longest_calls(run),
         at_most="medium",
         at_least="medium",
     )
 
 
+def _longest_calls(run: RunFigures) -> Figures | None:
+    """Return the calls of a line in which the client waits longest; None if it calls once."""
+    calls = find_calls(run.trace).sort_values("waiting", ascending=False, kind="stable").head(1)
+    if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
+        return None
+    number, call = Count(calls["calls"].iloc[0]), str(calls["call"].iloc[0])
+    return Figures(number=number, call=call, line=line_of(calls))
+
+
+def _widest(times: TaskTimes, arrivals: Array) -> Array:
+    """Return how many tasks could run at most at a time from each graph's arrival to the next.
+
+    The tasks of a graph that wait for each other need no more threads than one.
+    """
+    number, since = _levels(times.runnable, times.known, arrivals)
+    widest = np.zeros(len(arrivals))
+    of_round = np.maximum(np.searchsorted(arrivals, since, "right") - 1, 0)
+    np.maximum.at(widest, of_round, number)
+    return widest
+
+
+def _levels(begins: Array, ends: Array, looks: Array) -> tuple[Array, Array]:
+    """Return how many spans are open from each of their ends, and of some other times, on."""
+    edges = np.concatenate([ends, begins, looks])
+    steps = np.repeat([-1, 1, 0], [len(ends), len(begins), len(looks)])
+    order = np.argsort(edges, kind="stable")
+    return np.cumsum(steps[order]), edges[order]
+
+
 def _say_one_at_a_time(f: Figures) -> Words:
     return (
         f"The client submits little at a time: {f.tasks:task} came in {f.graphs:part}, each once "
-        f"those before had ended; for {f.few} ({f.share} of the run) there were fewer tasks than "
-        f"the {f.threads:thread}.",
-        "More threads or workers find no task to run. See critical_path() and client_activity().",
+        f"those before had ended; for {f.few} ({f.share} of the run) no part had as many that "
+        f"could run at a time as there are threads, {f.threads}.",
+        (
+            f"It waits in {f.called.number:call} of {f.called.call}, at {f.called.line}. "
+            if f.called
+            else ""
+        )
+        + "More threads or workers find no task to run. See critical_path() and client_activity().",
         "Submit all that does not need the results before, and wait for it together: client.map "
         "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
         "ready. Where each needs the one before, the run is as long as their sum.",
@@ -259,7 +307,9 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
             changes=_changes(trends, place),
             alike=(alike := _are_called_alike(run, own)),
             hottest=hottest_line(run.trace, name),
-            seconds=seconds,
+            # Who restarts workers whose later tasks have more to do gains nothing.
+            seconds=seconds if alike else float("nan"),
+            costs=seconds,
             at_most="high" if alike else "medium",
         )
 
@@ -315,8 +365,9 @@ def _changes(trends: Trends, place: int) -> dict[str, Factor]:
 def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
     """Return the seconds of a function's first runs, and the share of all that is beyond them.
 
-    Its first third counts as the first. Waits for a core are left out: a host that gets busier is
-    no fault of the function. If without them it does not get slower, the share is 0.
+    Its first third has to be faster than its last; what it takes at first is that of its first
+    tenth, as it gets slower within the third. Waits for a core are left out: a host that gets
+    busier is no fault of the function. If without them it does not get slower, the share is 0.
     """
     rows = np.flatnonzero(own & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
@@ -324,4 +375,5 @@ def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
     first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
     if last < LAST_BY_FIRST * first:
         return first, 0.0
+    first = min(first, float(seconds[: max(len(rows) // 10, _FIRST)].mean()))
     return first, max(1 - first / float(seconds.mean()), 0.0)

@@ -246,7 +246,7 @@ def _say_deserialising(f: Figures) -> Words:
         f"Deserialising tasks takes {f.share} of the threads' time, most for {f.function}.",
         f'{f.of_function} of thread time for {f.function}. See time_accounting("function").',
         f"Large objects are part of the tasks of {f.function}: hand them over once, by "
-        "client.scatter(object, broadcast=True), or load them on the workers.",
+        "client.scatter([object], broadcast=True)[0], or load them on the workers.",
     )
 
 
@@ -275,9 +275,15 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
     if source != most:
         return _larger_chunks(run, source) if costs.times_larger[source] > 1 else more_work
     if not chunks.divisible[most] or chunk < _DIVISIBLE:
-        inputs = Count(max(2, round(factor)))
-        left = Count(round(width / inputs))
-        return Figures(how="batches", function=name, inputs=inputs, left=left)
+        begun = _cut_as_finely(run, most)
+        if begun is None and _needs_its_own(run, most):
+            return more_work
+        if begun is None:
+            inputs = Count(max(2, round(factor)))
+            left = Count(round(width / inputs))
+            return Figures(how="batches", function=name, inputs=inputs, left=left)
+        most, width = begun, int(chunks.width[begun])
+        name, chunk = str(costs.functions[most]), float(chunks.size[most])
     arrays = chunks.shapes[most] if _has_axes_of_sources(run, most) else None
     return Figures(
         how="larger-chunks",
@@ -305,6 +311,28 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
     if not len(sources) or wanted <= whole.max():
         return most
     return int(sources[whole.argmax()])
+
+
+def _cut_as_finely(run: RunFigures, most: int) -> int | None:
+    """Return the function that begins with arrays or frames of as many chunks as one has runs.
+
+    What handles such chunks one by one has no inputs of the user's that could be put into a list.
+    """
+    chunks = find_chunks(run.trace)
+    fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
+    fine &= chunks.width >= chunks.width[most]
+    found = np.flatnonzero(fine)
+    return None if _begins(run)[most] or not len(found) else int(found[chunks.size[found].argmax()])
+
+
+def _needs_its_own(run: RunFigures, most: int) -> bool:
+    """Return whether most runs of a function need results of others of it: none is one of many."""
+    own = np.flatnonzero(run.functions.codes == most)
+    lengths, items = run.trace.task_dependencies
+    of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    keys = run.trace.tasks["key_id"].to_numpy()[own]
+    linked = np.unique(of_run[np.isin(items, keys)])
+    return bool(np.isin(own, linked).mean() > 0.5)
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:

@@ -51,13 +51,14 @@ _SYMPTOMS = {
     "fat-partitions": (
         "straggling-tasks imbalance serial-chain too-few-tasks dominating-function transfer-bound"
     ),
-    "straggling-tasks": "imbalance too-few-tasks",
+    "straggling-tasks": "imbalance too-few-tasks sent-ahead",
     "slow-worker": (
         "imbalance serial-chain too-few-tasks straggling-tasks poor-placement "
         "dominating-function blocked-tasks degrading-functions"
     ),
     "imbalance": "too-few-tasks",
     "poor-placement": "imbalance serial-chain too-few-tasks",
+    "sent-ahead": "imbalance serial-chain too-few-tasks",
     "transfer-bound": "imbalance too-few-tasks serial-chain deserialising",
     "spilling": (
         "blocked-tasks io-bound straggling-tasks degrading-functions serial-chain "
@@ -92,13 +93,17 @@ _EXPLAINS = {
         "blocked-tasks dominating-function straggling-tasks imbalance serial-chain too-few-tasks "
         "poor-placement waits-in-turn scheduler-bound client-gaps slow-worker"
     ),
-    "sent-by-value": "tasks-too-small late-receipt deserialising scheduler-bound",
+    "sent-by-value": ("tasks-too-small late-receipt deserialising scheduler-bound single-gathers"),
     "tokenising": "client-gaps late-start",
     "single-gathers": "client-gaps scheduler-bound",
     "large-results": "client-gaps",
     "deserialising": "tasks-too-small scheduler-bound",
     "no-workers": "scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance",
-    "fat-partitions": "straggling-tasks imbalance poor-placement dominating-function blocked-tasks",
+    "fat-partitions": (
+        "straggling-tasks imbalance poor-placement sent-ahead dominating-function blocked-tasks"
+    ),
+    "straggling-tasks": "sent-ahead",
+    "slow-worker": "sent-ahead",
     "poor-placement": "straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks",
     "one-at-a-time": (
         "client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement "

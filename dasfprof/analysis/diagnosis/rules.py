@@ -24,6 +24,7 @@ _ORDER = (
     "overheads",
     "over_time",
     "balance",
+    "placement",
     "data_movement",
     "parallelism",
     "cores",

@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from dasfprof.analysis.diagnosis.findings import Finding, Severity
 from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.open_runs import RELEASED
 from dasfprof.analysis.model.run_end import How, RunEnd
 from dasfprof.analysis.model.worker_exits import departure
@@ -305,6 +309,7 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
                 worker=cause.worker,
                 cause=cause,
                 deaths=_deaths(run, cause),
+                rhythm=_rhythm(run),
                 costs=run.wall,
                 at_least=severity,
                 at_most=severity,
@@ -316,8 +321,16 @@ def _say_killed_workers(f: Figures) -> Words:
         f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
         for death in f.deaths[:_MOST_DEATHS]
     ]
-    told = f"Died: {'; '.join(deaths)}." if deaths else ""
-    return f.cause.text, f"{f.cause.evidence} {told}".strip(), f.cause.suggestion
+    told = f"Died: {'; '.join(deaths)}. " if deaths else ""
+    evidence = f"{f.cause.evidence} {told}{rhythm_in_words(f.rhythm)}"
+    return f.cause.text, evidence.strip(), f.cause.suggestion
+
+
+def _rhythm(run: RunFigures) -> Figures | None:
+    """Return how evenly workers with tasks on them were lost."""
+    lost = run.attempts[(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
+    lives = np.unique(lost["life"].to_numpy()).tolist()
+    return find_rhythm(run, {life: departure(run.trace, life) for life in lives})
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:

@@ -84,9 +84,9 @@ def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
     """
     own = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
     times = own["time"].to_numpy(dtype=float)
-    results = own["size"].to_numpy(dtype=float) - np.nan_to_num(
-        own["spilled_size"].to_numpy(dtype=float)
-    )
+    spilled = np.nan_to_num(own["spilled_size"].to_numpy(dtype=float))
+    # A few bytes are more as they are spilled.
+    results = np.maximum(own["size"].to_numpy(dtype=float) - spilled, 0.0)
     busy = np.flatnonzero(~(own["executing"].to_numpy(dtype=float) == 0))
     first = int(busy[-1]) + 1 if len(busy) else 0
     changes = np.flatnonzero(np.diff(results[first:])) + first + 1

@@ -16,6 +16,9 @@ from dasfprof.database.columns import Array
 _RECORDING = "recording"
 #: The fewest calls of a line that ask for single results, and the bytes of a large one.
 _MANY, LARGE = 50, 1_000_000
+#: The share of several calls' time that is within a span, so that all of them count as within it;
+#: and the share of a span with calls of which nothing tells, from which nothing is told.
+_INSIDE, _UNTOLD = 0.9, 0.1
 _LINE = ["call", "file", "line", "code"]
 _SUMS = (
     *("calls", "keys", "seconds", "waiting", "receiving", "deserialising"),
@@ -78,22 +81,36 @@ def single_calls(trace: Trace) -> pd.DataFrame:
 def meanwhile(trace: Trace, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return `client_time_of` within spans of time, Unix seconds, in order and apart.
 
-    A row's seconds are taken to be spread evenly from its first call's begin to its last one's end.
+    A call prepares, then waits, then receives. Of many calls in a row nothing tells what of them
+    was within a span, unless they all were: then it is empty.
     """
     table = trace.client_calls
-    start, stop = (table[name].to_numpy(dtype=float) for name in ("time", "stop"))
-    lasted = np.fmax(stop - start, 1e-9)
-    within = np.array(
-        [
-            np.clip(np.fmin(last, ends) - np.fmax(first, begins), 0, None).sum()
-            for first, last in zip(start.tolist(), stop.tolist(), strict=True)
-        ],
-        dtype=float,
+    main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != _RECORDING)]
+    start, stop = (main[name].to_numpy(dtype=float) for name in ("time", "stop"))
+    within = _within(start, stop, begins, ends)
+    alone, inside = main["calls"].to_numpy() <= 1, within >= _INSIDE * (stop - start)
+    if within[~alone & ~inside].sum() > _UNTOLD * (ends - begins).sum():
+        return {}
+    seconds, waiting, receiving = (
+        main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
     )
-    shares = pd.Series(within / lasted, index=table.index)
-    parts = ("seconds", "waiting", "receiving")
-    scaled = table.assign(**{name: table[name] * shares for name in parts})
-    return _classes(scaled, float((ends - begins).sum()))
+    came = np.where(alone, start + seconds, stop) - receiving
+    waited = came - waiting
+    scaled = main.assign(
+        seconds=np.where(alone, within, np.minimum(seconds, within)),
+        waiting=np.where(alone, _within(waited, came, begins, ends), waiting),
+        receiving=np.where(alone, _within(came, came + receiving, begins, ends), receiving),
+    )
+    return _classes(scaled[alone | inside], float((ends - begins).sum()))
+
+
+def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
+    """Return for how long each of some spans is within others."""
+    lengths = [
+        np.clip(np.fmin(last, ends) - np.fmax(first, begins), 0, None).sum()
+        for first, last in zip(start.tolist(), stop.tolist(), strict=True)
+    ]
+    return np.array(lengths, dtype=float)
 
 
 def client_time_of(trace: Trace) -> dict[ClientTime, float]:

@@ -296,9 +296,22 @@ def _broken_up(trace: Trace) -> float:
         return float("nan")
     # One worker alone may as well have died: then the program is told so, and goes on.
     limit = _ENDING if len(left) > 1 else _TOGETHER
-    if trace.end - last > limit or (joined >= left[together].min()).any():
+    first = float(left[together].min())
+    if trace.end - last > limit or (joined >= first).any() or _gave_up_tasks(trace, first):
         return float("nan")
-    return float(left[together].min())
+    return first
+
+
+def _gave_up_tasks(trace: Trace, since: float) -> bool:
+    """Return whether tasks were given up from a time on, as one worker after the other had died."""
+    for runs in (trace.scheduler_only, trace.tasks):
+        if not {"end_cause", "scheduler_state", "known"} <= set(runs.columns):
+            continue
+        late = (runs["scheduler_state"] == "erred") & (runs["known"] >= since)
+        causes = stimulus_texts(trace, runs["end_cause"][late.to_numpy(dtype=bool)])
+        if not begins_with(causes, NOT_NEEDED).all():
+            return True
+    return False
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -254,7 +256,20 @@ def left_with_work(states: pd.DataFrame) -> float:
 def clients_stayed(trace: Trace, gave_up: float) -> bool:
     """Return whether no client left as work was given up, or later, while that was recorded."""
     states = trace.scheduler_states
-    if not len(states) or trace.recording is not RecordingEnd.CLOSED:
+    if not len(states):
         return False
-    left = states["time"][(states["occasion"] == "client-left").to_numpy(dtype=bool)]
-    return not (left >= gave_up - _AT_ONCE).any()
+    left = (states["occasion"] == "client-left").to_numpy(dtype=bool)
+    left = left & (states["time"] >= gave_up - _AT_ONCE).to_numpy(dtype=bool)
+    # One that left with nothing, while another stayed, gave nothing up.
+    stayed = np.isnan(last_client_left(trace))
+    if any(not stayed or _had_work(row) for row in states[left].to_dict("records")):
+        return False
+    later = states["clients"][(states["time"] > gave_up).to_numpy(dtype=bool)]
+    seen = any(is_persons(client["client"]) for clients in later for client in clients or ())
+    return trace.recording is RecordingEnd.CLOSED or (stayed and seen)
+
+
+def _had_work(row: Mapping[Any, Any]) -> bool:
+    """Return whether a client that left had tasks that had not ended."""
+    own = [client for client in row["clients"] or () if client["client"] == row["client"]]
+    return not own or any(client.get("unfinished") for client in own)

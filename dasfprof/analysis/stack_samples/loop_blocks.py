@@ -140,6 +140,17 @@ def blocked_on_the_way(trace: Trace) -> Array:
     A row each of `TaskSlots`, in seconds; 0 where nothing tells.
     """
     slots = task_slots(trace)
+    return _blocked(trace, slots.sent, slots.times.received, ~slots.reception_unknown)
+
+
+def blocked_while_ready(trace: Trace) -> Array:
+    """Return for how long the loop of its worker was blocked while each run was ready there."""
+    slots = task_slots(trace)
+    return _blocked(trace, slots.times.ready, slots.times.executing)
+
+
+def _blocked(trace: Trace, begins: Array, ends: Array, known: Array | bool = True) -> Array:
+    slots = task_slots(trace)
     found = np.zeros(len(slots.worker))
     memory = trace.managed_memory
     if "loop_lag" not in memory or not len(memory):
@@ -150,6 +161,6 @@ def blocked_on_the_way(trace: Trace) -> Array:
     for number in np.unique(worker[late]).tolist():
         own = late & (worker == number)
         blocked = union(time[own] - lag[own], time[own])
-        rows = np.flatnonzero((slots.worker == number) & ~slots.reception_unknown)
-        found[rows] = overlap(slots.sent[rows], slots.times.received[rows], *blocked)
+        rows = np.flatnonzero((slots.worker == number) & known)
+        found[rows] = overlap(begins[rows], ends[rows], *blocked)
     return found

@@ -28,7 +28,7 @@ BUILDS = "builds graphs"
 #: What the client was doing in a phase, see the schema's `CLIENT_SAMPLE`.
 _DOING = {
     "program": "runs the program's own code",
-    "waiting": "waits for results",
+    "waiting": "waits for the cluster",
     "pickling": "pickles what it sends",
     "optimising": "optimises graphs",
     "hashing": "hashes values to name their tasks",

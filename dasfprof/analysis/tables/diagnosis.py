@@ -30,8 +30,9 @@ def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
           are), ``medium`` (a twentieth), ``low``, ``info``
         - ``Finding``: one sentence with the figure
         - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
-          it, by a replay or what was measured; NaN where neither shows that. Findings overlap:
-          their seconds do not add up
+          it, by a replay or what was measured; NaN where neither shows that. Where they are the
+          client's they may lie before the first task or after the last. Findings overlap: their
+          seconds do not add up
         - ``Evidence``: figures, and the methods that show more; where steps of the pipeline
           are known, that of the function
         - ``Suggestion``: what to change

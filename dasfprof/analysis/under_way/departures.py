@@ -39,7 +39,7 @@ def clause(departures: list[Departure]) -> str:
     whys = Counter(one.why for one in departures).most_common()
     if len(whys) == 1:
         return _CLAUSES[whys[0][0]]
-    return "; ".join(f"{number} of them {_CLAUSES[why]}" for why, number in whys)
+    return ", or ".join(f"{_CLAUSES[why]} ({number})" for why, number in whys)
 
 
 def in_words(departure: Departure) -> str:

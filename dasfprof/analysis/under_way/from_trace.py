@@ -190,7 +190,8 @@ def _results(trace: Trace, number: int, until: float) -> float | None:
     if not len(own):
         return None
     size, spilled = (float(own[name].iloc[-1]) for name in ("size", "spilled_size"))
-    return size - np.nan_to_num(spilled) if np.isfinite(size) else None
+    # A few bytes are more as they are spilled.
+    return max(size - np.nan_to_num(spilled), 0.0) if np.isfinite(size) else None
 
 
 def _unseen_worker(life: pd.Series) -> WorkerNow:

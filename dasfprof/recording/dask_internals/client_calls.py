@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds of what is done outside of calls, below which it is not worth a look for its line.
 _BRIEF = 0.0002
+#: Calls that fetch the results of futures.
+_FETCHES = ("result", "gather")
 
 #: A call that has ended may still be that of what was begun in it.
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
@@ -45,6 +47,8 @@ class OpenCall(ClientCall):
     #: By the monotonic clock.
     began: float = 0.0
     token: Token[OpenCall | None] | None = None
+    #: Whether all that it asks for was computed before: then it waits for no task.
+    computed: bool = False
 
 
 def hooks() -> Iterator[tuple[Any, str, Callable[[Any, Patch], Any]]]:
@@ -85,6 +89,7 @@ def _calling(name: str) -> Callable[[Any, Patch], Any]:
             opened = _begin(name) if patch.active else None
             if opened is None:
                 return original(*args, **kwargs)
+            opened.computed = name in _FETCHES and _are_computed(args)
             result = None
             try:
                 result = original(*args, **kwargs)
@@ -124,6 +129,8 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
             call.waiting, call.keys = call.seconds, int(result is not None)
         elif not call.keys:
             call.keys = _number(args[0] if args else next(iter(kwargs.values()), None))
+        if call.computed:
+            call.receiving = max(call.receiving, call.waiting)
         call.waiting = max(call.waiting - call.receiving, 0.0)
         if call.receiving:
             call.received = sizeof(result)
@@ -132,6 +139,17 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
         _tell(call)
     except Exception:
         logger.debug("a call could not be noted", exc_info=True)
+
+
+def _are_computed(args: tuple[Any, ...]) -> bool:
+    """Return whether a call asks for futures that are all computed; those it waits for are not."""
+    try:
+        asked = args[1] if isinstance(args[0], Client) else args[0]
+        futures = asked if isinstance(asked, list | tuple | set) else (asked,)
+        return all(isinstance(one, Future) and one.status == "finished" for one in futures)
+    except Exception:
+        logger.debug("futures could not be looked at", exc_info=True)
+        return False
 
 
 def _number(keys: Any) -> int:

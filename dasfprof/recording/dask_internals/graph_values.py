@@ -23,7 +23,8 @@ from dasfprof.recording.steps.step import SentValue
 LEAST = 10_000
 #: The most parts of a graph that are visited, of a layer, and values that are told.
 _MOST_PARTS, _MOST_OF_A_LAYER, _MOST_TOLD = 10_000, 100, 10
-#: How often values of a name are pickled to be measured; later ones are taken to be as large.
+#: How often values of a name and type are pickled to be measured; later ones are taken to be as
+#: much larger than they seem.
 _MEASURED = 5
 #: Seconds of pickling a graph from which its values are not pickled once more.
 _PATIENCE = 0.5
@@ -32,8 +33,9 @@ _SIZED = ("numpy", "pandas", "pyarrow", "scipy", "polars", "xarray", "cupy", "cu
 
 _CONTAINERS = (dict, list, tuple, set)
 
-#: By names: how often each was measured, and with which bytes and seconds the last time.
-_known: dict[tuple[str, str], tuple[int, int, float]] = {}
+#: By names and types: how often each was measured, and the last time its bytes and seconds, by the
+#: bytes that it seemed to have.
+_known: dict[tuple[str, ...], tuple[int, float, float]] = {}
 
 
 def large_values(
@@ -74,27 +76,28 @@ def large_values(
         one[2], one[3] = one[2] + about * times, one[3] + times
     for (owner, kind), one in sorted(alike.items(), key=lambda pair: -pair[1][2])[:_MOST_TOLD]:
         part, about, whole, times = one
-        size, seconds = _measured(("argument", owner), part, about, patient)
+        told = f"{kind.__module__}.{kind.__qualname__}"
+        size, seconds = _measured(("argument", owner, told), part, about, patient)
         each = whole / max(about * times, 1)  # the one that is measured may be larger, or smaller
         if size * each >= LEAST:
-            told = f"{kind.__module__}.{kind.__qualname__}"
             size = round(size * each)
             yield SentValue("argument", owner, size, seconds * each, times, "argument", told)
 
 
-def _measured(name: tuple[str, str], value: Any, about: int, patient: bool) -> tuple[int, float]:
+def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
     """Return the bytes and seconds of pickling a value; what it is about where that takes long."""
-    count, size, seconds = _known.get(name, (0, about, float("nan")))
+    count, by_size, by_seconds = _known.get(name, (0, 1.0, float("nan")))
     if patient and count < _MEASURED and len(_known) < _MOST_PARTS:
         buffers: list[pickle.PickleBuffer] = []
         begin = monotonic()
         file = BytesIO()
         pickler = names.FUNCTIONS_SENT.find("Pickler")
         pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
-        seconds = monotonic() - begin
+        by_seconds = (monotonic() - begin) / max(about, 1)
         size = file.tell() + sum(buffer.raw().nbytes for buffer in buffers)
-        _known[name] = count + 1, size, seconds
-    return size, seconds
+        by_size = size / max(about, 1)
+        _known[name] = count + 1, by_size, by_seconds
+    return round(by_size * max(about, 1)), by_seconds * max(about, 1)
 
 
 def _why(function: FunctionType) -> str:
@@ -206,7 +209,7 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
 
 
 def _is_one(value: Any, node: Any) -> bool:
-    """Return whether a container of a task is a value: its items are many, or all small.
+    """Return whether a container of a task is a value: its items are many, or none is of Dask.
 
     Others are entered. What is long and no task's are names of tasks, or arguments of many.
     """
@@ -215,7 +218,7 @@ def _is_one(value: Any, node: Any) -> bool:
     items = list(value.values() if type(value) is dict else value)
     if node is not None and any(isinstance(item, node) for item in items):
         return False
-    return bool(sizeof(value) >= LEAST) and all(_size(item) < LEAST for item in items)
+    return bool(sizeof(value) >= LEAST)
 
 
 def _size(value: Any) -> int:
