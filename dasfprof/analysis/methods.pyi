@@ -172,6 +172,12 @@ class Questions:
     ) -> pd.DataFrame:
         """Say what held memory at a moment, and why it was not let go."""
 
+    def memory_growth(
+        self,
+        by: Literal["cluster", "worker", "function"] = "cluster",
+    ) -> pd.DataFrame:
+        """Say which memory grows from one computation to the next, and how sure that is."""
+
     def died_of_memory(self) -> pd.DataFrame:
         """Say of each worker that died of want of memory which function took it, and how sure that is."""
 

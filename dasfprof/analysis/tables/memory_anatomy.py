@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.held_results import HeldResults, ends_of_lives, held_at
+from dasfprof.analysis.model.memory_samples import Samples
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
@@ -21,11 +21,8 @@ from dasfprof.errors import InvalidArgumentError
 
 By = Literal["cluster", "worker"]
 
-#: Seconds within which a sample tells of a moment.
-_NEAR = 2.0
-
 #: Why a result was held, in the order of the constants of `held_results`.
-_REASONS = (
+REASONS = (
     "for tasks yet to begin",
     "for running tasks",
     "for the client",
@@ -62,7 +59,7 @@ def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
     DataFrame
         As of `memory_at`.
     """
-    samples = _Samples.of(trace, trace.samples, "memory")
+    samples = Samples.of(trace, trace.samples, "memory")
     process, memory = processes_of_workers(trace)[samples.life], samples.values["memory"]
     if by == "worker":
         moments = [
@@ -139,8 +136,8 @@ def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> p
     alive &= _since(trace, trace.workers["first_seen"]) <= time
     if process is not None:
         held, alive = held.of(processes[held.life] == process), alive & (processes == process)
-    used = _Samples.of(trace, trace.samples, "memory")
-    counted = _Samples.of(trace, trace.managed_memory, "size", "spilled_size")
+    used = Samples.of(trace, trace.samples, "memory")
+    counted = Samples.of(trace, trace.managed_memory, "size", "spilled_size")
     rest = []
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
@@ -169,7 +166,7 @@ def _results(trace: Trace, held: HeldResults, titles: Array) -> dict[str, Array]
     names = np.append(trace.tasks["function"].cat.categories.to_numpy(object), "")
     return {
         "Worker": titles[held.life],
-        "Why Held": np.array(_REASONS, dtype=object)[held.why],
+        "Why Held": np.array(REASONS, dtype=object)[held.why],
         "Function": names[runs["function"].cat.codes.to_numpy()],
         "Line": known_texts(runs["line"]).to_numpy(object),
         "Needed By": names[held.needed_by],
@@ -214,32 +211,6 @@ def _rest(
         yield _EITHER, memory - explained + spilled
     else:
         yield _UNMANAGED, memory - (size - spilled)
-
-
-class _Samples(NamedTuple):
-    """Samples of workers: seconds from the trace's begin, on the scheduler's clock."""
-
-    life: Array
-    time: Array
-    values: dict[str, Array]
-
-    @classmethod
-    def of(cls, trace: Trace, table: pd.DataFrame, *names: str) -> _Samples:
-        table = table.reindex(columns=["worker_id", "time", *names]).dropna()
-        life = table["worker_id"].to_numpy(dtype=np.int64)
-        time = _since(trace, table["time"]) - clock_offsets(trace)[life]
-        there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
-        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
-        return cls(life[there], time[there], values)
-
-    def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
-        """Return the values in the sample of lives that is nearest to a time; NaN: none is near."""
-        rows = np.flatnonzero(np.isin(self.life, lives))
-        distance = np.abs(self.time[rows] - time)
-        if not len(rows) or not distance.min() <= _NEAR:
-            return dict.fromkeys(self.values, np.nan)
-        row = rows[np.argmin(distance)]
-        return {name: float(values[row]) for name, values in self.values.items()}
 
 
 def _since(trace: Trace, times: pd.Series) -> Array:

@@ -105,7 +105,8 @@ class WorkerRegister:
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
             if header.get("plugin") == "SchedulerPlugin":
-                self.workers[self.id_of(host, "scheduler")].boot_id = header.get("boot_id")
+                scheduler = self.workers[self.id_of(host, "scheduler")]
+                scheduler.boot_id, scheduler.pid = header.get("boot_id"), header.get("pid")
             return None
         label, address = facts.get("label"), facts.get("address")
         number = self.id_of(host, _text(label), None if address is None else str(address))

@@ -95,6 +95,17 @@ class ProcessUsage:
             os.close(self._files.popitem()[1])
 
 
+def resident_memory() -> int | None:
+    """Return the resident bytes of this process; None where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process().memory_info().rss)
+    return None
+
+
 def oom_kills() -> int | None:
     """Return how many processes of this one's control group the kernel killed for want of memory.
 

@@ -1,0 +1,103 @@
+"""Samples of what workers' processes held, on the scheduler's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.held_results import ends_of_lives
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run_memory import processes_of_workers
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Seconds within which a sample tells of a moment.
+NEAR = 2.0
+
+
+class Samples(NamedTuple):
+    """Samples of workers: seconds from the trace's begin, on the scheduler's clock."""
+
+    life: Array
+    time: Array
+    values: dict[str, Array]
+
+    @classmethod
+    def of(cls, trace: Trace, table: pd.DataFrame, *names: str) -> Samples:
+        """Take the samples of a table that have all of these values."""
+        table = table.reindex(columns=["worker_id", "time", *names]).dropna()
+        life = table["worker_id"].to_numpy(dtype=np.int64)
+        time = table["time"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)[life]
+        there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
+        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
+        return cls(life[there], time[there], values)
+
+    def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
+        """Return the values in the sample of lives that is nearest to a time; NaN: none is near."""
+        rows = np.flatnonzero(np.isin(self.life, lives))
+        distance = np.abs(self.time[rows] - time)
+        if not len(rows) or not distance.min() <= NEAR:
+            return dict.fromkeys(self.values, np.nan)
+        row = rows[np.argmin(distance)]
+        return {name: float(values[row]) for name, values in self.values.items()}
+
+
+class ProcessMemory(NamedTuple):
+    """What a process of workers held at each of its samples, in the order of time; bytes."""
+
+    #: Rows of `Trace.workers`: the workers in it.
+    lives: Array
+    #: Seconds from the trace's begin.
+    time: Array
+    memory: Array
+    #: Results in memory, and spilled to disk, of all its workers.
+    results: Array
+    spilled: Array
+    #: How many results, both kinds together.
+    number: Array
+
+    @property
+    def unmanaged(self) -> Array:
+        """What it held beside results."""
+        beside: Array = self.memory - self.results
+        return beside
+
+
+@once_per_trace
+def memory_of_processes(trace: Trace) -> list[ProcessMemory]:
+    """Find what each process of workers held, where samples tell of it and of its results."""
+    used = Samples.of(trace, trace.samples, "memory")
+    held = Samples.of(trace, trace.managed_memory, "size", "spilled_size", "tasks")
+    found, process = list[ProcessMemory](), processes_of_workers(trace)
+    for number in np.unique(process[used.life]).tolist():
+        rows = np.flatnonzero(process[used.life] == number)
+        rows = rows[np.argsort(used.time[rows], kind="stable")]
+        lives, time = np.flatnonzero(process == number), used.time[rows]
+        sizes = {name: np.zeros(len(rows)) for name in held.values}
+        known = np.zeros(len(rows), dtype=bool)
+        for life in np.intersect1d(lives, held.life).tolist():
+            own = np.flatnonzero(held.life == life)
+            own = own[np.argsort(held.time[own], kind="stable")]
+            nearest = own[_nearest(held.time[own], time)]
+            near = np.abs(held.time[nearest] - time) <= NEAR
+            known |= near
+            for name, values in held.values.items():
+                sizes[name] += np.where(near, values[nearest], 0.0)
+        results = np.maximum(sizes["size"] - sizes["spilled_size"], 0.0)
+        memory = used.values["memory"][rows]
+        columns = (time, memory, results, sizes["spilled_size"], sizes["tasks"])
+        found.append(ProcessMemory(lives, *(column[known] for column in columns)))
+    return [one for one in found if len(one.time)]
+
+
+def _nearest(times: Array, wanted: Array) -> Array:
+    """Return the place of the time nearest to each wanted one; times are in order."""
+    after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
+    before = np.maximum(after - 1, 0)
+    closer = wanted - times[before] <= np.abs(times[after] - wanted)
+    places: Array = np.where(closer, before, after)
+    return places
