@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.model.held_results import held_at
-from dasfprof.analysis.model.memory_samples import ProcessMemory, memory_of_processes
+from dasfprof.analysis.model.memory_samples import (
+    ProcessMemory,
+    Readings,
+    memory_of_others,
+    memory_of_processes,
+)
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.results_over_time import results_at
@@ -22,9 +26,6 @@ from dasfprof.database.columns import Array
 
 #: Moments that are looked at, at most; and how many windows a run has that is one computation.
 _MOST, _WINDOWS = 200, 20
-#: Seconds for which what was read of the scheduler's and the client's process holds, as they are
-#: read again when it changes.
-_HOLDS = 61.0
 #: Why results are held, and the line that built them, of which none are held.
 NOBODY = -1, ""
 
@@ -102,7 +103,7 @@ class MemoryGrowth:
 @once_per_trace
 def memory_growth_of(trace: Trace) -> MemoryGrowth:
     """Find how memory grew between the computations of a run; of a single one, by windows."""
-    processes = memory_of_processes(trace)
+    processes, others = memory_of_processes(trace), memory_of_others(trace)
     moments = _moments(trace, processes)
     series = [
         (one.lives, one, places)
@@ -122,8 +123,8 @@ def memory_growth_of(trace: Trace) -> MemoryGrowth:
         moments,
         each,
         ProcessGrowth(lives, *(drift(name, series) for name in names)) if series else None,
-        _of_scheduler(trace, moments),
-        _of_client(trace, moments),
+        _of_other(others.get("scheduler"), moments),
+        _of_other(others.get("client"), moments),
         list(_of_functions(trace, moments)),
     )
 
@@ -159,44 +160,13 @@ def _computations(trace: Trace) -> tuple[Array, Array]:
     return union(begins[told], ends[told])
 
 
-def _of_scheduler(trace: Trace, moments: Moments) -> Drift | None:
-    states = trace.scheduler_states
-    if not len(states):
+def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
+    """Find the drift of what was read of a process now and then."""
+    if process is None or not len(moments):
         return None
-    scheduler = trace.workers.iloc[int(states["worker_id"].iloc[0])]
-    if _shared(trace, scheduler["host"], scheduler["pid"]):
-        return None
-    return _read_of(trace, states, moments)
-
-
-def _of_client(trace: Trace, moments: Moments) -> Drift | None:
-    read = trace.clients_under_way.reindex(columns=["time", "host", "pid", "memory"])
-    if not len(read) or _shared(trace, read["host"].iloc[0], read["pid"].iloc[0], scheduler=True):
-        return None
-    return _read_of(trace, read, moments)
-
-
-def _shared(trace: Trace, host: str, pid: float, *, scheduler: bool = False) -> bool:
-    """Return whether a process is that of workers, or of the scheduler; so too if it is unknown."""
-    if pd.isna(pid) or pid == -1:
-        return True
-    workers = trace.workers
-    same = (workers["host"] == host) & (workers["pid"] == pid)
-    kinds = {"worker", "scheduler"} if scheduler else {"worker"}
-    return bool((same & workers["kind"].isin(kinds)).any())
-
-
-def _read_of(trace: Trace, table: pd.DataFrame, moments: Moments) -> Drift | None:
-    """Find the drift of what was read of a process now and then: the last reading holds."""
-    read = table.reindex(columns=["time", "memory"]).dropna()
-    if not len(read) or not len(moments):
-        return None
-    times = read["time"].to_numpy(dtype=float) - trace.begin
-    last = np.searchsorted(times, moments.end, side="right") - 1
-    chosen = np.flatnonzero((last >= 0) & (moments.end - times[last] <= _HOLDS))
-    if not len(chosen):
-        return None
-    return drift_of(read["memory"].to_numpy(dtype=float)[last[chosen]], moments.of(chosen).steps)
+    read = np.array([process.at(end) for end in moments.end.tolist()])
+    chosen = np.flatnonzero(np.isfinite(read))
+    return drift_of(read[chosen], moments.of(chosen).steps) if len(chosen) else None
 
 
 def _of_functions(trace: Trace, moments: Moments) -> Iterator[FunctionGrowth]:

@@ -15,8 +15,9 @@ from dasfprof.analysis.model.run_memory import processes_of_workers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: Seconds within which a sample tells of a moment.
-NEAR = 2.0
+#: Seconds within which a sample tells of a moment; and for which what was read of the scheduler's
+#: and the client's process holds, which is read again when it changes.
+NEAR, _HOLDS = 2.0, 61.0
 
 
 class Samples(NamedTuple):
@@ -101,3 +102,51 @@ def _nearest(times: Array, wanted: Array) -> Array:
     closer = wanted - times[before] <= np.abs(times[after] - wanted)
     places: Array = np.where(closer, before, after)
     return places
+
+
+class Readings(NamedTuple):
+    """What a process had when it was read now and then, in the order of time; bytes."""
+
+    host: str
+    #: Seconds from the trace's begin.
+    time: Array
+    memory: Array
+
+    def at(self, time: float) -> float:
+        """Return the last reading at a time; NaN: there is none, or it no longer holds."""
+        last = int(np.searchsorted(self.time, time, side="right")) - 1
+        holds = last >= 0 and time - self.time[last] <= _HOLDS
+        return float(self.memory[last]) if holds else float("nan")
+
+
+@once_per_trace
+def memory_of_others(trace: Trace) -> dict[str, Readings]:
+    """Find what the processes of the scheduler and of the client had: by these words.
+
+    Where the scheduler is in a worker's process, or the client in one of theirs, it has none of its
+    own. Nor where no file tells.
+    """
+    workers, states, clients = trace.workers, trace.scheduler_states, trace.clients_under_way
+    known = {
+        (host, pid)
+        for host, pid, kind in zip(workers["host"], workers["pid"], workers["kind"], strict=True)
+        if kind == "worker" and pd.notna(pid)
+    }
+    found = {}
+    if len(states):
+        host, pid = workers[["host", "pid"]].iloc[int(states["worker_id"].iloc[0])]
+        if pd.notna(pid) and (host, pid) not in known:
+            found["scheduler"] = _readings(trace, host, states)
+            known.add((host, pid))
+    if len(clients) and {"host", "pid"} <= set(clients.columns):
+        host, pid = clients["host"].iloc[0], int(clients["pid"].iloc[0])
+        own = (clients["host"] == host) & (clients["pid"] == pid)
+        if pid >= 0 and (host, pid) not in known:
+            found["client"] = _readings(trace, host, clients[own.to_numpy(dtype=bool)])
+    return {name: one for name, one in found.items() if len(one.time)}
+
+
+def _readings(trace: Trace, host: str, table: pd.DataFrame) -> Readings:
+    read = table.reindex(columns=["time", "memory"]).dropna().sort_values("time", kind="stable")
+    time = read["time"].to_numpy(dtype=float) - trace.begin
+    return Readings(str(host), time, read["memory"].to_numpy(dtype=float))

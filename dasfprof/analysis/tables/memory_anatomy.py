@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.held_results import HeldResults, ends_of_lives, held_at
-from dasfprof.analysis.model.memory_samples import Samples
+from dasfprof.analysis.model.memory_samples import Samples, memory_of_others
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
@@ -34,6 +34,8 @@ REASONS = (
 #: What is no result.
 _ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
 _UNMANAGED, _EITHER, _NO_SAMPLE = "(unmanaged)", "(unmanaged or results)", "(no sample near)"
+#: The processes that are no workers'.
+_OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
 
 _LABELS, _SUMS = ["Why Held", "Function", "Line", "Needed By"], ["Memory (MB)", "Results"]
 
@@ -111,7 +113,8 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
           dependent that begins last of those
         - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
           *fewer*, than these, as the worker counts; *unmanaged*: what its process had beyond all
-          results in memory; *no sample near*, NA: none within 2 s
+          results in memory; *no sample near*, NA: none within 2 s; of the cluster also the *process
+          of the scheduler* and *of the client*, where these are of their own, as last read
 
     Raises
     ------
@@ -147,6 +150,13 @@ def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> p
         who = ", ".join(titles[lives])
         rest += [
             (who, what, "", "", "", size, np.nan) for what, size in _rest(memory, own, explained)
+        ]
+    if by == "cluster":
+        read = {name: one.at(time) for name, one in memory_of_others(trace).items()}
+        rest += [
+            ("", _OTHERS[name], "", "", "", size, np.nan)
+            for name, size in read.items()
+            if np.isfinite(size)
         ]
     group = ["Worker", *_LABELS] if by == "worker" else _LABELS
     of_results = _summed(_results(trace, held, titles), group)
