@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.held_results import ends_of_lives
 from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.run_memory import processes_of_workers
+from dasfprof.analysis.model.run_memory import RunMemory, processes_of_workers, read_of_runs
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -93,6 +93,26 @@ def memory_of_processes(trace: Trace) -> list[ProcessMemory]:
         columns = (time, memory, results, sizes["spilled_size"], sizes["tasks"])
         found.append(ProcessMemory(lives, *(column[known] for column in columns)))
     return [one for one in found if len(one.time)]
+
+
+@once_per_trace
+def unmanaged_of_runs(trace: Trace) -> RunMemory:
+    """Find what the process of each task run had beside results that were done.
+
+    What it rises by is without inputs that came from other workers as it began.
+    """
+    offsets = clock_offsets(trace)
+    tables = [
+        pd.DataFrame(
+            {
+                "worker_id": one.lives[0],
+                "time": one.time + trace.begin + offsets[one.lives[0]],
+                "memory": one.unmanaged,
+            }
+        )
+        for one in memory_of_processes(trace)
+    ]
+    return read_of_runs(trace, pd.concat(tables) if tables else trace.samples[:0])
 
 
 def _nearest(times: Array, wanted: Array) -> Array:

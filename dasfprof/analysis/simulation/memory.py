@@ -14,9 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.model.held_results import release_times
-from dasfprof.analysis.model.memory_samples import memory_of_processes
+from dasfprof.analysis.model.memory_samples import memory_of_processes, unmanaged_of_runs
 from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.numeric.groups import Groups
@@ -26,11 +25,16 @@ from dasfprof.analysis.simulation.simulator import Outcome
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: Replays with durations that vary, whose peaks are looked at: of runs of so many tasks; and by
-#: what factor these vary, as the standard deviation of its logarithm.
-_REPLAYS, _LARGE, _FEW, _SPREAD = 12, 20_000, 4, 0.15
+#: Replays with durations that vary, whose peaks are looked at; and how many of a run of so many
+#: tasks. By what factor durations vary, as recorded ones of their function do, but within these
+#: bounds: the standard deviation of its logarithm.
+_REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
+#: The quantiles of their peaks between which that of another run is expected.
+_WITHIN = 0.1, 0.9
+#: Seconds for which results have to be together to count: samples are taken ten times a second.
+_TOGETHER = 0.05
 #: A forecast is no surer than so, whatever replays say.
-_LEAST_MARGIN = 0.05
+_MARGIN = 0.07
 #: A replay of the recorded cluster that misses the recorded peak by more foretells nothing.
 _MOST_ERROR = 0.35
 #: The share of all bytes of results whose release has to be known.
@@ -87,13 +91,12 @@ class MemoryForecast:
         found = np.array(list(self._peaks_on(cluster)))
         both = []
         for place, recorded in enumerate(self.recorded):
-            # What the replay leaves out is taken to grow and shrink with the rest.
+            # What the replay misses there may be chance, or grow and shrink with the rest.
             typical = float(np.median(own[:, place]))
-            scale = recorded / typical if typical > 0 else 1.0
-            error = max(abs(np.log(scale)) / 2 if scale > 0 else 0.0, _LEAST_MARGIN)
-            peaks = found[:, place] * scale
-            low, high = float(peaks.min()), float(peaks.max())
-            both.append(Peak(float(np.median(peaks)), low * np.exp(-error), high * np.exp(error)))
+            scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
+            likely, low, high = np.quantile(found[:, place], (0.5, *_WITHIN)).tolist()
+            least, most = low * min(scale, 1.0), high * max(scale, 1.0)
+            both.append(Peak(likely * scale, least * (1 - _MARGIN), most * (1 + _MARGIN)))
         return MemoryPeaks(*both)
 
     @cached_property
@@ -115,10 +118,23 @@ class MemoryForecast:
     def _peaks_on(self, cluster: ReplayCluster) -> Iterator[tuple[float, float]]:
         replay, random = self._replay, np.random.default_rng(0)  # the same answer each time
         held, count = replay.held(), len(replay.inputs)
+        spread = self._spread
         for number in range(_REPLAYS if count <= _LARGE else _FEW):
-            factor = np.exp(random.normal(0.0, _SPREAD if number else 0.0, count))
+            factor = np.exp(random.normal(0.0, 1.0, count) * spread * (number > 0))
             outcome = replay.outcome(held=held * factor, cluster=cluster)
             yield self._residents.peaks(outcome, held * factor)
+
+    @cached_property
+    def _spread(self) -> Array:
+        """By what factor each run may take longer, as the standard deviation of its logarithm."""
+        inputs = self._replay.inputs
+        groups = Groups(inputs.function, len(inputs.functions))
+        with np.errstate(divide="ignore"):
+            logs = np.log(inputs.running)
+        logs[~np.isfinite(logs)] = np.nan
+        middle = groups.median(np.abs(logs - groups.median(logs)[inputs.function]))
+        spread: Array = np.clip(np.nan_to_num(1.5 * middle), *_SPREAD)[inputs.function]
+        return spread
 
     @cached_property
     def _residents(self) -> _Residents:
@@ -193,6 +209,7 @@ class _Residents:
         copied, at, since = _copies(self.replay, outcome)
         worker = np.concatenate([outcome.worker, at])
         begin, end = np.concatenate([done, since]), np.concatenate([goes, goes[copied]])
+        begin = np.minimum(begin + _TOGETHER, end)
         sizes = np.concatenate([size, size[copied]])
         results = _peak(worker, begin, end, sizes)
         process = _peak(
@@ -249,7 +266,7 @@ def _rises(trace: Trace, replay: Replay) -> Array:
 
     That of runs that were not sampled is the usual one of their function; 0 where there is none.
     """
-    inputs, memory, count = replay.inputs, memory_of_runs(trace), len(trace.tasks)
+    inputs, memory, count = replay.inputs, unmanaged_of_runs(trace), len(trace.tasks)
     function = inputs.function[:count]
     groups = Groups(function, len(inputs.functions))
     alone, beside = groups.median(memory.rise), groups.median(memory.rise_beside_others)
