@@ -96,7 +96,7 @@ def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> No
     (finding,) = found(analyser, tmp_path)
     assert "Results stay" in finding["Finding"]
     assert "which a client wanted" in finding["Evidence"]
-    assert "test_growing_memory.py" in finding["Evidence"]
+    assert "by futures made at test_growing_memory.py" in finding["Evidence"]
 
 
 def test_the_scheduler_and_the_client_are_one_process_here(client: Client, tmp_path: Path) -> None:

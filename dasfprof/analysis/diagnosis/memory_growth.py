@@ -109,6 +109,7 @@ def _of_results(run: RunFigures, whole: ProcessGrowth, functions: list[FunctionG
         of_function=None if most is None else Bytes(most.size.last - most.size.first),
         wanted=most is not None and most.why == WANTED,
         line=None if most is None or not most.line else most.line,
+        asked=None if most is None or not most.asked else most.asked,
     )
 
 
@@ -161,7 +162,8 @@ def _say_results_grow(f: Figures) -> Words:
     named = ""
     if f.function is not None:
         line = f", built at {f.line}" if f.line is not None else ""
-        held = ", which a client wanted when they were made," if f.wanted else ""
+        futures = f", by futures made at {f.asked}" if f.asked is not None else ""
+        held = f", which a client wanted when they were made{futures}," if f.wanted else ""
         named = f"{f.of_function} of that are results of {f.function}{line}{held} and not let go. "
     return (
         "Results stay from computation to computation: those in workers' memory grow "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.model.asked_lines import asked_lines
 from dasfprof.analysis.model.held_results import held_at
 from dasfprof.analysis.model.memory_samples import (
     ProcessMemory,
@@ -26,8 +27,8 @@ from dasfprof.database.columns import Array
 
 #: Moments that are looked at, at most; and how many windows a run has that is one computation.
 _MOST, _WINDOWS = 200, 20
-#: Why results are held, and the line that built them, of which none are held.
-NOBODY = -1, ""
+#: Of results of which none are held.
+_NOBODY = -1, "", ""
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,11 @@ class FunctionGrowth:
     function: str
     size: Drift
     #: Of the most bytes of it at the last moment: why they are held (a constant of `held_results`;
-    #: -1: none is held then), and the line that built them, empty: unknown.
+    #: -1: none is held then), the line that built them, and the one that made their futures; empty:
+    #: unknown.
     why: int
     line: str
+    asked: str
 
 
 @dataclass(frozen=True)
@@ -175,14 +178,14 @@ def _of_functions(trace: Trace, moments: Moments) -> Iterator[FunctionGrowth]:
         return
     last = held_at(trace, float(moments.end[-1]))
     runs, size = trace.tasks.iloc[last.run], np.nan_to_num(last.size)
-    names, lines = runs["function"].astype(object).tolist(), runs["line"].astype(object).tolist()
-    holders: dict[str, Counter[tuple[int, str]]] = {}
-    for name, why, line, own in zip(names, last.why.tolist(), lines, size.tolist(), strict=True):
+    columns = runs["function"], last.why, runs["line"], asked_lines(trace)[last.run], size
+    holders: dict[str, Counter[tuple[int, str, str]]] = {}
+    for name, why, line, asked, own in zip(*columns, strict=True):
         told = line if isinstance(line, str) else ""
-        holders.setdefault(str(name), Counter())[why, told] += own
+        holders.setdefault(str(name), Counter())[int(why), told, str(asked)] += own
     for name, sizes in results_at(trace, moments.end).items():
-        why, line = max(holders[name], key=holders[name].__getitem__) if name in holders else NOBODY
-        yield FunctionGrowth(name, drift_of(sizes, moments.steps), why, line)
+        holder = max(holders[name].items(), key=lambda one: one[1])[0] if name in holders else None
+        yield FunctionGrowth(name, drift_of(sizes, moments.steps), *(holder or _NOBODY))
 
 
 # --- What stays in a process with each run of a function ------------------------------------------

@@ -33,8 +33,8 @@ _REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
 _WITHIN = 0.1, 0.9
 #: Seconds for which results have to be together to count: samples are taken ten times a second.
 _TOGETHER = 0.05
-#: A forecast is no surer than so, whatever replays say.
-_MARGIN = 0.07
+#: A forecast of results, and one of a process, is no surer than so, whatever replays say.
+_MARGINS = 0.07, 0.12
 #: A replay of the recorded cluster that misses the recorded peak by more foretells nothing.
 _MOST_ERROR = 0.35
 #: The share of all bytes of results whose release has to be known.
@@ -90,13 +90,13 @@ class MemoryForecast:
         own = np.array(self._base_peaks)
         found = np.array(list(self._peaks_on(cluster)))
         both = []
-        for place, recorded in enumerate(self.recorded):
+        for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
             # What the replay misses there may be chance, or grow and shrink with the rest.
             typical = float(np.median(own[:, place]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
             likely, low, high = np.quantile(found[:, place], (0.5, *_WITHIN)).tolist()
             least, most = low * min(scale, 1.0), high * max(scale, 1.0)
-            both.append(Peak(likely * scale, least * (1 - _MARGIN), most * (1 + _MARGIN)))
+            both.append(Peak(likely * scale, least * (1 - margin), most * (1 + margin)))
         return MemoryPeaks(*both)
 
     @cached_property

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.held_results import HeldResults, ends_of_lives, held_at
+from dasfprof.analysis.model.asked_lines import asked_lines
+from dasfprof.analysis.model.held_results import WANTED, HeldResults, ends_of_lives, held_at
 from dasfprof.analysis.model.memory_samples import Samples, memory_of_others
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
 from dasfprof.analysis.model.workers import NamedWorkers
@@ -37,13 +38,14 @@ _UNMANAGED, _EITHER, _NO_SAMPLE = "(unmanaged)", "(unmanaged or results)", "(no 
 #: The processes that are no workers'.
 _OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
 
-_LABELS, _SUMS = ["Why Held", "Function", "Line", "Needed By"], ["Memory (MB)", "Results"]
+_LABELS = ["Why Held", "Function", "Line", "Needed By", "Asked At"]
+_SUMS = ["Memory (MB)", "Results"]
 
 
 @question(
     "What held memory at its peak",
     "balance",
-    expendable=("Line", "Results"),
+    expendable=("Line", "Asked At", "Results"),
     page="memory-peak",
     needs="samples",
 )
@@ -82,7 +84,7 @@ def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
     return _anatomy(trace, peak.time, by)
 
 
-@question("What held memory at a moment", "balance", expendable=("Line", "Results"))
+@question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
 def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
     """Say what held memory at a moment, and why it was not let go.
 
@@ -110,7 +112,8 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
           held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
           a further worker: Dask drops the one or the other after a while, which nobody records
         - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
-          dependent that begins last of those
+          dependent that begins last of those; ``Asked At``: of what is held for the client, the
+          line that made its futures, or computed it
         - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
           *fewer*, than these, as the worker counts; *unmanaged*: what its process had beyond all
           results in memory; *no sample near*, NA: none within 2 s; of the cluster also the *process
@@ -141,27 +144,24 @@ def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> p
         held, alive = held.of(processes[held.life] == process), alive & (processes == process)
     used = Samples.of(trace, trace.samples, "memory")
     counted = Samples.of(trace, trace.managed_memory, "size", "spilled_size")
-    rest = []
+    rest = list[tuple[str, str, float]]()
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
         own = [counted.nearest([life], time) for life in lives.tolist()]
         explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
-        rest += [
-            (who, what, "", "", "", size, np.nan) for what, size in _rest(memory, own, explained)
-        ]
+        rest += [(who, what, size) for what, size in _rest(memory, own, explained)]
     if by == "cluster":
         read = {name: one.at(time) for name, one in memory_of_others(trace).items()}
-        rest += [
-            ("", _OTHERS[name], "", "", "", size, np.nan)
-            for name, size in read.items()
-            if np.isfinite(size)
-        ]
+        rest += [("", _OTHERS[name], size) for name, size in read.items() if np.isfinite(size)]
     group = ["Worker", *_LABELS] if by == "worker" else _LABELS
     of_results = _summed(_results(trace, held, titles), group)
     of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
-    others = dict(zip(["Worker", *_LABELS, *_SUMS], zip(*rest, strict=True), strict=False))
+    others: dict[str, Sequence[Any]] = {name: [""] * len(rest) for name in _LABELS}
+    others["Results"] = [np.nan] * len(rest)
+    for at, name in enumerate(("Worker", "Why Held", "Memory (MB)")):
+        others[name] = [row[at] for row in rest]
     table = pd.concat([of_results, _summed(others, group)], ignore_index=True)
     if by == "worker":
         table = table.sort_values("Worker", kind="stable", ignore_index=True)
@@ -180,6 +180,7 @@ def _results(trace: Trace, held: HeldResults, titles: Array) -> dict[str, Array]
         "Function": names[runs["function"].cat.codes.to_numpy()],
         "Line": known_texts(runs["line"]).to_numpy(object),
         "Needed By": names[held.needed_by],
+        "Asked At": np.where(held.why == WANTED, asked_lines(trace)[held.run], ""),
         "Memory (MB)": held.size,
         "Results": np.ones(len(runs)),
     }

@@ -33,11 +33,14 @@ _CLASSES = {
     "unmanaged": "unmanaged: what processes have beyond results",
 }
 _SCHEDULER, _CLIENT = "process of the scheduler", "process of the client"
-#: What a row tells beside figures: which memory, of whom, why it is held, the line that built it.
-_Row = tuple[str, str, Drift, str, str]
+#: What a row tells beside figures: which memory, of whom, why it is held, the line that built it
+#: and the one that made its futures.
+_Row = tuple[str, str, Drift, str, str, str]
 
 
-@question("Memory that grows", "balance", expendable=("At Half (MB)", "Line"), needs="samples")
+@question(
+    "Memory that grows", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
+)
 def memory_growth(trace: Trace, by: By = "cluster") -> pd.DataFrame:
     """Say which memory grows from one computation to the next, and how sure that is.
 
@@ -68,8 +71,8 @@ def memory_growth(trace: Trace, by: By = "cluster") -> pd.DataFrame:
           did; NA: fewer than eight values
         - ``Verdict``: *rises* only where it did in both halves, by no less than half as much in the
           second, and zero is outside of the interval
-        - ``Why Held``, ``Line`` of the program that built it: of most of a function's results at
-          last, see `memory_at`
+        - ``Why Held``, ``Line`` of the program that built it, ``Asked At``: of most of a function's
+          results at last, see `memory_at`
 
     Notes
     -----
@@ -105,9 +108,10 @@ def memory_growth(trace: Trace, by: By = "cluster") -> pd.DataFrame:
             **_figures([row[2] for row in rows], _unit(moments)),
             "Why Held": text(np.array([row[3] for row in rows], dtype=object)),
             "Line": text(np.array([row[4] for row in rows], dtype=object)),
+            "Asked At": text(np.array([row[5] for row in rows], dtype=object)),
         }
     )
-    return table.drop(columns="Worker" if by == "cluster" else ["Why Held", "Line"])
+    return table.drop(columns="Worker" if by == "cluster" else ["Why Held", "Line", "Asked At"])
 
 
 def _of_cluster(found: MemoryGrowth) -> Iterator[_Row]:
@@ -115,15 +119,15 @@ def _of_cluster(found: MemoryGrowth) -> Iterator[_Row]:
         yield from _of_process("", found.together)
     for name, drift in ((_SCHEDULER, found.scheduler), (_CLIENT, found.client)):
         if drift is not None:
-            yield name, "", drift, "", ""
+            yield name, "", drift, "", "", ""
     for one in sorted(found.functions, key=lambda one: one.size.first - one.size.last):
         held = REASONS[one.why] if one.why >= 0 else ""
-        yield f"results of {one.function}", "", one.size, held, one.line
+        yield f"results of {one.function}", "", one.size, held, one.line, one.asked
 
 
 def _of_process(who: str, process: ProcessGrowth) -> Iterator[_Row]:
     for name, told in _CLASSES.items():
-        yield told, who, getattr(process, name), "", ""
+        yield told, who, getattr(process, name), "", "", ""
 
 
 def _by_function(trace: Trace) -> pd.DataFrame:
