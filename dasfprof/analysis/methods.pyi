@@ -141,6 +141,9 @@ class Questions:
     def sent_values(self) -> pd.DataFrame:
         """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line."""
 
+    def gpu_memory(self) -> pd.DataFrame:
+        """Say what each worker had in its GPU's memory when that was fullest."""
+
     def imbalance(
         self,
         by: Literal["function", "step"] = "function",
@@ -171,6 +174,12 @@ class Questions:
         by: Literal["cluster", "worker"] = "cluster",
     ) -> pd.DataFrame:
         """Say what held memory at a moment, and why it was not let go."""
+
+    def memory_growth(
+        self,
+        by: Literal["cluster", "worker", "function"] = "cluster",
+    ) -> pd.DataFrame:
+        """Say which memory grows from one computation to the next, and how sure that is."""
 
     def died_of_memory(self) -> pd.DataFrame:
         """Say of each worker that died of want of memory which function took it, and how sure that is."""
@@ -232,6 +241,15 @@ class Questions:
         interval: float | None = None,
     ) -> pd.DataFrame:
         """Count the attempts at tasks by interval, host, worker and status."""
+
+    def memory_forecast(
+        self,
+        workers: Sequence[int] | None = None,
+        *,
+        threads: int | None = None,
+        memory_limit: float | None = None,
+    ) -> pd.DataFrame:
+        """Foretell what the fullest worker would hold at most on fewer and on more workers."""
 
     def pop_efficiency(self) -> pd.DataFrame:
         """Return the tree of parallel efficiencies of the POP project."""

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpus import gpu_samples
+from dasfprof.analysis.model.memory_samples import memory_of_others
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -54,11 +55,17 @@ def metrics_of(trace: Trace) -> Iterator[Metric]:
         ("tasks", "Tasks in memory", "", held, "tasks"),
     ):
         yield Metric(name, label, unit, list(_of_workers(trace, table, column, named)))
+    for name, label, series in (
+        ("other_memory", "Memory of the scheduler and the client", _of_others(trace)),
+        ("device_results", "Results on GPUs", _of_devices(trace, named)),
+    ):
+        if any(len(one.times) for one in series):
+            yield Metric(name, label, "B", series)
     for name, label, readings in (
         ("network", "Network of hosts", {"in": "net_io.read", "out": "net_io.write"}),
         ("disk", "Disk of hosts", {"read": "disk_io.read", "write": "disk_io.write"}),
     ):
-        series: list[Series] = []
+        series = []
         for way, reading in readings.items():
             series += _of_hosts(trace, f"host_{reading}_bps", way, named)
         yield Metric(name, label, "B/s", series)
@@ -78,6 +85,15 @@ def metrics_of(trace: Trace) -> Iterator[Metric]:
             title = f"{device.host} GPU {index}"
             of_devices.append(_series(trace, title, device.host, device.samples, reading))
         yield Metric(name, label, unit, of_devices)
+
+
+def _of_others(trace: Trace) -> list[Series]:
+    others = memory_of_others(trace).items()
+    return [Series(name, one.host, one.time, one.memory) for name, one in others]
+
+
+def _of_devices(trace: Trace, named: NamedWorkers) -> list[Series]:
+    return list(_of_workers(trace, trace.device_memory, "device_size", named))
 
 
 def _of_workers(

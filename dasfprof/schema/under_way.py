@@ -19,6 +19,8 @@ _OF_A_THREAD = (
     ),
     Column("stack", "int", "id", "number of the Stack in the same file; -1: unknown"),
 )
+#: What the process takes that writes the event.
+_MEMORY = Column("memory", "time", "bytes", "resident, the process; None: unknown")
 #: What a thread waits for in one of Dask's calls.
 _WAITS = (
     Column(
@@ -113,15 +115,19 @@ workers         value    object   dicts with worker (address), name, status, las
 primitives      value    object   Dask's locks, events, ... that something waits for or holds: dicts
     with kind, name, waiting (how many), holders (leases), limit, set, items
 """,
+    more=(_MEMORY,),
 )
 
 CLIENT_UNDER_WAY = event_kind(
     "Client Under Way",
-    "What the client's main thread was doing: when that changes, at most once a second.",
+    "What the client's main thread was doing: when that changes, or the memory of its process has "
+    "by 16 MiB, at most once a second.",
     recorder="StepRecorder",
     columns="""
 client          text     text     the client's id
+host            text     text     the host of its process
+pid             int      id       the number of its process
 since           time     time     its stack has been the same since
 """,
-    more=(*_OF_A_THREAD, *_WAITS),
+    more=(*_OF_A_THREAD, *_WAITS, _MEMORY),
 )

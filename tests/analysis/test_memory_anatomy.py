@@ -110,6 +110,21 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
     assert peaks.groupby("Worker")["Memory (MB)"].sum().to_dict() == {first: 100.0, second: 40.0}
 
 
+def test_the_scheduler_and_the_client_are_told_beside_the_workers(tmp_path: Path) -> None:
+    plan = dataclasses.replace(
+        PLAN,
+        scheduler_memory=[(0.5, 70 * MB), (2.5, 90 * MB), (5.0, 99 * MB)],
+        client_memory=[(1.0, 300 * MB)],
+    )
+    analyser = plan.write(tmp_path)
+    table = analyser.memory_at(3.0).set_index("Why Held")["Memory (MB)"]
+    assert table["(process of the scheduler)"] == 90.0
+    assert table["(process of the client)"] == 300.0
+    assert "(process of the client)" not in set(analyser.memory_at(0.5)["Why Held"])
+    by_worker = analyser.memory_at(3.0, by="worker")
+    assert not by_worker["Why Held"].str.startswith("(process").any()
+
+
 def test_an_older_trace_does_not_tell_what_was_still_held(tmp_path: Path) -> None:
     tasks = [dataclasses.replace(task, released=None) for task in PLAN.tasks]
     analyser = dataclasses.replace(PLAN, tasks=tasks, releases=False).write(tmp_path)

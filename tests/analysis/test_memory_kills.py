@@ -7,9 +7,11 @@ from pathlib import Path
 
 import memory_culprits
 import pytest
+from traces import Plan, Task
 
 from dasfprof.analysis.model.memory_kills import (
     Certainty,
+    MemoryGroup,
     MemoryKill,
     Reason,
     UnderWay,
@@ -27,7 +29,7 @@ def ran(
 
 def kill(*tasks: UnderWay) -> MemoryKill:
     """Return a death at 900 MB of 1 GB, 800 of which came while the tasks ran."""
-    return MemoryKill(0, 10.0, 900e6, 1e9, 0.0, 100e6, tasks, Reason.SEVERAL)
+    return MemoryKill(0, 10.0, 900e6, 1e9, 0.0, 100e6, MemoryGroup(), tasks, Reason.SEVERAL)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,54 @@ def test_suspicion_by_hand(tasks: list[UnderWay], reason: Reason, suspect: str |
     found = suspected(kill(*tasks))
     assert (found.reason, found.suspect) == (reason, suspect)
     assert found.certainty is (Certainty.LIKELY if suspect else Certainty.OPEN)
+
+
+def in_groups(groups: list[str], memory: int = 100) -> Plan:
+    """Plan three workers in control groups of 1 GB, of which the first is killed with 300 MB.
+
+    The others have 600 and 100 MB, or else; the kernel counts a kill.
+    """
+    sizes = {0: 300, 1: 600, 2: memory}
+    used = [
+        (n, at, {"memory": size * 10**6, "oom_kills": int(at > 3.9)})
+        for n, size in sizes.items()
+        for at in (0.0, 3.8, 4.5)
+        if n or at < 4
+    ]
+    return Plan(
+        [Task(f"fit-{n}", n, 0.0, 5.0 if n else 3.0) for n in range(3)],
+        workers=3,
+        threads=1,
+        used=used,
+        left=[(0, 4.0, "handle-worker-cleanup")],
+        killed=[0],
+        memory_sizes=[
+            {"memory_limit": 2 * 10**9, "memory_group": group, "group_limit": 10**9}
+            for group in groups
+        ],
+    )
+
+
+def test_workers_of_one_control_group_fill_it_together(tmp_path: Path) -> None:
+    (row,) = in_groups(["/job"] * 3).write(tmp_path / "all").died_of_memory().to_dict("records")
+    assert (row["Group (MB)"], row["Group Limit (MB)"], row["Group Workers"]) == (1000, 1000, 3)
+    assert (row["Memory (MB)"], row["Limit (MB)"]) == (300, 2000)
+    assert row["Because"].startswith("the control group that it shares") and row["Suspect"] == ""
+    plan = in_groups(["/job", "/job", "/other"])
+    (row,) = plan.write(tmp_path / "two").died_of_memory().to_dict("records")
+    # 300 and 600 MB of 1 GB.
+    assert (row["Group (MB)"], row["Group Workers"]) == (900, 2)
+    plan = in_groups(["/job", "/other", "/third"])
+    (row,) = plan.write(tmp_path / "alone").died_of_memory().to_dict("records")
+    assert (row["Group (MB)"], row["Group Workers"]) == (300, 1)
+    assert "control group" not in row["Because"]
+
+
+def test_without_a_group_nothing_is_said_of_one(tmp_path: Path) -> None:
+    plan = in_groups(["/job"] * 3)
+    plan.memory_sizes = [{"memory_limit": 2 * 10**9}] * 3
+    (row,) = plan.write(tmp_path).died_of_memory().to_dict("records")
+    assert math.isnan(row["Group Limit (MB)"]) and row["Group Workers"] == 0
 
 
 BY_DEFAULT = ("swell beside small", "two swell", "results kept")

@@ -126,6 +126,10 @@ def test_holders_are_those_of_the_program(recorded: Any) -> None:
         ("seed", "for running tasks", "slow", 2),
     ]
     assert results["Line"].str.contains("test_held_memory").all()
+    asked = results.set_index("Function")["Asked At"]
+    assert asked["kept"].startswith("test_held_memory.py:")
+    assert asked["kept"] == results.set_index("Function")["Line"]["kept"]  # both by `map`
+    assert (asked.drop("kept") == "").all()
 
 
 def test_the_peak_is_a_moment(recorded: Any) -> None:

@@ -60,6 +60,47 @@ def test_what_the_kernel_killed_of_a_control_group(
     assert process.oom_kills() == kills
 
 
+@pytest.mark.parametrize(
+    ("groups", "limits", "found"),
+    [
+        # Of several around a process, the least limit.
+        (
+            "0::/job_7/step_0\n",
+            {"job_7/memory.max": "8000\n", "job_7/step_0/memory.max": "max\n"},
+            ("/job_7", 8000),
+        ),
+        (
+            "0::/job_7/step_0\n",
+            {"job_7/memory.max": "8000\n", "job_7/step_0/memory.max": "4096\n"},
+            ("/job_7/step_0", 4096),
+        ),
+        # A container sees its own group as the root.
+        ("0::/\n", {"memory.max": "5000\n"}, ("/", 5000)),
+        # The first version, whose greatest number is no limit.
+        (
+            "9:cpu:/\n4:memory:/slurm/job\n0::/\n",
+            {
+                "memory/slurm/job/memory.limit_in_bytes": "7000\n",
+                "memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            ("/slurm/job", 7000),
+        ),
+        ("0::/user.slice\n", {"user.slice/memory.max": "max\n"}, None),
+        ("0::/user.slice\n", {}, None),
+    ],
+)
+def test_the_control_group_that_limits_memory(
+    groups: str, limits: dict[str, str], found: tuple[str, int] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "cgroup").write_text(groups)
+    for name, text in limits.items():
+        file = tmp_path / "sys" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert process.memory_group(tmp_path / "cgroup", tmp_path / "sys") == found
+    assert process.memory_group(tmp_path / "none", tmp_path / "sys") is None
+
+
 def test_swap_in_use_is_what_the_kernel_tells() -> None:
     names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
     probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())

@@ -29,7 +29,7 @@ from dasfprof.schema.tasks import (
     WORKER_ADDED,
     WORKER_REMOVED,
 )
-from dasfprof.schema.under_way import LOCK_HELD, STACK
+from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOCK_HELD, SCHEDULER_STATE, STACK
 from traces.events import T
 from traces.rows import Plugin, row
 
@@ -140,6 +140,9 @@ class Plan:
     unseen: list[dict[str, Any]] = field(default_factory=list)
     #: Worker, time and reason.
     left: list[tuple[int, float, str]] = field(default_factory=list)
+    #: Time and bytes of readings of the scheduler's process, and of the client's.
+    scheduler_memory: Sequence[tuple[float, int]] = ()
+    client_memory: Sequence[tuple[float, int]] = ()
     #: Of each worker, bytes; 0: none.
     memory_limit: int = 0
     #: Of each worker, what its own files tell of its memory; none: nothing.
@@ -189,11 +192,18 @@ class Plan:
                 self._write_resources(directory, number)
         if self.scheduler:
             self._write_scheduler(directory)
-        if self.graphs_sent or self.client_calls or self.sent_values:
-            Plugin(directory, "StepRecorder", **self._header()).write(
+        if self.graphs_sent or self.client_calls or self.sent_values or self.client_memory:
+            Plugin(directory, "StepRecorder", pid=20, **self._header()).write(
                 (GRAPH_SENT, [self._graph_sent(**sent) for sent in self.graphs_sent]),
                 (CLIENT_CALLS, [self._client_calls(*calls) for calls in self.client_calls]),
                 (SENT_VALUE, [row(SENT_VALUE, timestamp=T, **sent) for sent in self.sent_values]),
+                (
+                    CLIENT_UNDER_WAY,
+                    [
+                        row(CLIENT_UNDER_WAY, timestamp=T + at, memory=size, host="node1", pid=20)
+                        for at, size in self.client_memory
+                    ],
+                ),
             )
 
     def _stacks(self) -> Iterable[tuple[int, list[tuple[str, str, int]]]]:
@@ -303,13 +313,18 @@ class Plan:
             for number, task in enumerate(self.tasks)
             if task.released is not None
         ]
-        header = {**self._header(), "releases": self.releases}
+        states = [
+            row(SCHEDULER_STATE, timestamp=T + at, occasion="interval", memory=size)
+            for at, size in self.scheduler_memory
+        ]
+        header = {**self._header(), "releases": self.releases, "pid": 10}
         Plugin(directory, "SchedulerPlugin", **header).write(
             (TASK_RUN, [*map(self._task_run, enumerate(self.tasks)), *unseen]),
             (RESULT_RELEASED, released),
             (GRAPH, graphs),
             (WORKER_ADDED, joined),
             (WORKER_REMOVED, left),
+            (SCHEDULER_STATE, states),
         )
 
     def _stimulus(self, graph: int) -> str:

@@ -45,6 +45,8 @@ class Plugin:
     serialising: bool = False
     #: Whether it says that it records when results are let go.
     releases: bool = False
+    #: Of its process; 0: it does not tell.
+    pid: int = 0
 
     @property
     def label(self) -> str:
@@ -58,6 +60,7 @@ class Plugin:
         header |= {"actor_calls": True} if self.actor_calls else {}
         header |= {"serialising": True} if self.serialising else {}
         header |= {"releases": True} if self.releases else {}
+        header |= {"pid": self.pid} if self.pid else {}
         header |= {"cores": self.cores} if self.cores else {}
         header |= {"versions": self.versions} if self.versions else {}
         header |= {"settings": self.settings} if self.settings else {}

@@ -85,6 +85,7 @@ _EXPLAINS = {
         "slow-worker imbalance serial-chain lock-bound poor-placement io-bound"
     ),
     "unmanaged-memory": "memory-near-limit",
+    "memory-grows": "unmanaged-memory memory-near-limit",
     "garbage-collection": "dominating-function straggling-tasks degrading-functions",
     "resource-limit": (
         "blocked-tasks dominating-function imbalance poor-placement too-few-tasks serial-chain"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model.held_results import held_at
 from dasfprof.analysis.model.once_per_trace import once_per_trace
@@ -37,6 +38,9 @@ class Reason(str, Enum):
     LEFT_BEHIND = "the memory was in use before these tasks began, and nothing else had run there"
     BEFORE = "the memory was in use before any of these tasks began"
     HOST = "its host was full, the worker itself was not"
+    GROUP = (
+        "the control group that it shares with other workers was full, the worker itself was not"
+    )
     SEVERAL = "any of them may have taken it"
     UNSEEN = "nothing tells what ran there"
 
@@ -66,6 +70,20 @@ class UnderWay:
 
 
 @dataclass(frozen=True)
+class MemoryGroup:
+    """A control group with a limit, at a time."""
+
+    limit: float = float("nan")
+    workers: int = 0
+    memory: float = float("nan")
+
+    @property
+    def was_full(self) -> bool:
+        """Whether several workers together were near its limit."""
+        return self.workers > 1 and self.memory >= NEAR_LIMIT * self.limit
+
+
+@dataclass(frozen=True)
 class MemoryKill:
     """A life of a worker that ended for want of memory."""
 
@@ -79,6 +97,9 @@ class MemoryKill:
     results: float
     #: Bytes in the last sample before the first of the tasks under way began.
     before: float
+    #: Of the control group that its process was in: its limit, the workers in it at that time with
+    #: this one, and what these had in their last samples; NaN: unknown, or no group limits it.
+    group: MemoryGroup
     tasks: tuple[UnderWay, ...]
     reason: Reason
     certainty: Certainty = Certainty.OPEN
@@ -121,11 +142,14 @@ def _kill(trace: Trace, life: int) -> MemoryKill:
         end.limit,
         _results_in_memory(trace, life),
         before if np.isfinite(before) else float("nan"),
+        _group_of(trace, life, left),
         tasks,
         Reason.SEVERAL,
     )
     if end.host_was_full and end.memory < NEAR_LIMIT * end.limit:
         return replace(kill, reason=Reason.HOST)
+    if kill.group.was_full and end.memory < NEAR_LIMIT * np.fmin(end.limit, kill.group.limit):
+        return replace(kill, reason=Reason.GROUP)
     return _judged(trace, kill)
 
 
@@ -174,6 +198,22 @@ def suspected(kill: MemoryKill) -> MemoryKill:
         return kill
     sure, name = Certainty.LIKELY, never[0].function
     return replace(kill, reason=Reason.NEVER_ENDED, certainty=sure, suspect=name)
+
+
+def _group_of(trace: Trace, life: int, left: float) -> MemoryGroup:
+    """Return the control group of a worker as it left."""
+    workers = trace.workers
+    own = workers.iloc[life]
+    if not isinstance(own["memory_group"], str):
+        return MemoryGroup()
+    same = pd.Series(data=True, index=workers.index)
+    for name in ("host", "boot_id", "memory_group"):
+        same &= workers[name] == own[name]
+    there = (workers["first_seen"] <= left) & ~(workers["left"] < left - _LATE)
+    lives = np.flatnonzero((same & there).to_numpy(dtype=bool))
+    used = [_samples(trace, one, "samples", "memory") for one in lives.tolist()]
+    last = [memory[times <= left][-1:].sum() for times, memory in used]
+    return MemoryGroup(float(own["group_limit"]), len(lives), float(sum(last)))
 
 
 def _under_way(trace: Trace, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:

@@ -35,31 +35,45 @@ def results_over_time(trace: Trace, points: int = 1000) -> ResultsOverTime | Non
 
     A result is held from its task's end until the scheduler let it go, or its worker left.
     """
-    tasks = trace.tasks
-    size = tasks["size"].to_numpy(dtype=float)
-    release, begin = release_times(trace), ordered_times(trace).done
-    life = tasks["worker_id"].to_numpy()
-    end = max(trace.end - trace.begin, 0.0)
-    stop = np.minimum(release, ends_of_lives(trace)[life])
-    rows = np.flatnonzero((size > 0) & (stop > begin) & (begin <= end))
+    rows, size, begin, stop = _lives_of_results(trace)
     if not len(rows):
         return None
-    size, begin, stop = size[rows], begin[rows], stop[rows]
-    codes = tasks["function"].cat.codes.to_numpy()[rows]
     peak = _peak(begin, stop, size)
-    times = np.unique(np.append(np.linspace(0.0, end, points), peak))
-    names = tasks["function"].cat.categories
-    by_function = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-    each = np.stack([_at(times, begin[own], stop[own], size[own]) for own in by_function])
+    times = np.unique(np.append(np.linspace(0.0, max(trace.end - trace.begin, 0.0), points), peak))
+    by_function = results_at(trace, times)
+    names, each = list(by_function), np.stack(list(by_function.values()))
     most = each.max(axis=1)
     order = np.argsort(-most, kind="stable")
     shown = order[most[order] >= _LEAST * each.sum(axis=0).max()]
     shown = shown if len(shown) <= _MOST - (len(shown) < len(order)) else shown[: _MOST - 1]
-    held, labels = each[shown], [str(names[code]) for code in shown]
+    held, labels = each[shown], [names[code] for code in shown]
     if len(shown) < len(order):
         held = np.vstack([held, each[order[len(shown) :]].sum(axis=0)])
         labels.append(OTHERS)
     return ResultsOverTime(times, labels, held, peak)
+
+
+def results_at(trace: Trace, times: Array) -> dict[str, Array]:
+    """Find how many bytes of each function's results were held at times, which are in order."""
+    rows, size, begin, stop = _lives_of_results(trace)
+    codes = trace.tasks["function"].cat.codes.to_numpy()[rows]
+    names = trace.tasks["function"].cat.categories
+    found = {}
+    for code in np.unique(codes).tolist():
+        own = np.flatnonzero(codes == code)
+        found[str(names[code])] = _at(times, begin[own], stop[own], size[own])
+    return found
+
+
+def _lives_of_results(trace: Trace) -> tuple[Array, Array, Array, Array]:
+    """Return the rows of `Trace.tasks` with results, their bytes, and from when to when."""
+    tasks = trace.tasks
+    size = tasks["size"].to_numpy(dtype=float)
+    begin, life = ordered_times(trace).done, tasks["worker_id"].to_numpy()
+    stop = np.minimum(release_times(trace), ends_of_lives(trace)[life])
+    there = (size > 0) & (stop > begin) & (begin <= max(trace.end - trace.begin, 0.0))
+    rows = np.flatnonzero(there)
+    return rows, size[rows], begin[rows], stop[rows]
 
 
 def _peak(begin: Array, stop: Array, size: Array) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
@@ -32,10 +33,15 @@ class RunMemory(NamedTuple):
 @once_per_trace
 def memory_of_runs(trace: Trace) -> RunMemory:
     """Find what the process of each task run held."""
+    return read_of_runs(trace, trace.samples)
+
+
+def read_of_runs(trace: Trace, samples: pd.DataFrame) -> RunMemory:
+    """Find what was read of the process of each task run, by ``worker_id, time, memory``."""
     tasks = trace.tasks
     found = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
     processes = processes_of_workers(trace)
-    samples = trace.samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
+    samples = samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
     samples = samples.sort_values("time", kind="stable")
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     times, memory = samples["time"].to_numpy(), samples["memory"].to_numpy(dtype=float)

@@ -169,6 +169,8 @@ class Replay:
     cluster: ReplayCluster
     #: Why nothing can be predicted, whatever the calibration says, in words; or empty.
     obstacle: str
+    #: Why it cannot even be run again; or empty.
+    missing: str = ""
     #: What runs took turns at: the replay knows nothing of it.
     shared: list[Shared] = field(default_factory=list)
 
@@ -321,21 +323,23 @@ def replay_of(trace: Trace) -> Replay:
 
 def make_replay(trace: Trace) -> Replay:
     """Take what a replay needs from a trace."""
-    # Damaged files hold times that are none: see `_obstacle`.
+    # Damaged files hold times that are none: see `_missing`.
     with np.errstate(invalid="ignore", over="ignore"):
         slots = task_slots(trace)
         lives = worker_lives(trace, slots)
         inputs = replay_inputs(trace, slots, lives)
+        missing = _missing(trace, inputs)
         return Replay(
             inputs=inputs,
             costs=measure_costs(trace, slots),
             cluster=recorded_cluster(trace, lives, slots),
-            obstacle=_obstacle(trace, inputs),
+            obstacle=missing or contention(trace),
+            missing=missing,
             shared=find_shared(trace),
         )
 
 
-def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
+def _missing(trace: Trace, inputs: ReplayInputs) -> str:
     if not len(inputs):
         return "there is no task run"
     if inputs.wall <= 0:
@@ -345,7 +349,7 @@ def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
         return "times in its files are no times"
     if (trace.tasks["source"] == "scheduler").all():
         return "no worker's file is there, and without them nobody knows what depends on what"
-    return contention(trace)
+    return ""
 
 
 #: Waiting for a core for so large a share of the functions' time, a run does not foretell another.

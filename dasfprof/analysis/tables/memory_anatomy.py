@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.held_results import HeldResults, ends_of_lives, held_at
+from dasfprof.analysis.model.asked_lines import asked_lines
+from dasfprof.analysis.model.held_results import WANTED, HeldResults, ends_of_lives, held_at
+from dasfprof.analysis.model.memory_samples import Samples, memory_of_others
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
@@ -21,11 +22,8 @@ from dasfprof.errors import InvalidArgumentError
 
 By = Literal["cluster", "worker"]
 
-#: Seconds within which a sample tells of a moment.
-_NEAR = 2.0
-
 #: Why a result was held, in the order of the constants of `held_results`.
-_REASONS = (
+REASONS = (
     "for tasks yet to begin",
     "for running tasks",
     "for the client",
@@ -37,14 +35,17 @@ _REASONS = (
 #: What is no result.
 _ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
 _UNMANAGED, _EITHER, _NO_SAMPLE = "(unmanaged)", "(unmanaged or results)", "(no sample near)"
+#: The processes that are no workers'.
+_OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
 
-_LABELS, _SUMS = ["Why Held", "Function", "Line", "Needed By"], ["Memory (MB)", "Results"]
+_LABELS = ["Why Held", "Function", "Line", "Needed By", "Asked At"]
+_SUMS = ["Memory (MB)", "Results"]
 
 
 @question(
     "What held memory at its peak",
     "balance",
-    expendable=("Line", "Results"),
+    expendable=("Line", "Asked At", "Results"),
     page="memory-peak",
     needs="samples",
 )
@@ -62,7 +63,7 @@ def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
     DataFrame
         As of `memory_at`.
     """
-    samples = _Samples.of(trace, trace.samples, "memory")
+    samples = Samples.of(trace, trace.samples, "memory")
     process, memory = processes_of_workers(trace)[samples.life], samples.values["memory"]
     if by == "worker":
         moments = [
@@ -83,7 +84,7 @@ def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
     return _anatomy(trace, peak.time, by)
 
 
-@question("What held memory at a moment", "balance", expendable=("Line", "Results"))
+@question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
 def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
     """Say what held memory at a moment, and why it was not let go.
 
@@ -111,10 +112,12 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
           held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
           a further worker: Dask drops the one or the other after a while, which nobody records
         - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
-          dependent that begins last of those
+          dependent that begins last of those; ``Asked At``: of what is held for the client, the
+          line that made its futures, or computed it
         - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
           *fewer*, than these, as the worker counts; *unmanaged*: what its process had beyond all
-          results in memory; *no sample near*, NA: none within 2 s
+          results in memory; *no sample near*, NA: none within 2 s; of the cluster also the *process
+          of the scheduler* and *of the client*, where these are of their own, as last read
 
     Raises
     ------
@@ -139,22 +142,26 @@ def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> p
     alive &= _since(trace, trace.workers["first_seen"]) <= time
     if process is not None:
         held, alive = held.of(processes[held.life] == process), alive & (processes == process)
-    used = _Samples.of(trace, trace.samples, "memory")
-    counted = _Samples.of(trace, trace.managed_memory, "size", "spilled_size")
-    rest = []
+    used = Samples.of(trace, trace.samples, "memory")
+    counted = Samples.of(trace, trace.managed_memory, "size", "spilled_size")
+    rest = list[tuple[str, str, float]]()
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
         own = [counted.nearest([life], time) for life in lives.tolist()]
         explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
-        rest += [
-            (who, what, "", "", "", size, np.nan) for what, size in _rest(memory, own, explained)
-        ]
+        rest += [(who, what, size) for what, size in _rest(memory, own, explained)]
+    if by == "cluster":
+        read = {name: one.at(time) for name, one in memory_of_others(trace).items()}
+        rest += [("", _OTHERS[name], size) for name, size in read.items() if np.isfinite(size)]
     group = ["Worker", *_LABELS] if by == "worker" else _LABELS
     of_results = _summed(_results(trace, held, titles), group)
     of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
-    others = dict(zip(["Worker", *_LABELS, *_SUMS], zip(*rest, strict=True), strict=False))
+    others: dict[str, Sequence[Any]] = {name: [""] * len(rest) for name in _LABELS}
+    others["Results"] = [np.nan] * len(rest)
+    for at, name in enumerate(("Worker", "Why Held", "Memory (MB)")):
+        others[name] = [row[at] for row in rest]
     table = pd.concat([of_results, _summed(others, group)], ignore_index=True)
     if by == "worker":
         table = table.sort_values("Worker", kind="stable", ignore_index=True)
@@ -169,10 +176,11 @@ def _results(trace: Trace, held: HeldResults, titles: Array) -> dict[str, Array]
     names = np.append(trace.tasks["function"].cat.categories.to_numpy(object), "")
     return {
         "Worker": titles[held.life],
-        "Why Held": np.array(_REASONS, dtype=object)[held.why],
+        "Why Held": np.array(REASONS, dtype=object)[held.why],
         "Function": names[runs["function"].cat.codes.to_numpy()],
         "Line": known_texts(runs["line"]).to_numpy(object),
         "Needed By": names[held.needed_by],
+        "Asked At": np.where(held.why == WANTED, asked_lines(trace)[held.run], ""),
         "Memory (MB)": held.size,
         "Results": np.ones(len(runs)),
     }
@@ -214,32 +222,6 @@ def _rest(
         yield _EITHER, memory - explained + spilled
     else:
         yield _UNMANAGED, memory - (size - spilled)
-
-
-class _Samples(NamedTuple):
-    """Samples of workers: seconds from the trace's begin, on the scheduler's clock."""
-
-    life: Array
-    time: Array
-    values: dict[str, Array]
-
-    @classmethod
-    def of(cls, trace: Trace, table: pd.DataFrame, *names: str) -> _Samples:
-        table = table.reindex(columns=["worker_id", "time", *names]).dropna()
-        life = table["worker_id"].to_numpy(dtype=np.int64)
-        time = _since(trace, table["time"]) - clock_offsets(trace)[life]
-        there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
-        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
-        return cls(life[there], time[there], values)
-
-    def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
-        """Return the values in the sample of lives that is nearest to a time; NaN: none is near."""
-        rows = np.flatnonzero(np.isin(self.life, lives))
-        distance = np.abs(self.time[rows] - time)
-        if not len(rows) or not distance.min() <= _NEAR:
-            return dict.fromkeys(self.values, np.nan)
-        row = rows[np.argmin(distance)]
-        return {name: float(values[row]) for name, values in self.values.items()}
 
 
 def _since(trace: Trace, times: pd.Series) -> Array:

@@ -17,7 +17,7 @@ from dasfprof.text import format_duration, format_size
     "Workers that died of want of memory",
     "balance",
     short="memory-kills",
-    expendable=("Told By", "Limit (MB)"),
+    expendable=("Told By", "Group (MB)", "Group Limit (MB)", "Group Workers"),
 )
 def died_of_memory(trace: Trace) -> pd.DataFrame:
     """Say of each worker that died of want of memory which function took it, and how sure that is.
@@ -30,6 +30,10 @@ def died_of_memory(trace: Trace) -> pd.DataFrame:
         - ``Worker``, ``Left (s)`` from begin; ``Told By``: its nanny, or how its process ended
         - ``Memory (MB)``, ``Limit (MB)``: of the process in its last sample; what it took after
           that is in none
+        - ``Group (MB)``, ``Group Limit (MB)``: what the workers of its control group had in their
+          last samples together, as of a Slurm job or a pod, and what they may; ``Group Workers``:
+          how many; NA and 0: none limits it, or it was not recorded. What else is in the group
+          counts for the kernel and is not in this
         - ``Results (MB)``: results in memory by then; ``Before (MB)``: what the process held when
           the first of the tasks under way began
         - ``Tasks``: those that ran there, for how long, and what a run usually takes
@@ -52,6 +56,9 @@ def died_of_memory(trace: Trace) -> pd.DataFrame:
             "Told By": texts([exit_words(trace, kill.life) for kill in kills]),
             "Memory (MB)": megabytes("memory"),
             "Limit (MB)": megabytes("limit"),
+            "Group (MB)": np.array([one.group.memory for one in kills], dtype=float) / 1e6,
+            "Group Limit (MB)": np.array([one.group.limit for one in kills], dtype=float) / 1e6,
+            "Group Workers": np.array([one.group.workers for one in kills], dtype=np.int64),
             "Results (MB)": megabytes("results"),
             "Before (MB)": megabytes("before"),
             "Tasks": texts(["; ".join(map(_in_words, kill.tasks)) for kill in kills]),

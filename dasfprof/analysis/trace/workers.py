@@ -41,6 +41,9 @@ class Worker:
     memory_sizes: dict[str, float] = field(default_factory=dict)
     #: The variables of its process that say how many threads libraries start; None: not recorded.
     thread_limits: dict[str, str] | None = None
+    #: The control group that limits its process's memory, and those bytes; None: not known.
+    memory_group: str | None = None
+    group_limit: float | None = None
     boot_id: str | None = None
     pid: int | None = None
     #: For each of its files, whether the writer finished it.
@@ -105,7 +108,8 @@ class WorkerRegister:
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
             if header.get("plugin") == "SchedulerPlugin":
-                self.workers[self.id_of(host, "scheduler")].boot_id = header.get("boot_id")
+                scheduler = self.workers[self.id_of(host, "scheduler")]
+                scheduler.boot_id, scheduler.pid = header.get("boot_id"), header.get("pid")
             return None
         label, address = facts.get("label"), facts.get("address")
         number = self.id_of(host, _text(label), None if address is None else str(address))
@@ -116,6 +120,9 @@ class WorkerRegister:
         worker.memory_sizes = {name: facts[name] for name in MEMORY_SIZES if facts.get(name)}
         limits = facts.get("thread_limits")
         worker.thread_limits = limits if isinstance(limits, dict) else worker.thread_limits
+        if isinstance(facts.get("memory_group"), str):
+            worker.memory_group = facts["memory_group"]
+            worker.group_limit = facts.get("group_limit")
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True
@@ -205,6 +212,8 @@ class WorkerRegister:
                 for name in MEMORY_SIZES
             },
             "memory_limit": np.array([worker.memory_limit for worker in workers], dtype=float),
+            "memory_group": _texts(worker.memory_group for worker in workers),
+            "group_limit": np.array([worker.group_limit for worker in workers], dtype=float),
             "thread_limits": _texts(worker.thread_limits for worker in workers),
             "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),

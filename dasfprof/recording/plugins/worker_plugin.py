@@ -20,6 +20,7 @@ from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.dask_internals.undocumented import memory_sizes
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.probes.process import memory_group
 from dasfprof.recording.settings import RunSettings
 
 # --- `load_plugin`: what a run's plugins are on a worker that cannot record -----------------------
@@ -91,7 +92,7 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 def worker_facts(worker: Any) -> dict[str, Any]:
     """Return a worker's facts for the headers of its files, with the label used in events."""
-    host = socket.gethostname()
+    host, group = socket.gethostname(), memory_group()
     return {
         "id": worker.id,
         "name": worker.name,
@@ -100,6 +101,7 @@ def worker_facts(worker: Any) -> dict[str, Any]:
         "nthreads": worker.state.nthreads,
         **memory_sizes(worker),
         "thread_limits": {name: os.environ[name] for name in THREAD_LIMITS if name in os.environ},
+        **({} if group is None else {"memory_group": group[0], "group_limit": group[1]}),
     }
 
 

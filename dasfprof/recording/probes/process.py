@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import psutil
@@ -95,6 +95,17 @@ class ProcessUsage:
             os.close(self._files.popitem()[1])
 
 
+def resident_memory() -> int | None:
+    """Return the resident bytes of this process; None where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process().memory_info().rss)
+    return None
+
+
 def oom_kills() -> int | None:
     """Return how many processes of this one's control group the kernel killed for want of memory.
 
@@ -127,6 +138,40 @@ def _memory_files() -> tuple[Path, ...]:
             continue
         found += [root / group.lstrip("/") / name, root / name]
     return tuple(path for path in found if path.exists())
+
+
+#: Limits from which on a control group has none: the kernel's greatest number of bytes is near it.
+_NO_LIMIT = 1 << 60
+
+
+def memory_group(
+    groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> tuple[str, int] | None:
+    """Return the control group that limits the memory of this process, and its bytes; None: none.
+
+    That is the one with the least limit of its own group and those around it. Its name is a path as
+    this process sees it: within a container often ``/``.
+    """
+    try:
+        lines = groups.read_text().splitlines()
+    except OSError:
+        return None
+    found = []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            place, name = root / "memory", "memory.limit_in_bytes"
+        elif not controllers:
+            place, name = root, "memory.max"
+        else:
+            continue
+        own = PurePosixPath(group)
+        for around in (own, *own.parents):
+            with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                limit = int((place / str(around).lstrip("/") / name).read_text())
+                if 0 < limit < _NO_LIMIT:
+                    found.append((limit, str(around)))
+    return min(found)[::-1] if found else None
 
 
 class ServiceCpu:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic, time
@@ -11,6 +12,7 @@ from typing import Any
 from dasfprof.recording.dask_internals.inspection import stacks, waits
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED
 
@@ -133,6 +135,10 @@ class LoopWatch:
             self._rows.write(LOOP_BLOCKED, {"since": since, "thread_state": state}, stack)
 
 
+#: Bytes by which the memory of a client's process has to change for a row of its own.
+_CHANGE = 1 << 24
+
+
 class ClientUnderWay:
     """Writes rows of the main thread. Called in another thread, once a second.
 
@@ -151,6 +157,7 @@ class ClientUnderWay:
         self._repeats = Repeats(monotonic())
         self._stack: stacks.Stack = ()
         self._since = time()
+        self._memory: int | None = None
 
     def look(self) -> None:
         """Write what is due."""
@@ -164,16 +171,21 @@ class ClientUnderWay:
         state = self._busy.state(asleep, cpu, now)
         if stack != self._stack:
             self._stack, self._since = stack, time()
-        wait = waits.wait_in(frames)
-        if not self._repeats.is_due(now, (stack, wait), state):
+        wait, memory = waits.wait_in(frames), resident_memory()
+        if memory is not None and abs(memory - (self._memory or 0)) >= _CHANGE:
+            self._memory = memory
+        if not self._repeats.is_due(now, (stack, wait, self._memory), state):
             return
         kind, name, keys = wait or (None, None, [])
         facts = {
             "client": self._client,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
             "since": self._since,
             "thread_state": state,
             "waits_in": kind,
             "waits_for": name,
             "waits_keys": keys,
+            "memory": memory,
         }
         self._rows.write(CLIENT_UNDER_WAY, facts, stack)

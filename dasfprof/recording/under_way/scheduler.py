@@ -12,6 +12,7 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_WANTED, scheduler_view
 from dasfprof.recording.dask_internals.undocumented import fingerprint
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.under_way import SCHEDULER_STATE
@@ -106,4 +107,5 @@ class SchedulerUnderWay:
         self, occasion: str, client: str | None = None, most_wanted: int = MOST_WANTED
     ) -> None:
         view = scheduler_view(self._scheduler, most_wanted)
-        self._rows.write(SCHEDULER_STATE, {"occasion": occasion, "client": client, **view})
+        facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
+        self._rows.write(SCHEDULER_STATE, {**facts, **view})

@@ -236,6 +236,8 @@ left_reason           text     why
 exit_code             number   of its process, by its nanny; negative: the signal; null: unknown
 exit_reason           text     why its nanny ended it
 silent                seconds  without a heartbeat, if the scheduler gave it up for that
+memory_group          text     the control group that limits its process; null: none, or unknown
+group_limit           bytes    of it; null: none, or unknown
 thread_limits         text     OMP_NUM_THREADS and its like, JSON; null: not recorded
 last_error            text     the last error that Dask logged in its process, not in a task
 last_error_time       time     when it did

@@ -1,0 +1,187 @@
+"""The rule about memory that grows from one computation to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.held_results import WANTED
+from dasfprof.analysis.model.memory_growth import (
+    FunctionGrowth,
+    ProcessGrowth,
+    growth_by_runs,
+    memory_growth_of,
+)
+from dasfprof.analysis.numeric.drift import Course, Drift
+from dasfprof.analysis.wording import Bytes, Count, Figures, Share, Words
+
+#: Bytes of a rise that are much, and the share of the workers' limits from which it is grave.
+_MUCH, _OF_LIMIT = 100_000_000, 0.2
+#: The share of the rise of all results that functions have to have for them to be named.
+_MOST = 0.5
+
+
+@rule("memory-grows")
+def memory_grows(run: RunFigures) -> Iterator[Finding]:
+    """Find memory that rises steadily from one computation to the next."""
+    if not len(run.trace.samples):
+        return
+    found = memory_growth_of(run.trace)
+    whole = found.together
+    # Of windows of one computation nothing tells what its tasks are in the middle of.
+    if not np.isnan(found.moments.window):
+        return
+    if whole is not None and _much(whole.unmanaged):
+        yield _of_unmanaged(run, whole)
+    if whole is not None and _much(whole.results):
+        yield _of_results(run, whole, found.functions)
+    if found.scheduler is not None and _much(found.scheduler):
+        yield Finding.of(
+            _say_scheduler_grows,
+            at_most="medium",
+            at_least="low",
+            **_figures(found.scheduler),
+            computations=Count(round(found.moments.steps.sum())),
+        )
+
+
+def _much(drift: Drift) -> bool:
+    return drift.course is Course.RISES and drift.last - drift.first >= _MUCH
+
+
+def _figures(drift: Drift) -> dict[str, Any]:
+    names = ("first", "last", "each", "least", "most")
+    return {
+        **{name: Bytes(getattr(drift, name)) for name in names},
+        "since_half": Bytes(drift.last - drift.half),
+    }
+
+
+def _of_limits(run: RunFigures, process: ProcessGrowth, rise: float) -> dict[str, Any]:
+    """Return the share of the workers' limits that a rise is, and how grave that makes it."""
+    limits = float(run.trace.workers["memory_limit"].to_numpy(dtype=float)[process.lives].sum())
+    known = np.isfinite(limits) and limits > 0
+    share = Share(rise / limits) if known else None
+    return {
+        "share": share,
+        "workers": Count(len(process.lives)),
+        "at_most": "medium",
+        "at_least": "medium" if share is None or share >= _OF_LIMIT else "low",
+    }
+
+
+def _of_unmanaged(run: RunFigures, whole: ProcessGrowth) -> Finding:
+    by_runs = [one for one in growth_by_runs(run.trace) if _much(one.drift)]
+    one = by_runs[0] if len(by_runs) == 1 else None
+    # Of objects that it does not know Dask takes the size to be small.
+    unsized = whole.number.course is Course.RISES
+    return Finding.of(
+        _say_unsized_results if unsized else _say_unmanaged_grows,
+        **_figures(whole.unmanaged),
+        **_of_limits(run, whole, whole.unmanaged.last - whole.unmanaged.first),
+        computations=_computations(run),
+        results=Count(round(whole.number.last - whole.number.first)),
+        function=None if one is None or unsized else one.function,
+        a_run=None if one is None else Bytes(one.drift.each),
+        runs=None if one is None else Count(one.alone),
+    )
+
+
+def _of_results(run: RunFigures, whole: ProcessGrowth, functions: list[FunctionGrowth]) -> Finding:
+    rising = [one for one in functions if one.size.course is Course.RISES]
+    rising.sort(key=lambda one: one.size.first - one.size.last)
+    most = rising[0] if rising else None
+    rise = whole.results.last - whole.results.first
+    if most is not None and most.size.last - most.size.first < _MOST * rise:
+        most = None
+    return Finding.of(
+        _say_results_grow,
+        **_figures(whole.results),
+        # What a program keeps on purpose is no fault.
+        **{**_of_limits(run, whole, rise), "at_least": "low"},
+        computations=_computations(run),
+        function=None if most is None else most.function,
+        of_function=None if most is None else Bytes(most.size.last - most.size.first),
+        wanted=most is not None and most.why == WANTED,
+        line=None if most is None or not most.line else most.line,
+        asked=None if most is None or not most.asked else most.asked,
+    )
+
+
+def _computations(run: RunFigures) -> Count:
+    return Count(round(memory_growth_of(run.trace).moments.steps.sum()))
+
+
+def _course(f: Figures) -> str:
+    return (
+        f"by {f.each} each (at 95 % {f.least} to {f.most}), "
+        f"from {f.first} to {f.last} over {f.computations:computation}"
+    )
+
+
+def _say_unmanaged_grows(f: Figures) -> Words:
+    share = f", {f.share} of the workers' limits" if f.share is not None else ""
+    named = ""
+    if f.function is not None:
+        named = (
+            f"{f.a_run} stay with each run of {f.function}: so over {f.runs:run} beside which no "
+            "other function ran. "
+        )
+    return (
+        f"Memory of workers' processes that is of no result grows with each computation, "
+        f"{_course(f)}{share}.",
+        f"It is that of {f.workers:worker} together when nothing was under way; in the second half "
+        f'it rose by {f.since_half}. {named}See memory_growth() and memory_growth("function").',
+        "This trace cannot tell a leak from memory that malloc keeps after it was freed: "
+        "client.run(lambda: ctypes.CDLL('libc.so.6').malloc_trim(0)), with import ctypes within "
+        "it, would. What that frees malloc kept: call it now and then, or set "
+        "MALLOC_TRIM_THRESHOLD_ lower. What it does not free is in module globals, caches, actors "
+        "or reference cycles of what tasks use; until that is mended, workers with --lifetime "
+        "begin anew.",
+    )
+
+
+def _say_unsized_results(f: Figures) -> Words:
+    return (
+        f"Workers hold {f.results:result} more than at first, and their processes grow beyond what "
+        f"Dask takes results to be: {_course(f)}.",
+        f"It is that of {f.workers:worker} together when nothing was under way. Whether these "
+        "results are larger than Dask measures them, or tasks leave memory behind, this trace "
+        "cannot tell. See memory_growth().",
+        "Let futures go that are needed no more. For types of your own, tell Dask their size: "
+        "dask.sizeof.sizeof.register.",
+    )
+
+
+def _say_results_grow(f: Figures) -> Words:
+    named = ""
+    if f.function is not None:
+        line = f", built at {f.line}" if f.line is not None else ""
+        futures = f", by futures made at {f.asked}" if f.asked is not None else ""
+        held = f", which a client wanted when they were made{futures}," if f.wanted else ""
+        named = f"{f.of_function} of that are results of {f.function}{line}{held} and not let go. "
+    return (
+        "Results stay from computation to computation: those in workers' memory grow "
+        f"{_course(f)}.",
+        f"{named}It is the memory of {f.workers:worker} together when nothing was under way. See "
+        "memory_growth().",
+        "If the program needs them later, that is as it should be, and what grows will need room. "
+        "If not, let go of the futures and persisted collections: del, or client.cancel(); a "
+        "notebook's Out[] and a list of futures hold them as well.",
+    )
+
+
+def _say_scheduler_grows(f: Figures) -> Words:
+    return (
+        f"The scheduler's process grows with each computation, {_course(f)}.",
+        f"In the second half it rose by {f.since_half}. See memory_growth().",
+        "What it keeps are tasks that clients hold futures of, with their graphs; histories, "
+        "which are limited in length (distributed.admin.log-length, "
+        "distributed.scheduler.transition-log-length); and what malloc keeps after it was freed. "
+        "Which of these it is this trace cannot tell.",
+    )

@@ -1,0 +1,249 @@
+"""How memory grows from one computation to the next, and with the runs of functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.analysis.model.asked_lines import asked_lines
+from dasfprof.analysis.model.held_results import held_at
+from dasfprof.analysis.model.memory_samples import (
+    ProcessMemory,
+    Readings,
+    memory_of_others,
+    memory_of_processes,
+)
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.results_over_time import results_at
+from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.numeric.drift import FEWEST, Drift, drift_of
+from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Moments that are looked at, at most; and how many windows a run has that is one computation.
+_MOST, _WINDOWS = 200, 20
+#: Of results of which none are held.
+_NOBODY = -1, "", ""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Spans of time, apart and in order, in which memory is compared: the least of each counts."""
+
+    begin: Array
+    end: Array
+    #: Computations, or windows, from each to the next.
+    steps: Array
+    #: Seconds of a window; NaN: they are the times between computations.
+    window: float
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def least(self, times: Array, values: Array) -> Array:
+        """Return the place of the least of values in each span; -1: there is none."""
+        found = np.full(len(self), -1, dtype=np.int64)
+        first, end = np.searchsorted(times, self.begin), np.searchsorted(times, self.end)
+        for number in np.flatnonzero(end > first).tolist():
+            within = values[first[number] : end[number]]
+            found[number] = first[number] + int(within.argmin())
+        return found
+
+    def of(self, chosen: Array) -> Moments:
+        """Return some of them."""
+        at = np.append(0.0, np.cumsum(self.steps))[chosen]
+        return Moments(self.begin[chosen], self.end[chosen], np.diff(at), self.window)
+
+
+@dataclass(frozen=True)
+class ProcessGrowth:
+    """The memory of a process of workers from moment to moment."""
+
+    lives: Array
+    memory: Drift
+    results: Drift
+    spilled: Drift
+    unmanaged: Drift
+    #: Of how many results it held.
+    number: Drift
+
+
+@dataclass(frozen=True)
+class FunctionGrowth:
+    """Results of a function that were held from moment to moment, and who holds them at last."""
+
+    function: str
+    size: Drift
+    #: Of the most bytes of it at the last moment: why they are held (a constant of `held_results`;
+    #: -1: none is held then), the line that built them, and the one that made their futures; empty:
+    #: unknown.
+    why: int
+    line: str
+    asked: str
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """How memory grew."""
+
+    moments: Moments
+    #: Each process of workers that was sampled at every moment, and all of these together; None:
+    #: there is none.
+    processes: list[ProcessGrowth]
+    together: ProcessGrowth | None
+    #: Of the scheduler's process and the client's; None: it was not recorded, or is one of the
+    #: processes above, or the scheduler's.
+    scheduler: Drift | None
+    client: Drift | None
+    functions: list[FunctionGrowth]
+
+
+@once_per_trace
+def memory_growth_of(trace: Trace) -> MemoryGrowth:
+    """Find how memory grew between the computations of a run; of a single one, by windows."""
+    processes, others = memory_of_processes(trace), memory_of_others(trace)
+    moments = _moments(trace, processes)
+    series = [
+        (one.lives, one, places)
+        for one in processes
+        for places in [moments.least(one.time, one.unmanaged)]
+        if len(moments) and (places >= 0).all()
+    ]
+
+    def drift(name: str, chosen: list[tuple[Array, ProcessMemory, Array]]) -> Drift:
+        values = np.sum([getattr(one, name)[at] for _, one, at in chosen], axis=0)
+        return drift_of(values, moments.steps)
+
+    names = ("memory", "results", "spilled", "unmanaged", "number")
+    each = [ProcessGrowth(one[0], *(drift(name, [one]) for name in names)) for one in series]
+    lives = np.concatenate([one[0] for one in series]) if series else np.empty(0, np.int64)
+    return MemoryGrowth(
+        moments,
+        each,
+        ProcessGrowth(lives, *(drift(name, series) for name in names)) if series else None,
+        _of_other(others.get("scheduler"), moments),
+        _of_other(others.get("client"), moments),
+        list(_of_functions(trace, moments)),
+    )
+
+
+def _moments(trace: Trace, processes: list[ProcessMemory]) -> Moments:
+    """Find the times between computations in which all processes were sampled; else windows."""
+    begins, ends = _computations(trace)
+    none = Moments(np.empty(0), np.empty(0), np.empty(0), float("nan"))
+    if not len(begins) or not processes:
+        return none
+    # After the last one the program may let everything go.
+    between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
+    seen = np.ones(len(between), dtype=bool)
+    for one in processes:
+        seen &= between.least(one.time, one.memory) >= 0
+    chosen = np.flatnonzero(seen)
+    if len(chosen) >= FEWEST:
+        kept = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
+        return between.of(chosen[kept])
+    begin, end = float(begins[0]), float(min(ends[-1], trace.end - trace.begin))
+    if not end > begin:
+        return none
+    edges = np.linspace(begin, end, _WINDOWS + 1)
+    return Moments(edges[:-1], edges[1:], np.ones(_WINDOWS - 1), (end - begin) / _WINDOWS)
+
+
+def _computations(trace: Trace) -> tuple[Array, Array]:
+    """Return the spans of time in which a task was under way."""
+    times, only = task_slots(with_open_runs(trace)).times, trace.scheduler_only
+    begins = np.append(times.arrival, only["sent"].to_numpy(dtype=float) - trace.begin)
+    ends = np.append(times.known, only["known"].to_numpy(dtype=float) - trace.begin)
+    told = np.isfinite(begins) & np.isfinite(ends)
+    return union(begins[told], ends[told])
+
+
+def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
+    """Find the drift of what was read of a process now and then."""
+    if process is None or not len(moments):
+        return None
+    read = np.array([process.at(end) for end in moments.end.tolist()])
+    chosen = np.flatnonzero(np.isfinite(read))
+    return drift_of(read[chosen], moments.of(chosen).steps) if len(chosen) else None
+
+
+def _of_functions(trace: Trace, moments: Moments) -> Iterator[FunctionGrowth]:
+    """Find how much of each function's results was held at the end of each moment."""
+    if not len(moments):
+        return
+    last = held_at(trace, float(moments.end[-1]))
+    runs, size = trace.tasks.iloc[last.run], np.nan_to_num(last.size)
+    columns = runs["function"], last.why, runs["line"], asked_lines(trace)[last.run], size
+    holders: dict[str, Counter[tuple[int, str, str]]] = {}
+    for name, why, line, asked, own in zip(*columns, strict=True):
+        told = line if isinstance(line, str) else ""
+        holders.setdefault(str(name), Counter())[int(why), told, str(asked)] += own
+    for name, sizes in results_at(trace, moments.end).items():
+        holder = max(holders[name].items(), key=lambda one: one[1])[0] if name in holders else None
+        yield FunctionGrowth(name, drift_of(sizes, moments.steps), *(holder or _NOBODY))
+
+
+# --- What stays in a process with each run of a function ------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunGrowth:
+    """What stays in workers' processes, beyond results, with the runs of a function."""
+
+    function: str
+    runs: int
+    #: Of these, those between two moments between which no other function ran in their process.
+    alone: int
+    #: Over these, in the order of time; `first` to `last` add up what stayed.
+    drift: Drift
+
+
+@once_per_trace
+def growth_by_runs(trace: Trace) -> list[RunGrowth]:
+    """Find what stays in processes with the runs of each function, those with the most first."""
+    slots = task_slots(with_open_runs(trace))
+    rises: dict[int, list[tuple[float, float, float]]] = {}
+    for process in memory_of_processes(trace):
+        rows = np.flatnonzero(np.isin(slots.worker, process.lives))
+        rows = rows[np.argsort(slots.times.executing[rows], kind="stable")]
+        at = _between_runs(process, slots.times.executing[rows], slots.times.done[rows])
+        # What a process takes for its first tasks, of imports and caches, it takes once.
+        for before, after in zip(at[1:-1].tolist(), at[2:].tolist(), strict=True):
+            begin, end = np.searchsorted(
+                slots.times.executing[rows], process.time[[before, after]], side="right"
+            )
+            functions = np.unique(slots.function[rows[begin:end]])
+            if len(functions) == 1:
+                rise = float(process.unmanaged[after] - process.unmanaged[before])
+                told = float(process.time[after]), rise, float(end - begin)
+                rises.setdefault(int(functions[0]), []).append(told)
+    counts = np.bincount(slots.function, minlength=len(slots.functions))
+    found = []
+    for code in np.flatnonzero(counts).tolist():
+        table = np.array(sorted(rises.get(code, [])), dtype=float).reshape(-1, 3)
+        runs = table[:, 2]
+        drift = drift_of(np.append(0.0, np.cumsum(table[:, 1])), runs)
+        found.append(RunGrowth(slots.functions[code], int(counts[code]), int(runs.sum()), drift))
+    return sorted(found, key=lambda one: -np.nan_to_num(one.drift.each, nan=-np.inf))
+
+
+def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
+    """Return the samples to compare: the last of each time in which nothing ran in a process.
+
+    Where there are few, the one in which it had least beside results, of each of some windows.
+    """
+    first, last = union(begins, ends)
+    at = np.searchsorted(process.time, np.append(first, np.inf)) - 1
+    idle = (at >= 0) & (process.time[at] >= np.append(-np.inf, last))
+    found: Array = np.unique(at[idle])
+    if len(found) > FEWEST + 1 or not len(first):
+        return found
+    edges = np.linspace(first[0], last[-1], _WINDOWS + 1)
+    windows = Moments(edges[:-1], edges[1:], np.empty(0), float("nan"))
+    least = windows.least(process.time, process.unmanaged)
+    return np.unique(least[least >= 0])

@@ -1,0 +1,283 @@
+"""What workers would hold at most on another cluster: the results of a replay, and its processes.
+
+A result is held from its task's end until the scheduler would let it go, on its own worker and on
+each that fetched it. A process has, beside these, what it had before its first task, and what the
+tasks that run take beyond their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dasfprof.analysis.model.held_results import release_times
+from dasfprof.analysis.model.memory_samples import memory_of_processes, unmanaged_of_runs
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.model.worker_exits import Why, departure
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.simulation.inputs import ReplayCluster
+from dasfprof.analysis.simulation.replay import Replay, replay_of
+from dasfprof.analysis.simulation.simulator import Outcome
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Replays with durations that vary, whose peaks are looked at; and how many of a run of so many
+#: tasks. By what factor durations vary, as recorded ones of their function do, but within these
+#: bounds: the standard deviation of its logarithm.
+_REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
+#: The quantiles of their peaks between which that of another run is expected.
+_WITHIN = 0.1, 0.9
+#: Seconds for which results have to be together to count: samples are taken ten times a second.
+_TOGETHER = 0.05
+#: A forecast of results, and one of a process, is no surer than so, whatever replays say.
+_MARGINS = 0.07, 0.12
+#: A replay of the recorded cluster that misses the recorded peak by more foretells nothing.
+_MOST_ERROR = 0.35
+#: The share of all bytes of results whose release has to be known.
+_MOST_UNKNOWN = 0.01
+#: Seconds within which the scheduler lets a result go that nobody needs.
+_AT_ONCE = 0.1
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most that the fullest worker would hold, in bytes: likely, and between which bounds."""
+
+    likely: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class MemoryPeaks:
+    """What the fullest worker of a cluster would hold at most."""
+
+    #: Results in memory or spilled, and its process if none were spilled.
+    results: Peak
+    process: Peak
+
+
+class MemoryForecast:
+    """Forecasts of memory, by replays of a run that ended.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._replay = replay_of(trace)
+        #: Why nothing can be foretold, in words; empty where it can.
+        self.obstacle = self._replay.missing or _obstacle(trace)
+        if not self.obstacle:
+            self.obstacle = self._misses()
+
+    @cached_property
+    def recorded(self) -> tuple[float, float]:
+        """The most results, and bytes of its process, that the fullest worker was seen with."""
+        seen = memory_of_processes(self._trace)
+        results = max((float((one.results + one.spilled).max()) for one in seen), default=np.nan)
+        return results, max((float((one.memory + one.spilled).max()) for one in seen), default=0)
+
+    def peaks(self, cluster: ReplayCluster) -> MemoryPeaks:
+        """Foretell what the fullest worker of a cluster would hold at most."""
+        own = np.array(self._base_peaks)
+        found = np.array(list(self._peaks_on(cluster)))
+        both = []
+        for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
+            # What the replay misses there may be chance, or grow and shrink with the rest.
+            typical = float(np.median(own[:, place]))
+            scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
+            likely, low, high = np.quantile(found[:, place], (0.5, *_WITHIN)).tolist()
+            least, most = low * min(scale, 1.0), high * max(scale, 1.0)
+            both.append(Peak(likely * scale, least * (1 - margin), most * (1 + margin)))
+        return MemoryPeaks(*both)
+
+    @cached_property
+    def _base_peaks(self) -> list[tuple[float, float]]:
+        return list(self._peaks_on(self._replay.cluster))
+
+    def _misses(self) -> str:
+        typical = np.median(np.array(self._base_peaks), axis=0)
+        for name, replayed, seen in zip(
+            ("results", "processes"), typical.tolist(), self.recorded, strict=True
+        ):
+            if seen > 0 and not abs(replayed / seen - 1) <= _MOST_ERROR:
+                return (
+                    f"replayed on the recorded cluster the {name} of the fullest worker take "
+                    f"{replayed / 1e6:.0f} MB at most, and they took {seen / 1e6:.0f} MB"
+                )
+        return ""
+
+    def _peaks_on(self, cluster: ReplayCluster) -> Iterator[tuple[float, float]]:
+        replay, random = self._replay, np.random.default_rng(0)  # the same answer each time
+        held, count = replay.held(), len(replay.inputs)
+        spread = self._spread
+        for number in range(_REPLAYS if count <= _LARGE else _FEW):
+            factor = np.exp(random.normal(0.0, 1.0, count) * spread * (number > 0))
+            outcome = replay.outcome(held=held * factor, cluster=cluster)
+            yield self._residents.peaks(outcome, held * factor)
+
+    @cached_property
+    def _spread(self) -> Array:
+        """By what factor each run may take longer, as the standard deviation of its logarithm."""
+        inputs = self._replay.inputs
+        groups = Groups(inputs.function, len(inputs.functions))
+        with np.errstate(divide="ignore"):
+            logs = np.log(inputs.running)
+        logs[~np.isfinite(logs)] = np.nan
+        middle = groups.median(np.abs(logs - groups.median(logs)[inputs.function]))
+        spread: Array = np.clip(np.nan_to_num(1.5 * middle), *_SPREAD)[inputs.function]
+        return spread
+
+    @cached_property
+    def _residents(self) -> _Residents:
+        return _Residents.of(self._trace, self._replay)
+
+
+@once_per_trace
+def memory_forecast_of(trace: Trace) -> MemoryForecast:
+    """Return the forecasts of a trace."""
+    return MemoryForecast(trace)
+
+
+def _obstacle(trace: Trace) -> str:
+    """Say, in words, why memory cannot be foretold; empty where it can."""
+    left = np.flatnonzero(np.isfinite(trace.workers["left"].to_numpy(dtype=float)))
+    if any(departure(trace, life).why is Why.MEMORY for life in left.tolist()):
+        return "a worker died of want of memory, and what it would have taken nobody knows"
+    if len(trace.under_way) or len(trace.unsent):
+        return "the run did not end"
+    if len(trace.shuffle_messages):
+        return "P2P shuffles keep rows in buffers, of which no size was recorded"
+    if not memory_of_processes(trace):
+        return "no samples tell what workers held"
+    tasks = trace.tasks
+    size = np.where(tasks["state"] == "memory", tasks["size"].to_numpy(dtype=float), 0.0)
+    unknown = np.isnan(release_times(trace)) | ~(size >= 0)
+    whole = float(np.nansum(size))
+    if not (tasks["source"] == "worker").all() or np.nansum(size[unknown]) > _MOST_UNKNOWN * whole:
+        return "nothing tells how large results were, or when they were let go"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Residents:
+    """What is in memory in a replay: bytes for each of its runs, and when it goes."""
+
+    replay: Replay
+    #: What its process has more while it runs, its result included.
+    rise: Array
+    #: Whether the scheduler lets its result go as soon as nobody needs it; those never counted on.
+    at_once: Array
+    never: Array
+    #: Of the others: after how many finishes of the run it goes (0: not at all), and how many
+    #: seconds after the last of them.
+    finishes: Array
+    delay: Array
+    #: Of a worker's process before it ran anything.
+    base: float
+
+    @classmethod
+    def of(cls, trace: Trace, replay: Replay) -> _Residents:
+        inputs, times = replay.inputs, task_slots(trace).times
+        count, first = len(inputs), float(times.arrival.min())
+        release = np.full(count, np.inf)
+        release[: len(trace.tasks)] = release_times(trace) - first
+        known = times.known - first
+        needed = _last_needed(replay, known)
+        finished = np.sort(known)
+        number = np.searchsorted(finished, release, side="right")
+        number[~np.isfinite(release)] = 0
+        delay = np.where(number > 0, release - finished[np.maximum(number - 1, 0)], 0.0)
+        at_once = release <= needed + _AT_ONCE
+        rise, base = _rises(trace, replay), _base(trace)
+        return cls(replay, rise, at_once, release == -np.inf, number, delay, base)
+
+    def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
+        """Return the most bytes of results, and of processes, of any worker of a replay."""
+        inputs = self.replay.inputs
+        done = outcome.begun + held + inputs.seceded
+        goes = self._goes(outcome, done)
+        size = np.where(self.never, 0.0, inputs.size)
+        copied, at, since = _copies(self.replay, outcome)
+        worker = np.concatenate([outcome.worker, at])
+        begin, end = np.concatenate([done, since]), np.concatenate([goes, goes[copied]])
+        begin = np.minimum(begin + _TOGETHER, end)
+        sizes = np.concatenate([size, size[copied]])
+        results = _peak(worker, begin, end, sizes)
+        process = _peak(
+            np.concatenate([worker, outcome.worker]),
+            np.concatenate([begin, outcome.begun]),
+            np.concatenate([end, done]),
+            np.concatenate([sizes, self.rise]),
+        )
+        return results, self.base + process
+
+    def _goes(self, outcome: Outcome, done: Array) -> Array:
+        """Return when each result would be let go."""
+        needed = _last_needed(self.replay, outcome.known)
+        finished = np.sort(outcome.known)
+        after = finished[np.maximum(self.finishes - 1, 0)] + self.delay
+        later = np.where(self.finishes > 0, np.maximum(after, needed), np.inf)
+        return np.maximum(np.where(self.at_once, needed, later), done)
+
+
+def _last_needed(replay: Replay, known: Array) -> Array:
+    """Return when it was known that the last run had ended that needed each result, or itself."""
+    inputs = replay.inputs
+    needed = known.copy()
+    takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
+    np.maximum.at(needed, inputs.inputs, known[takers])
+    return needed
+
+
+def _copies(replay: Replay, outcome: Outcome) -> tuple[Array, Array, Array]:
+    """Return which results were fetched by which other workers, and since when they were there."""
+    inputs = replay.inputs
+    takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
+    elsewhere = outcome.worker[takers] != outcome.worker[inputs.inputs]
+    used, takers = inputs.inputs[elsewhere], takers[elsewhere]
+    order = np.argsort(outcome.begun[takers], kind="stable")
+    used, takers = used[order], takers[order]
+    pairs = used.astype(np.int64) * (int(outcome.worker.max(initial=0)) + 1)
+    _, first = np.unique(pairs + outcome.worker[takers], return_index=True)
+    return used[first], outcome.worker[takers[first]], outcome.begun[takers[first]]
+
+
+def _peak(worker: Array, begin: Array, end: Array, size: Array) -> float:
+    """Return the most bytes that any worker had at a time."""
+    at, change = np.append(begin, end), np.append(size, -size)
+    who = np.append(worker, worker)
+    # What goes makes room for what comes at the same time.
+    order = np.lexsort((change, at, who))
+    # What each worker has sums up to nothing at its end.
+    return float(np.cumsum(change[order]).max(initial=0.0))
+
+
+def _rises(trace: Trace, replay: Replay) -> Array:
+    """Return what a process has more while each run goes on; at least the size of its result.
+
+    That of runs that were not sampled is the usual one of their function; 0 where there is none.
+    """
+    inputs, memory, count = replay.inputs, unmanaged_of_runs(trace), len(trace.tasks)
+    function = inputs.function[:count]
+    groups = Groups(function, len(inputs.functions))
+    alone, beside = groups.median(memory.rise), groups.median(memory.rise_beside_others)
+    usual = np.where(np.isnan(alone), beside, alone)
+    rise = inputs.size.copy()
+    own = np.where(np.isnan(memory.rise), usual[function], memory.rise)
+    rise[:count] = np.fmax(own, rise[:count])
+    return rise
+
+
+def _base(trace: Trace) -> float:
+    """Return what a worker's process has before it runs anything: the median."""
+    first = [float(one.unmanaged[0]) for one in memory_of_processes(trace)]
+    return float(np.median(first))

@@ -1,0 +1,126 @@
+"""Memory on other workers is foretold as worked out by hand, or not at all where nothing tells."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from memory_forecasts import forecasts
+from traces import Plan, Task
+
+from dasfprof.errors import InvalidArgumentError
+
+MB = 1_000_000
+
+
+def planned(**more: Any) -> Plan:
+    """Plan eight results of 10 MB on two workers, which are all needed by one task at last."""
+    parts = [
+        Task(f"load-{n}", n % 2, n // 2, n // 2 + 1.0, size=10 * MB, wanted=False, released=5.02)
+        for n in range(8)
+    ]
+    total = Task("total-1", 0, 4.0, 5.0, size=0, dependencies=[one.key for one in parts])
+    total.released = 5.3
+    moved = [(0, 3.99, 4.0, 40 * MB, [f"load-{n}" for n in (1, 3, 5, 7)])]
+    used, held = [], []
+    for worker, sizes in enumerate(([0, 10, 20, 30, 80, 0], [0, 10, 20, 30, 40, 0])):
+        for second, size in enumerate(sizes):
+            facts = {"size": size * MB, "spilled_size": 0, "tasks": size // 10, "state": "running"}
+            held.append((worker, second + 0.5, facts))
+            used.append((worker, second + 0.5, {"memory": (100 + size) * MB}))
+        used.append((worker, 0.0, {"memory": 100 * MB}))
+        held.append((worker, 0.0, {**held[-1][2], "size": 0, "tasks": 0}))
+    options = {
+        "threads": 1,
+        "hosts": ("node1", "node2"),
+        "memory_limit": 200 * MB,
+        "releases": True,
+    }
+    facts = {"transfers": moved, "used": used, "held": held, **options, **more}
+    return Plan([*parts, total], **facts)
+
+
+def test_against_values_by_hand(tmp_path: Path) -> None:
+    table = planned().write(tmp_path).memory_forecast([1, 2, 4]).set_index("Workers")
+    # All eight results come to the worker that has the last task, however many there are.
+    assert table["Results (MB)"].tolist() == pytest.approx([80.0] * 3)
+    assert table["Process (MB)"].tolist() == pytest.approx([180.0] * 3)
+    assert table["Results at Least (MB)"].tolist() == pytest.approx([80.0 * 0.93] * 3)
+    assert table["Process at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12] * 3)
+    assert table["Limit (MB)"].tolist() == [200.0] * 3
+    assert table["Verdict"].str.startswith("May not fit").all()
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict"),
+    [
+        (400 * MB, "Fits."),  # 201.6 MB at most, of 60 %: 240 MB
+        (300 * MB, "Fits, but may spill."),
+        (230 * MB, "May not fit without spilling"),  # a worker pauses at 184 MB
+        (200 * MB, "May not fit: at most"),  # and is killed at 190 MB
+        (160 * MB, "Would not fit: without 6.4 MB at least on disk"),  # 158.4 less 152 MB
+    ],
+)
+def test_whether_that_fits(tmp_path: Path, limit: int, verdict: str) -> None:
+    (row,) = planned().write(tmp_path).memory_forecast([2], memory_limit=limit).to_dict("records")
+    assert row["Verdict"].startswith(verdict)
+
+
+def test_results_that_go_one_by_one_need_less(tmp_path: Path) -> None:
+    """Each is used at once: a worker has one, or with two threads two; and what is being made."""
+    tasks = []
+    for n in range(8):
+        begin = 2.0 * (n // 2)
+        part = Task(f"load-{n}", n % 2, begin, begin + 1, size=10 * MB, wanted=False)
+        part.released = begin + 2.02
+        use = Task(f"use-{n}", n % 2, begin + 1, begin + 2, size=0, dependencies=[part.key])
+        use.released = 9.0
+        tasks += [part, use]
+    held = [
+        (w, at, {"size": size * MB, "spilled_size": 0, "tasks": 1, "state": "running"})
+        for w in (0, 1)
+        for at, size in ((0.0, 0), (1.5, 10), (3.5, 10), (5.5, 10), (7.5, 10))
+    ]
+    used = [(w, at, {"memory": 100 * MB + facts["size"]}) for w, at, facts in held]
+    plan = dataclasses.replace(planned(), tasks=tasks, held=held, used=used, transfers=[])
+    analyser = plan.write(tmp_path)
+    (one,) = analyser.memory_forecast([2]).to_dict("records")
+    (two,) = analyser.memory_forecast([2], threads=2).to_dict("records")
+    assert one["Results (MB)"] == pytest.approx(10.0, rel=0.01)
+    assert two["Results (MB)"] == pytest.approx(20.0, rel=0.01)
+
+
+def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
+    for name, plan, why in (
+        ("releases", dataclasses.replace(planned(), releases=False), "when they were let go"),
+        ("samples", planned(resources=False), "no samples tell"),
+    ):
+        (row,) = plan.write(tmp_path / name).memory_forecast([2]).to_dict("records")
+        assert row["Verdict"].startswith("Not to be foretold") and why in row["Verdict"]
+        assert np.isnan(row["Process (MB)"])
+
+
+@pytest.mark.whole_program
+@pytest.mark.parametrize("name", ["each_by_itself", "held_by_the_client"])
+def test_real_runs_on_other_workers(tmp_path: Path, name: str) -> None:
+    for outcome in forecasts(name, tmp_path):
+        # Of a crowded machine: what came late may be one result more or less.
+        assert 0.8 * outcome.least <= outcome.real <= 1.25 * outcome.most, str(outcome)
+
+
+def test_a_replay_that_is_off_foretells_nothing(tmp_path: Path) -> None:
+    plan = planned()
+    plan.held = [(w, at, {**facts, "size": 3 * facts["size"]}) for w, at, facts in plan.held]
+    (row,) = plan.write(tmp_path).memory_forecast([2]).to_dict("records")
+    assert "the results of the fullest worker take 80 MB at most" in row["Verdict"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"workers": [0]}, {"workers": 3}, {"threads": 0}, {"memory_limit": -1}]
+)
+def test_numbers_out_of_range(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        planned().write(tmp_path).memory_forecast(**arguments)

@@ -1,0 +1,205 @@
+"""Memory is said to grow only where it does steadily, and to be of those that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from diagnosed_plans import found
+from traces import Plan, Task
+
+from dasfprof.analysis.numeric.drift import Course, drift_of
+from dasfprof.errors import InvalidArgumentError
+
+MB = 1_000_000
+ROUNDS = 13
+
+
+def rounds(
+    unmanaged: Callable[[int], int],
+    *,
+    results: Callable[[int], int] = lambda _: 0,
+    number: Callable[[int], int] = lambda _: 0,
+    kept: int = 0,
+    names: str = "a",
+    **more: Any,
+) -> Plan:
+    """Plan a computation a second on two workers, and what these have after each, in MB."""
+    tasks = [
+        Task(
+            f"{names[k % len(names)]}-{2 * k + w}",
+            w,
+            k,
+            k + 0.3,
+            arrival=k,
+            cause=f"update-graph-{k}",
+            graph=f"update-graph-{k}",
+            size=kept * MB,
+            released=None if kept else k + 0.35,
+        )
+        for k in range(ROUNDS)
+        for w in (0, 1)
+    ]
+    used, held = [], []
+    for k in range(ROUNDS):
+        for w in (0, 1):
+            size, beside = results(k) * MB, unmanaged(k) * MB
+            facts = {"spilled_size": 0, "state": "running", "tasks": number(k), "size": size}
+            # While a task runs its process has more.
+            for at, own, executing in ((0.1, 500 * MB, 1), (0.5, 0, 0), (0.8, 3 * MB, 0)):
+                used.append((w, k + at, {"memory": beside + size + own}))
+                held.append((w, k + at, {**facts, "executing": executing}))
+    facts = {"threads": 1, "memory_limit": 1000 * MB, "hosts": ("node1", "node2"), **more}
+    graphs = [float(k) for k in range(ROUNDS)]
+    whose = {"graphs": graphs, "clients": ["c"] * ROUNDS}
+    return Plan(tasks, used=used, held=held, releases=True, **{**whose, **facts})
+
+
+def steady(k: int) -> int:
+    return 100 + 10 * k + (k % 2)
+
+
+def figures(table: pd.DataFrame, memory: str) -> dict[str, Any]:
+    (own,) = table[table["Memory"].str.startswith(memory)].to_dict("records")
+    return {str(name): value for name, value in own.items()}
+
+
+def test_a_steady_rise_is_told_with_its_interval(tmp_path: Path) -> None:
+    table = rounds(steady).write(tmp_path).memory_growth()
+    told = figures(table, "unmanaged")
+    # Between 13 computations there are 12 times; of each the least counts.
+    assert told["Compared"] == "11 computations"
+    assert (told["At First (MB)"], told["At Last (MB)"]) == (200.0, 422.0)
+    # Of two workers, changes of 22 and 18 MB in turn, six of them 22.
+    changes = np.array([22.0, 18.0] * 5 + [22.0])
+    error = 2.228 * changes.std(ddof=1) / np.sqrt(11)  # Student's t of 10, by a table
+    assert told["Each (MB)"] == pytest.approx(222 / 11)
+    assert told["At Least (MB)"] == pytest.approx(222 / 11 - error, abs=0.001)
+    assert told["At Most (MB)"] == pytest.approx(222 / 11 + error, abs=0.001)
+    assert told["Verdict"] == "Rises by 20.2 MB with each computation."
+    assert figures(table, "results in memory")["Verdict"] == "No steady rise."
+    by_worker = rounds(steady).write(tmp_path / "again").memory_growth("worker")
+    each = by_worker[by_worker["Memory"].str.startswith("unmanaged")]["Each (MB)"]
+    assert each.tolist() == pytest.approx([111 / 11] * 2)
+
+
+@pytest.mark.parametrize(
+    ("unmanaged", "begin"),
+    [
+        (lambda k: 100 + min(k, 3) * 60, "Rose at first: of 360 MB 0 B"),  # a plateau
+        (lambda k: 100 + round(100 * np.log(k + 1)), "No steady rise"),  # slower and slower
+        (lambda k: 400 if k > 6 else 100, "No steady rise"),  # a step
+        (lambda k: 100 + 200 * (k % 3), "No steady rise"),
+        (lambda k: 900 - 10 * k, "No steady rise"),
+    ],
+)
+def test_what_looks_alike_is_no_steady_rise(
+    tmp_path: Path, unmanaged: Callable[[int], int], begin: str
+) -> None:
+    plan = rounds(unmanaged)
+    assert "memory-grows" not in found(plan, tmp_path / "diagnosed")
+    verdict = figures(plan.write(tmp_path / "told").memory_growth(), "unmanaged")["Verdict"]
+    assert verdict.startswith(begin)
+
+
+def test_a_few_computations_do_not_tell(tmp_path: Path) -> None:
+    plan = rounds(steady)
+    plan.tasks = plan.tasks[: 2 * 6]
+    plan.used = [one for one in plan.used if one[1] < 6]
+    table = plan.write(tmp_path).memory_growth()
+    # One computation takes 5.3 s, by windows of a 20th of which few have a sample.
+    assert table.empty or (table["Verdict"] != "Rises").all()
+
+
+def test_values_that_wander_are_seldom_a_rise() -> None:
+    random = np.random.default_rng(1)
+    walks = np.cumsum(random.normal(size=(2000, 20)), axis=1)
+    scattered = random.normal(size=(2000, 20))
+    for values in (walks, scattered):
+        rises = sum(drift_of(one).course is Course.RISES for one in values)
+        assert rises / 2000 < 0.025
+    drifting = walks + 2.0 * np.arange(20)
+    rises = sum(drift_of(one).course is Course.RISES for one in drifting)
+    assert rises / 2000 > 0.9
+
+
+def test_the_interval_holds_the_drift_of_walks() -> None:
+    random = np.random.default_rng(2)
+    steps = random.integers(1, 5, size=15).astype(float)
+    inside = 0
+    for _ in range(2000):
+        changes = 3.0 * steps + random.normal(size=15) * np.sqrt(steps)
+        drift = drift_of(np.append(0.0, np.cumsum(changes)), steps)
+        inside += drift.least <= 3.0 <= drift.most
+    assert inside / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) -> None:
+    finding = found(rounds(steady), tmp_path)["memory-grows"]
+    assert "by 20.2 MB each" in finding["Finding"]
+    assert "from 200 MB to 422 MB over 11 computations" in finding["Finding"]
+    assert "11 % of the workers' limits" in finding["Finding"]
+    assert finding["Function"] == "a"
+    # From the second computation's end, 111 MB, to the last one's, 220 MB, 11 runs on each worker.
+    assert "9.91 MB stay with each run of a: so over 22 runs" in finding["Evidence"]
+    assert "cannot tell a leak from memory that malloc keeps" in finding["Suggestion"]
+
+
+def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path: Path) -> None:
+    analyser = rounds(lambda k: 100 + 20 * (k // 2), names="ab").write(tmp_path)
+    table = analyser.memory_growth("function").set_index("Function")
+    # The runs of a, of even computations, leave 20 MB on each worker, those of b nothing.
+    assert table["Task Runs"].to_dict() == {"a": 14, "b": 12}
+    assert table.loc["a", "Each (MB)"] == pytest.approx(20.0)
+    assert table.loc["b", "Each (MB)"] == pytest.approx(0.0)
+    assert table.loc["b", "Verdict"] == "No steady rise."
+
+
+def test_results_that_stay_are_told_as_what_they_are(tmp_path: Path) -> None:
+    plan = rounds(lambda _: 100, results=lambda k: 20 * (k + 1), number=lambda k: k + 1, kept=20)
+    finding = found(plan, tmp_path / "diagnosed")["memory-grows"]
+    assert "Results stay from computation to computation" in finding["Finding"]
+    assert "440 MB of that are results of a, which a client wanted" in finding["Evidence"]
+    assert finding["Severity"] in ("low", "info")
+    told = figures(plan.write(tmp_path / "told").memory_growth(), "results of a")
+    assert (told["At First (MB)"], told["At Last (MB)"]) == (40.0, 480.0)
+    assert told["Why Held"] == "for the client"
+
+
+def test_results_that_dask_takes_for_small_are_no_leak(tmp_path: Path) -> None:
+    finding = found(rounds(steady, number=lambda k: 5 * k), tmp_path)["memory-grows"]
+    assert "Workers hold 110 results more" in finding["Finding"]
+    assert "this trace cannot tell" in finding["Evidence"]
+    assert pd.isna(finding["Function"]) or not finding["Function"]
+
+
+def test_the_scheduler_and_the_client_have_processes_of_their_own(tmp_path: Path) -> None:
+    plan = rounds(
+        lambda _: 100,
+        scheduler_memory=[(k + 0.4, (200 + 12 * k) * MB) for k in range(ROUNDS)],
+        client_memory=[(k + 0.4, 300 * MB) for k in range(ROUNDS)],
+    )
+    table = plan.write(tmp_path / "told").memory_growth()
+    assert figures(table, "process of the scheduler")["Each (MB)"] == pytest.approx(12.0)
+    assert figures(table, "process of the client")["Verdict"] == "No steady rise."
+    finding = found(plan, tmp_path / "diagnosed")["memory-grows"]
+    assert "The scheduler's process grows with each computation" in finding["Finding"]
+
+
+def test_one_long_computation_is_compared_by_windows(tmp_path: Path) -> None:
+    plan = rounds(steady)
+    for task in plan.tasks:
+        task.arrival = 0.0
+    plan.graphs, plan.clients = (0.0,), ["c"]
+    table = plan.write(tmp_path / "told").memory_growth()
+    assert set(table["Compared"]) <= {"19 windows of 615 ms", "nothing"}
+    assert "memory-grows" not in found(plan, tmp_path / "diagnosed")
+
+
+def test_groupings_that_there_are_not(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="cluster, worker, function"):
+        rounds(steady).write(tmp_path).memory_growth("host")  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""What a program leaves in its workers' processes is told as it is, and nothing where it is not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clusters import client_of
+from distributed import Client, wait
+from refuters import refute
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+client = client_of(2, 1, memory_limit=0)
+
+MB = 1_000_000
+ROUNDS, TASKS = 12, 6
+KEPT: list[Any] = []
+
+
+def leak(number: int) -> int:
+    KEPT.append(np.ones(3 * MB // 8))
+    time.sleep(0.02)
+    return number
+
+
+def churn(number: int) -> int:
+    """Take memory, and give it back."""
+    time.sleep(0.02 + 0 * float(np.ones(30 * MB // 8).sum()))
+    return number
+
+
+def keep(number: int) -> Any:
+    time.sleep(0.02)
+    return np.ones(3 * MB // 8)
+
+
+def recorded(client: Client, directory: Path, function: Any) -> TraceAnalyser:
+    """Record computations one after the other; futures of results of `keep` are held."""
+    with dasfprof.profile(client, directory=directory) as run:
+        held = []
+        for _ in range(ROUNDS):
+            futures = client.map(function, range(TASKS), pure=False)
+            wait(futures)
+            held.append(futures if function is keep else None)
+            del futures
+            time.sleep(0.7)  # for samples, ten of which are taken a second
+    return TraceAnalyser(run.files(), progress=False)
+
+
+def rising(analyser: TraceAnalyser) -> dict[str, Any]:
+    table = analyser.memory_growth()
+    table = table[table["Verdict"].str.startswith("Rises") & (table["Each (MB)"] > 1)]
+    return {
+        str(memory): each for memory, each in zip(table["Memory"], table["Each (MB)"], strict=True)
+    }
+
+
+def found(analyser: TraceAnalyser, directory: Path) -> list[dict[str, Any]]:
+    findings = analyser.diagnose()
+    assert not refute(directory, findings)
+    return [
+        {str(k): v for k, v in row.items()}
+        for row in findings[findings["Rule"] == "memory-grows"].to_dict("records")
+    ]
+
+
+def test_a_leak_is_found_with_its_bytes(client: Client, tmp_path: Path) -> None:
+    analyser = recorded(client, tmp_path, leak)
+    rises = rising(analyser)
+    unmanaged = "unmanaged: what processes have beyond results"
+    assert set(rises) == {"processes of workers", unmanaged}
+    assert rises[unmanaged] == pytest.approx(3 * TASKS, rel=0.1)
+    (finding,) = found(analyser, tmp_path)
+    assert finding["Function"] == "leak"
+    by_run = analyser.memory_growth("function").set_index("Function").loc["leak"]
+    assert by_run["Each (MB)"] == pytest.approx(3, rel=0.1)
+    assert by_run["At Least (MB)"] <= by_run["Each (MB)"] <= by_run["At Most (MB)"]
+
+
+def test_memory_that_is_given_back_does_not_grow(client: Client, tmp_path: Path) -> None:
+    analyser = recorded(client, tmp_path, churn)
+    assert rising(analyser) == {}
+    assert found(analyser, tmp_path) == []
+
+
+def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> None:
+    analyser = recorded(client, tmp_path, keep)
+    rises = rising(analyser)
+    assert set(rises) == {"processes of workers", "results in memory", "results of keep"}
+    assert rises["results of keep"] == pytest.approx(3 * TASKS, rel=1e-3)
+    (finding,) = found(analyser, tmp_path)
+    assert "Results stay" in finding["Finding"]
+    assert "which a client wanted" in finding["Evidence"]
+    assert "by futures made at test_growing_memory.py" in finding["Evidence"]
+
+
+def test_the_scheduler_and_the_client_are_one_process_here(client: Client, tmp_path: Path) -> None:
+    trace = recorded(client, tmp_path, churn).trace
+    own = dasfprof.recording.probes.process.resident_memory()  # of this one, which is both
+    for table in (trace.scheduler_states, trace.clients_under_way):
+        assert len(table) > 0
+        assert table["memory"].iloc[-1] == pytest.approx(own, rel=0.3)
+    assert set(trace.clients_under_way["pid"]) == set(
+        trace.workers["pid"][trace.workers["kind"] == "scheduler"]
+    )
