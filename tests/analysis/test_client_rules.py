@@ -96,11 +96,12 @@ def test_results_that_look_alike(tmp_path: Path, plan: Plan) -> None:
     assert "large-results" not in found(plan, tmp_path)
 
 
-def named(seconds: float, tokenising: float) -> Plan:
+def named(seconds: float, tokenising: float, until: float = 0.0) -> Plan:
+    """Plan a call that ends before all tasks, which occupy all threads, unless said."""
     facts = {"tokenising": tokenising, "line": 9}
     return Plan(
         filled(["load"], 1.0),
-        client_calls=[(0.0, seconds, "submit", facts)],
+        client_calls=[(until - seconds, until, "submit", facts)],
         sent_values=[
             {
                 **{"kind": "argument", "name": "load", "size": 80_000_000, "tasks": 1},
@@ -115,6 +116,10 @@ def test_tokenising(tmp_path: Path) -> None:
     assert (finding["Severity"], finding["Seconds at stake (s)"]) == ("high", 1.5)
     assert "1.5 s of that at /mine.py:9 main, in submit" in finding["Evidence"]
     assert "A numpy.ndarray of 80 MB was sent from there" in finding["Evidence"]
+
+
+def test_hashing_while_all_threads_are_busy_costs_nothing(tmp_path: Path) -> None:
+    assert "tokenising" not in found(named(2.0, 1.5, until=3.0), tmp_path)
 
 
 def test_submitting_for_long_is_not_tokenising(tmp_path: Path) -> None:

@@ -322,6 +322,21 @@ def test_status_tables_tell_what_the_findings_tell(tmp_path: Path) -> None:
     assert cause in analyser.per_step_status()["Next steps"][0]
 
 
+@pytest.mark.parametrize(("end", "severity"), [(11.0, "low"), (38.0, "medium")])
+def test_a_program_may_do_something_else_for_a_moment(
+    tmp_path: Path, end: float, severity: str
+) -> None:
+    """All tasks ended at 2 s, for which it keeps the result."""
+    keeps = {"unfinished": 0, "clients": [client(unfinished=0)]}
+    states = [(1.0, {"unfinished": 1}), (3.0, keeps), (end - 0.5, keeps)]
+    ended = {"key": "g-1", "known": 2.0, "state": "memory", "why": ENDED, **FIRST}
+    run = Hung(ended=[("g-1", 0.0, 2.0)], states=states, runs=[ended], end=end, waits_in=None)
+    (told,) = [one for one in findings(run, tmp_path) if one["Rule"] == "unfinished-run"]
+
+    assert told["Finding"].startswith("All tasks ended")
+    assert told["Severity"] == severity
+
+
 def test_a_worker_that_was_asked_to_leave_is_not_lost(tmp_path: Path) -> None:
     for reason, lost in (("retire-workers", False), ("handle-worker-cleanup", True)):
         run = Hung(states=[(1.0, {"unfinished": 1}), (20.0, {"unfinished": 0})])

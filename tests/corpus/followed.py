@@ -617,7 +617,7 @@ def look_up(number: int, table: Any) -> int:
 def sends_a_dict(client: Client, advised: bool) -> None:
     table = {number: str(number) for number in range(100_000)}
     _begin_here()
-    given = client.scatter([table], broadcast=True)[0] if advised else table
+    given = client.scatter([table], broadcast=True, hash=False)[0] if advised else table
     client.gather([client.submit(look_up, n, given, pure=False) for n in range(20)])
 
 
@@ -625,7 +625,7 @@ def sends_a_dict(client: Client, advised: bool) -> None:
 def sends_lists(client: Client, advised: bool) -> None:
     table = [[str(number)] * 3 for number in range(30_000)]
     _begin_here()
-    given = client.scatter([table], broadcast=True)[0] if advised else table
+    given = client.scatter([table], broadcast=True, hash=False)[0] if advised else table
     client.gather([client.submit(look_up, n, given, pure=False) for n in range(30)])
 
 

@@ -42,6 +42,7 @@ def tokenising(said: Said, evidence: Evidence) -> Iterator[str]:
     hashed = _total(evidence.rows("Client Calls"), "tokenising")
     yield from differs(said["hashing"], hashed, "seconds of making names")
     yield from exceeds(said["there"], said["hashing"], "those of a line")
+    yield from exceeds(said.seconds, said["hashing"], "seconds at stake")
 
 
 @refuter("sent-by-value")

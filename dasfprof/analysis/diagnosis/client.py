@@ -11,6 +11,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import LARGE, find_calls, find_carried, single_calls
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.under_way.state import Frame, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Words
 
@@ -110,9 +111,20 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
         call=str(longest["call"].iloc[0]),
         there=Seconds(longest["tokenising"].iloc[0]),
         what=_sent_at(run, longest),
-        seconds=seconds,
+        seconds=_not_beside_tasks(run, calls),
         of_client=True,
     )
+
+
+def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
+    """Return the seconds of hashing before and after the run, and in it while threads idled."""
+    begin = run.trace.begin + run.begin
+    end, seconds = begin + run.wall, calls["tokenising"].to_numpy(dtype=float)
+    start, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
+    within = np.clip(np.fmin(stop, end) - np.fmax(start, begin), 0.0, None)
+    inside = float((seconds * within / np.fmax(stop - start, 1e-9)).sum())
+    idle = run.seconds_of(ThreadTime.NOTHING_SUBMITTED, ThreadTime.NO_RUNNABLE_TASK)
+    return float(seconds.sum()) - inside + min(inside, idle)
 
 
 def _say_tokenising(f: Figures) -> Words:
@@ -168,12 +180,12 @@ def _say_sent_by_value(f: Figures) -> Words:
         f"Sent at {f.line}.{held} Handling these tasks takes up to {f.handling} beyond what tasks "
         f"that carry nothing take, pickling graphs {f.pickling} in the client. See sent_values().",
         "Let what it holds be an argument that is sent once: held = client.scatter([object], "
-        "broadcast=True)[0], and f(x, held); or load it in the tasks. A function of a module that "
-        "workers can import is sent by its name."
+        "broadcast=True, hash=False)[0], and f(x, held); or load it in the tasks. A function of a "
+        "module that workers can import is sent by its name."
         if a_function
         else "Load them in the tasks; or send what several have once: client.scatter([object], "
-        "broadcast=True)[0], and hand over its future. Of a dict or list by itself scatter() sends "
-        "each of its items.",
+        "broadcast=True, hash=False)[0], and hand over its future. Of a dict or list by itself "
+        "scatter() sends each of its items.",
     )
 
 

@@ -258,8 +258,11 @@ def _say_cut_off(f: Figures) -> Words:
 
 
 def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
-    share = (cause.seconds or 0.0) / (run.wall + (cause.seconds or 0.0) or 1.0)
-    severity: Severity = "low" if share < 0.5 else "medium"
+    seconds = cause.seconds or 0.0
+    share = seconds / (run.wall + seconds or 1.0)
+    # A program may do something else for a moment.
+    brief = cause.kind == "client-elsewhere" and seconds < _LONG
+    severity: Severity = "low" if share < 0.5 or brief else "medium"
     return _of_cause(cause, severity)
 
 

@@ -329,10 +329,14 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     lanes = [np.flatnonzero(worker == each) for each in np.unique(worker)]
     if turn is not None or len(lanes) < 2:
         return turn, 0.0
-    each = [(find_turn(start[own], stop[own]), len(own)) for own in lanes]
-    served = sum(one * number for one, number in each if one is not None)
-    apart = all(one is not None for one, _ in each)
-    return None, float((stop - start).sum()) - served if apart else 0.0
+    each = [find_turn(start[own], stop[own]) for own in lanes]
+    if any(one is None for one in each):
+        return None, 0.0
+    # The one that is served at once lasts its turn, and what it does besides.
+    least = [float((stop - start)[own].min()) for own in lanes]
+    lasts = [max(one or 0.0, other) for one, other in zip(each, least, strict=True)]
+    served = sum(one * len(own) for one, own in zip(lasts, lanes, strict=True))
+    return None, float((stop - start).sum()) - served
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:

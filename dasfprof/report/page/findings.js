@@ -131,7 +131,8 @@ function stake(seconds, wall) {
   const bar = make("div", { class: "meter" }, make("div"));
   const share = wall > 0 ? seconds / wall : 0;
   bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
-  const title = share > 1 ? "of the client's time might be saved" : `of ${formatSeconds(wall)} of run time might be saved`;
+  const whole = share > 1 ? "the client's time" : `${formatSeconds(wall)} of run time`;
+  const title = `of ${whole} might be saved`;
   return make("span", { class: "stake", title }, formatSeconds(seconds), bar);
 }
 
