@@ -45,6 +45,11 @@ class Moments:
     def __len__(self) -> int:
         return len(self.begin)
 
+    def has_any(self, times: Array) -> Array:
+        """Return in which spans there is one of times, which are in order."""
+        found: Array = np.searchsorted(times, self.end) > np.searchsorted(times, self.begin)
+        return found
+
     def least(self, times: Array, values: Array) -> Array:
         """Return the place of the least of values in each span; -1: there is none."""
         found = np.full(len(self), -1, dtype=np.int64)
@@ -142,7 +147,7 @@ def _moments(trace: Trace, processes: list[ProcessMemory]) -> Moments:
     between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
     seen = np.ones(len(between), dtype=bool)
     for one in processes:
-        seen &= between.least(one.time, one.memory) >= 0
+        seen &= between.has_any(one.time)
     chosen = np.flatnonzero(seen)
     if len(chosen) >= FEWEST:
         kept = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
