@@ -136,9 +136,8 @@ def _say_tokenising(f: Figures) -> Words:
         f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
         f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
         "Give names that need no hashing: name=False in from_array(), pure=False or key= in "
-        "submit() and map(), dask_key_name= of delayed functions; or client.scatter([object], "
-        "hash=False)[0] once (of a dict or list by itself each item is one), and hand over its "
-        "future.",
+        "submit() and map(), dask_key_name= of delayed functions; or hand over once what several "
+        "have, with hash=False in scatter().",
     )
 
 
