@@ -132,6 +132,16 @@ def sent(size: int, tasks: int, **more: Any) -> list[dict[str, Any]]:
     return [{**usual, **facts, "file": "/mine.py", "code": "main", **more}]
 
 
+@pytest.mark.parametrize(("held", "by_item"), [("builtins.dict", True), ("numpy.ndarray", False)])
+def test_what_dask_scatters_item_by_item(tmp_path: Path, held: str, by_item: bool) -> None:
+    """Of a dict of 3,000 entries scatter() takes as long as twenty tasks that have it by value."""
+    values = sent(150_000, 400, kind="argument", name="load", held=held)
+    finding = found(Plan(small_tasks(), sent_values=values), tmp_path)["sent-by-value"]
+
+    assert ("scatter(pickle.dumps(object)" in finding["Suggestion"]) is by_item
+    assert ("scatter([object]" in finding["Suggestion"]) is not by_item
+
+
 def test_large_functions_by_value(tmp_path: Path) -> None:
     plan = Plan(small_tasks(), sent_values=sent(150_000, 400))
     findings = found(plan, tmp_path)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import pickle
 import statistics
 import tempfile
 import threading
@@ -609,15 +610,15 @@ def _sum_up(
 
 
 def look_up(number: int, table: Any) -> int:
-    """Use a large table."""
-    return len(table) + number
+    """Use a large table, or one that was pickled."""
+    return len(pickle.loads(table) if isinstance(table, bytes) else table) + number
 
 
 @gains("sent-by-value", (2, 1))
 def sends_a_dict(client: Client, advised: bool) -> None:
     table = {number: str(number) for number in range(100_000)}
     _begin_here()
-    given = client.scatter([table], broadcast=True, hash=False)[0] if advised else table
+    given = client.scatter(pickle.dumps(table), broadcast=True) if advised else table
     client.gather([client.submit(look_up, n, given, pure=False) for n in range(20)])
 
 
@@ -625,7 +626,7 @@ def sends_a_dict(client: Client, advised: bool) -> None:
 def sends_lists(client: Client, advised: bool) -> None:
     table = [[str(number)] * 3 for number in range(30_000)]
     _begin_here()
-    given = client.scatter([table], broadcast=True, hash=False)[0] if advised else table
+    given = client.scatter(pickle.dumps(table), broadcast=True) if advised else table
     client.gather([client.submit(look_up, n, given, pure=False) for n in range(30)])
 
 

@@ -56,6 +56,8 @@ def sent_by_value(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["handling"], handling, "seconds of handling tasks")
     if re.search(r"scatter\(\w+, (broadcast|hash)", said.suggestion):
         yield "of a dict or a list scatter() sends each item by itself"
+    if said["held"] in ("builtins.dict", "builtins.list") and "scatter([" in said.suggestion:
+        yield f"a {said['held']} is sent item by item where it is scattered"
     pickled = _total(evidence.rows("Client Calls"), "pickling")
     yield from exceeds(said["pickling"], pickled, "seconds of pickling")
     yield from exceeds(said.seconds, said["handling"] + said["pickling"], "seconds at stake")

@@ -19,6 +19,8 @@ from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Words
 _SHARE = 0.05
 #: The fewest bytes of all results that are many.
 _MUCH = 50_000_000
+#: What Dask sends item by item where it is scattered.
+_BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
 
 
 @rule("single-gathers")
@@ -134,9 +136,8 @@ def _say_tokenising(f: Figures) -> Words:
         f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
         f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
         "Give names that need no hashing: name=False in from_array(), pure=False or key= in "
-        "submit() and map(), dask_key_name= of delayed functions; or client.scatter([object], "
-        "hash=False)[0] once (of a dict or list by itself each item is one), and hand over its "
-        "future.",
+        "submit() and map(), dask_key_name= of delayed functions; or hand over once what several "
+        "have, with hash=False in scatter().",
     )
 
 
@@ -183,9 +184,12 @@ def _say_sent_by_value(f: Figures) -> Words:
         "broadcast=True, hash=False)[0], and f(x, held); or load it in the tasks. A function of a "
         "module that workers can import is sent by its name."
         if a_function
+        else "Load them in the tasks; or send what several have once, as one object: "
+        "client.scatter(pickle.dumps(object), broadcast=True), and pickle.loads() in the tasks. "
+        "scatter() of dicts and lists takes as long, as Dask sends their items one by one."
+        if f.held in _BY_ITEM
         else "Load them in the tasks; or send what several have once: client.scatter([object], "
-        "broadcast=True, hash=False)[0], and hand over its future. Of a dict or list by itself "
-        "scatter() sends each of its items.",
+        "broadcast=True, hash=False)[0], and hand over its future.",
     )
 
 
