@@ -112,5 +112,6 @@ def test_whose_errors_tell_of_sigint(client_left: float, tmp_path: Path) -> None
     end = find_run_end(whole.trace)
     assert end is not None
     assert end.interrupted
-    assert find_run_end(parts.in_memory) == end
+    # As text, in which what is unknown (NaN) is equal.
+    assert repr(find_run_end(parts.in_memory)) == repr(end)
     assert_same_answers(whole, parts)

@@ -333,7 +333,7 @@ def test_a_program_may_do_something_else_for_a_moment(
     run = Hung(ended=[("g-1", 0.0, 2.0)], states=states, runs=[ended], end=end, waits_in=None)
     (told,) = [one for one in findings(run, tmp_path) if one["Rule"] == "unfinished-run"]
 
-    assert told["Finding"].startswith("All tasks ended")
+    assert "as all tasks have ended: the client does something else" in told["Finding"]
     assert told["Severity"] == severity
 
 
