@@ -103,11 +103,10 @@ def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
         assert np.isnan(row["Process (MB)"])
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow  # on a crowded machine workers get to their tasks at other times, and other tasks
 @pytest.mark.parametrize("name", ["each_by_itself", "held_by_the_client"])
 def test_real_runs_on_other_workers(tmp_path: Path, name: str) -> None:
     for outcome in forecasts(name, tmp_path):
-        # Of a crowded machine: what came late may be one result more or less.
         assert 0.8 * outcome.least <= outcome.real <= 1.25 * outcome.most, str(outcome)
 
 

@@ -40,8 +40,12 @@ def test_one_worker_would_not_do(executed: list[Any]) -> None:
     assert "Not to be foretold" not in forecast
 
 
-def test_the_run_that_fits_takes_what_was_foretold(executed: list[Any]) -> None:
+def test_the_run_that_fits_takes_what_was_foretold(
+    executed: list[Any], request: pytest.FixtureRequest
+) -> None:
     least, real, most = ast.literal_eval(output(executed, "[round(float(size))"))
-    # On a crowded machine it may be a block more or less, of 20 MB.
-    assert least - 40 <= real <= most + 40
-    assert real < 570
+    assert least < most
+    # On a crowded machine one worker gets to more blocks than the other, of 20 MB each.
+    blocks = 2 if request.config.getoption("--long") else 6
+    assert least - blocks * 20 <= real <= most + blocks * 20
+    assert real < 570  # from where on it would have been killed

@@ -113,8 +113,10 @@ def test_hostile_findings_are_text(page: OpenedPage) -> None:
 def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
     page.tab.click("#finding-1 a")
     page.until(lambda: page.text("#found") == "2 found")
-    # The address goes on to tell all that is seen.
-    assert parse_qs(page.tab.evaluate("location.hash.slice(1)"))["finding"] == ["1"]
+    # The address goes on to tell all that is seen, a moment later.
+    page.until(
+        lambda: parse_qs(page.tab.evaluate("location.hash.slice(1)")).get("finding") == ["1"]
+    )
     assert page.tab.locator("input[value=flatten]").is_checked()
     assert all(SUM in key for key in found_keys(page))
     assert page.tab.locator("#finding-1").get_attribute("aria-current") is not None
