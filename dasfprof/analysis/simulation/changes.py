@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dasfprof.analysis.simulation.inputs import Costs, ReplayCluster
-from dasfprof.analysis.simulation.replay import Replay, check_count, is_positive, replay_of
+from dasfprof.analysis.simulation.replay import (
+    Replay,
+    check_count,
+    is_count,
+    is_positive,
+    replay_of,
+)
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -92,6 +98,20 @@ def changed_cluster(replay: Replay, workers: int | None, threads: int | None) ->
             check_count(name, count)
     cluster = replay.cluster if workers is None else replay.cluster.with_workers(workers)
     return cluster if threads is None else cluster.with_threads(threads)
+
+
+def worker_counts(
+    workers: Sequence[int] | None, recorded: int, shares: Sequence[float]
+) -> list[int]:
+    """Return the numbers of workers that are asked about: usually shares of the recorded ones."""
+    if workers is None:
+        return sorted({max(round(recorded * share), 1) for share in shares})
+    if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
+        raise InvalidArgumentError(
+            f"workers={workers!r}: give a list of whole numbers, each 1 or more, or None for "
+            f"{100 * shares[0]:g} % to {100 * shares[-1]:g} % of the recorded ones."
+        )
+    return [int(count) for count in workers]
 
 
 def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:

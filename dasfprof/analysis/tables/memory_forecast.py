@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.simulation.changes import changed_cluster
+from dasfprof.analysis.simulation.changes import changed_cluster, worker_counts
 from dasfprof.analysis.simulation.memory import MemoryPeaks, memory_forecast_of
-from dasfprof.analysis.simulation.replay import is_count, is_positive, replay_of
+from dasfprof.analysis.simulation.replay import is_positive, replay_of
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
@@ -72,7 +72,7 @@ def memory_forecast(
         If a number is out of range.
     """
     replay, forecast = replay_of(trace), memory_forecast_of(trace)
-    counts = _counts(workers, max(replay.cluster.most_workers, 1))
+    counts = worker_counts(workers, max(replay.cluster.most_workers, 1), _USUAL)
     limit = _limit(trace, memory_limit)
     clusters = [changed_cluster(replay, count, threads) for count in counts]
     obstacle = forecast.obstacle
@@ -102,17 +102,6 @@ def memory_forecast(
             "Verdict": text(np.array(verdicts, dtype=object)),
         }
     )
-
-
-def _counts(workers: Sequence[int] | None, recorded: int) -> list[int]:
-    if workers is None:
-        return sorted({max(round(recorded * share), 1) for share in _USUAL})
-    if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
-        raise InvalidArgumentError(
-            f"workers={workers!r}: give a list of whole numbers, each 1 or more, or None for a "
-            "quarter to four times the recorded ones."
-        )
-    return [int(count) for count in workers]
 
 
 def _limit(trace: Trace, memory_limit: float | None) -> float:

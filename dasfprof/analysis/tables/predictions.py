@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.simulation.changes import changed_cluster, changed_wall, walls_without_waits
-from dasfprof.analysis.simulation.replay import is_count, replay_of
+from dasfprof.analysis.simulation.changes import (
+    changed_cluster,
+    changed_wall,
+    walls_without_waits,
+    worker_counts,
+)
+from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.simulation.scaling import Scaling, find_efficiencies, predict_scaling
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
-from dasfprof.errors import InvalidArgumentError
 
 #: From here on an efficiency is acceptable, by POP's rule of thumb.
 ACCEPTABLE = 0.8
@@ -137,7 +141,7 @@ def scaling(
     """
     replay = replay_of(trace)
     recorded = max(replay.cluster.most_workers, 1)
-    found = predict_scaling(trace, _counts(workers, recorded), progress=progress)
+    found = predict_scaling(trace, worker_counts(workers, recorded, _USUAL), progress=progress)
     count = len(found.workers)
     return pd.DataFrame(
         {
@@ -155,17 +159,6 @@ def scaling(
             "Verdict": text(np.array(_verdicts(found), dtype=object)),
         }
     )
-
-
-def _counts(workers: Sequence[int] | None, recorded: int) -> list[int]:
-    if workers is None:
-        return sorted({max(round(recorded * share), 1) for share in _USUAL})
-    if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
-        raise InvalidArgumentError(
-            f"workers={workers!r}: give a list of whole numbers, each 1 or more, or None for 10 % "
-            "to 1000 % of the recorded ones."
-        )
-    return [int(count) for count in workers]
 
 
 def _verdicts(found: Scaling) -> list[str]:
