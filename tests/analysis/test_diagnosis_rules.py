@@ -736,6 +736,17 @@ def test_tasks_that_wait_for_storage(tmp_path: Path) -> None:
     assert "800 MB are read and written" in findings["io-bound"]["Finding"]
 
 
+def test_a_storage_that_turns_calls_down_is_not_asked_by_more_threads(tmp_path: Path) -> None:
+    tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=0.8)
+    assert "more threads" in found(Plan(tasks), tmp_path / "all")["io-bound"]["Suggestion"]
+    for first, again in zip(tasks[:4], tasks[4:], strict=False):
+        first.key, first.state, first.became = again.key, "erred", "released"
+        first.exception = "OSError('503 Slow Down')"
+    suggestion = found(Plan(tasks), tmp_path / "refused")["io-bound"]["Suggestion"]
+    assert "more threads" not in suggestion
+    assert "25 % of its attempts failed" in suggestion
+
+
 def test_tasks_that_wait_in_calls_of_storage(tmp_path: Path) -> None:
     """Their calls are measured: whatever files their processes move."""
     findings = found(Plan(four_lanes("load", 1.0, 4, cpu=0.1, storage=0.8)), tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,6 +128,15 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
             yield f"no process is called {program!r}"
 
 
+def _failures(said: Said, own: Rows) -> Iterator[str]:
+    """Compare with the attempts of a function that failed: then more at a time are no remedy."""
+    erred = sum(run["state"] == "erred" for run in own) / max(len(own), 1)
+    if said["failed"] is not None:
+        yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
+    elif erred >= 0.1 and re.search("more threads|threads_per_worker=", said.suggestion):
+        yield f"more threads are advised, and {erred:.0%} of its attempts failed"
+
+
 @refuter("io-bound")
 def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with calls of storage, or bytes of files, over all and where the function ran."""
@@ -142,6 +152,7 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["moved"], nbytes, "bytes of files")
     yield from differs(said["rate"], nbytes / evidence.wall, "bytes a second")
     yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
+    yield from _failures(said, evidence.functions.get(str(said.function), Rows([])))
     if said["in_storage"] is not None:
         yield from _in_storage(said, evidence)
         return
@@ -184,12 +195,7 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         others = sum(used.values()) - evidence.runs.numbers("used").sum()
         yield from exceeds(said["other_threads"], others, "CPU of threads beside those of tasks")
-    if said["failed"] is not None or said["more_threads"] is not None:
-        erred = sum(run["state"] == "erred" for run in own) / max(len(own), 1)
-        if said["failed"] is None and erred >= 0.1:
-            yield f"more threads are advised, and {erred:.0%} of its attempts failed"
-        elif said["failed"] is not None:
-            yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
+    yield from _failures(said, own)
     if said["more_threads"] is None:
         if np.isfinite(said.seconds):
             yield f"{said.seconds:.3g} s are at stake, of which nothing says how to gain them"

@@ -131,6 +131,7 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
         function=name,
         on_cpu=cpu_share(run, name),
         in_storage=_in_storage(run, name) if in_calls else None,
+        failed=_share_failed(run, name),
         moved=Bytes(nbytes),
         rate=Rate(nbytes / run.wall),
         waiting=Share(run.share(lost * run.threads)),
@@ -152,7 +153,9 @@ def _say_io_bound(f: Figures) -> Words:
         [
             f"Let {f.function} read less: only the columns and rows that are needed, compressed "
             "formats in larger pieces (Parquet, Zarr), from local or faster disks.",
-            Advice("more-threads", "Or run more threads a worker."),
+            Advice("more-threads", "Or run more threads a worker.")
+            if f.failed is None
+            else _turned_down(f.failed),
         ],
     )
 
@@ -223,7 +226,7 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
     in_pool = waits.get(OWN_POOL, 0.0) if waits.get(OWN_POOL, 0.0) >= _LOCKED else None
     failed = _share_failed(run, name)
     advised = bool(waits) and shown and pools is None and in_pool is None and _backlog(run, own)
-    advised = advised and failed < _FAILED
+    advised = advised and failed is None
     yield Finding.of(
         _say_blocked_tasks,
         function=name,
@@ -237,7 +240,7 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
         waits={what: Share(share) for what, share in waits.items()},
         other_threads=None if pools is None else Seconds(pools),
         in_pool=None if in_pool is None else Share(in_pool),
-        failed=Share(failed) if failed >= _FAILED else None,
+        failed=failed,
         more_threads=Count(more) if advised else None,
         seconds=run.saved(float("nan"), threads=int(more)) if advised else float("nan"),
         at_most="medium",
@@ -290,11 +293,7 @@ def _what_to_look_for(f: Figures) -> list[str | Advice]:
     if any(f.waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
         return [f"Samples stand where a lock is asked for: hold it for less. {look}"]
     if f.failed is not None:
-        return [
-            look,
-            f"{f.failed} of its attempts failed: if what it calls turns them down as too many, "
-            "more of them at a time would fail more often.",
-        ]
+        return [look, _turned_down(f.failed)]
     untold = (
         "Whether each waits for something of its own, so that more of them could wait side by "
         "side, or all for the same, this trace cannot tell"
@@ -303,11 +302,19 @@ def _what_to_look_for(f: Figures) -> list[str | Advice]:
     return [look, untold + sampled]
 
 
-def _share_failed(run: RunFigures, name: str) -> float:
-    """Return which share of a function's attempts raised an error."""
+def _turned_down(failed: Share) -> str:
+    return (
+        f"{failed} of its attempts failed: if what it calls turns them down as too many, more of "
+        "them at a time would fail more often."
+    )
+
+
+def _share_failed(run: RunFigures, name: str) -> Share | None:
+    """Return which share of a function's attempts raised an error; None: hardly any."""
     own = run.attempts[run.attempts["function"] == name]
     raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
-    return float(raised.mean()) if len(own) else 0.0
+    share = float(raised.mean()) if len(own) else 0.0
+    return Share(share) if share >= _FAILED else None
 
 
 def _backlog(run: RunFigures, rows: Array) -> bool:
