@@ -248,7 +248,7 @@ def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
         bound = float(np.nansum(waits[which])) >= 0.5 * float(np.nansum(waits))
         if bound and (said.rule == "sent-ahead" or said["asked"] is False):
             yield "most of what waits had asked for workers"
-        if not bound and "drop workers=" in said.suggestion:
+        if not bound and said.rule == "poor-placement" and said["asked"] is not False:
             yield "few of those that wait had asked for a worker"
 
 

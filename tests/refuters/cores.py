@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -133,7 +132,7 @@ def _failures(said: Said, own: Rows) -> Iterator[str]:
     erred = sum(run["state"] == "erred" for run in own) / max(len(own), 1)
     if said["failed"] is not None:
         yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
-    elif erred >= 0.1 and re.search("more threads|threads_per_worker=", said.suggestion):
+    elif erred >= 0.1 and (said.rule == "io-bound" or said["more_threads"] is not None):
         yield f"more threads are advised, and {erred:.0%} of its attempts failed"
 
 

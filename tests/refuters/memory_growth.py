@@ -18,10 +18,10 @@ def memory_grows(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["each"], said["most"], "its most")
     rise = said["last"] - said["first"]
     yield from exceeds(said["each"] * said["computations"] / 1.01, rise, "the rise")
-    if "scheduler's process" in said.sentences:
+    if said["of"] == "scheduler":
         whole = [evidence.rows("Scheduler State").numbers("memory")]
     else:
-        name = "size" if "Results stay" in said.sentences else "memory"
+        name = "size" if said["of"] == "results" else "memory"
         event = "Managed Memory" if name == "size" else "Resource Usage"
         whole = [rows.numbers(name) for rows in evidence.rows(event).by("label").values()]
     yield from exceeds(rise, sum(np.nanmax(one) - np.nanmin(one) for one in whole), "any rise")

@@ -43,6 +43,7 @@ def memory_grows(run: RunFigures) -> Iterator[Finding]:
     if found.scheduler is not None and _much(found.scheduler):
         yield Finding.of(
             _say_scheduler_grows,
+            of="scheduler",
             at_most="medium",
             at_least="low",
             **_figures(found.scheduler),
@@ -82,6 +83,7 @@ def _of_unmanaged(run: RunFigures, whole: ProcessGrowth) -> Finding:
     unsized = whole.number.course is Course.RISES
     return Finding.of(
         _say_unsized_results if unsized else _say_unmanaged_grows,
+        of="unmanaged",
         **_figures(whole.unmanaged),
         **_of_limits(run, whole, whole.unmanaged.last - whole.unmanaged.first),
         computations=_computations(run),
@@ -101,6 +103,7 @@ def _of_results(run: RunFigures, whole: ProcessGrowth, functions: list[FunctionG
         most = None
     return Finding.of(
         _say_results_grow,
+        of="results",
         **_figures(whole.results),
         # What a program keeps on purpose is no fault.
         **{**_of_limits(run, whole, rise), "at_least": "low"},
