@@ -81,9 +81,9 @@ export class Address {
     const [begin, end, first, last] = numbers("area");
     if (end > begin && first >= 0 && last >= first && last < page.timeline.view.tracks.length)
       page.area.show({ from: begin, to: end, first, last });
-    if (link.has("task")) page.selectKey(link.get("task"), Number(link.get("run")));
     const places = ["time", "task", "search", "class", "nodes", ...FILTERS];
     if (FILTERS.some((name) => link.has(name))) page.timeline.revealLit();
     if (places.some((name) => link.has(name))) byId("timeline-section").scrollIntoView();
+    if (link.has("task")) page.selectKey(link.get("task"), Number(link.get("run")));
   }
 }

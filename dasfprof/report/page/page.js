@@ -22,6 +22,7 @@ import { listenToTakers } from "./taken.js";
 import { Area } from "./timeline/area.js";
 import { functionColours, statusLegend } from "./timeline/colours.js";
 import { showDetails } from "./timeline/details.js";
+import { Dock } from "./timeline/dock.js";
 import { FILTERS, Filters } from "./timeline/filters.js";
 import { Gaps } from "./timeline/gaps.js";
 import { Handles } from "./timeline/handles.js";
@@ -35,9 +36,6 @@ import { Tasks } from "./timeline/tasks.js";
 import { Timeline } from "./timeline/timeline.js";
 import { Transfers } from "./timeline/transfers.js";
 import { compactView, flattenView, hierarchyView, usualThreshold } from "./timeline/views.js";
-
-/** Pixels between a click and the pane that tells of what was clicked, and the least height of that. */
-const [DOCK_DISTANCE, DOCK_LEAST] = [24, 64];
 
 class Page {
   constructor(facts) {
@@ -57,7 +55,7 @@ class Page {
     const found = { table: facts.findings, places: facts.places };
     this.findings = new Findings(found, run, byId("findings"), { follow, about });
     const events = {
-      selected: (row) => this.onSelected(row),
+      selected: (row, how) => this.onSelected(row, how),
       moved: (from, to) => this.onMoved(from, to),
       pointed: (time) => this.onPointed(time),
       chosen: (area) => this.area.show(area),
@@ -66,6 +64,7 @@ class Page {
       dragsChoose: () => byId("choose").getAttribute("aria-pressed") === "true",
     };
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
+    this.dock = new Dock(this);
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
     this.resources = new Resources(facts.resources, this.columns, byId("charts"), {
       pointed: (time) => this.onPointed(time),
@@ -123,7 +122,8 @@ class Page {
       name: "Task runs",
       columns,
       count: tasks.count,
-      selected: (row) => this.timeline.select(row, { reveal: true }),
+      // Who goes through the table stays there.
+      selected: (row) => this.timeline.select(row, { reveal: true, scroll: false }),
     });
     this.taskTable.sort(
       columns.find((column) => column.label === "Duration (s)"),
@@ -173,7 +173,6 @@ class Page {
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
     byId("zoom-all").addEventListener("click", () => this.timeline.showWholeRun());
-    addEventListener("pointerdown", (event) => (this.pressed = event.clientY), { capture: true });
     // Before the chart, which has its own way with the key.
     addEventListener("keydown", (event) => this.onEscape(event), { capture: true });
     addEventListener("keydown", (event) => {
@@ -306,15 +305,13 @@ class Page {
     }
   }
 
-  onSelected(row) {
+  onSelected(row, { scroll = true } = {}) {
     this.taskTable?.mark(row);
     const { tasks, flames } = this;
     const select = (other) => this.timeline.select(other, { reveal: true });
     const about = (name) => this.drawer.open(name);
     showDetails(byId("details"), { tasks, row, flames, select, about });
-    // What was clicked is not to be covered.
-    const room = Math.max(innerHeight - (this.pressed ?? 0) - DOCK_DISTANCE, DOCK_LEAST);
-    byId("details").style.maxHeight = `min(42vh, ${room}px)`;
+    if (row >= 0 && scroll) this.dock.keepInSight(row);
     byId("said").textContent = row < 0 ? "" : this.told(row);
     this.address?.note();
   }
@@ -405,6 +402,7 @@ function tellHeight() {
   if (parent !== window) new ResizeObserver(tell).observe(root);
 }
 
+find("main").classList.remove("undrawn");
 const facts = JSON.parse(byId("facts").textContent);
 const page = new Page(facts);
 tellHeight();

@@ -22,7 +22,7 @@ const MOST_PINNED = TRACKS_HEIGHT[1] / 2;
 
 export class Timeline {
   /**
-   * `events` has `selected(row)`, `moved(from, to)`, with a band `step(name)`, and, if wanted,
+   * `events` has `selected(row, how)`, `moved(from, to)`, with a band `step(name)`, and, if wanted,
    * `pointed(time)` (null: none) and `chosen(area)`, with `dragsChoose()`: whether a drag chooses
    * an area also without Shift.
    */
@@ -111,12 +111,12 @@ export class Timeline {
     this.draw();
   }
 
-  select(row, { reveal = false } = {}) {
+  select(row, { reveal = false, scroll = true } = {}) {
     this.selected = row;
     this.hover(-1);
     if (reveal && row >= 0) this.reveal(row);
     this.draw();
-    this.events.selected(row);
+    this.events.selected(row, { scroll });
   }
 
   /** Brings a task run into the window, and into the tracks that are seen. */
