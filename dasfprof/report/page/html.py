@@ -22,6 +22,7 @@ from dasfprof.report.page.packing import (
     whole_numbers,
 )
 from dasfprof.report.page.resources.resource_data import ResourceData
+from dasfprof.report.page.timeline.client_data import client_columns
 from dasfprof.report.page.timeline.details_data import (
     argument_columns,
     code_facts,
@@ -86,6 +87,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
         resources = ResourceData.of(trace)
         flames = FlameData.of(trace, timeline.rows)
         path, path_facts = path_columns(trace, timeline.rows)
+        client, client_facts = client_columns(trace, flames.client)
         transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
         columns = {
             **in_group("path", path),
@@ -94,6 +96,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             **in_group("transfers", transfers),
             **in_group("plan", {"nodes": whole_numbers(find_plan(trace).of_whole[timeline.rows])}),
             **flames.columns,
+            **in_group("client", client),
             **in_group("details", argument_columns(whole, timeline.rows)),
         }
         facts = {
@@ -109,6 +112,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             },
             "resources": resources.metrics,
             "flame": flames.facts,
+            "client": client_facts,
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),
         }

@@ -20,8 +20,8 @@ import { buildTables, exportButton } from "./tables/sections.js";
 import { DataTable } from "./tables/table.js";
 import { listenToTakers } from "./taken.js";
 import { Area } from "./timeline/area.js";
+import { ClientTimes } from "./timeline/client.js";
 import { functionColours, statusLegend } from "./timeline/colours.js";
-import { showDetails } from "./timeline/details.js";
 import { Dock } from "./timeline/dock.js";
 import { FILTERS, Filters } from "./timeline/filters.js";
 import { Gaps } from "./timeline/gaps.js";
@@ -56,6 +56,7 @@ class Page {
     this.findings = new Findings(found, run, byId("findings"), { follow, about });
     const events = {
       selected: (row, how) => this.onSelected(row, how),
+      gap: (gap) => this.onGap(gap),
       moved: (from, to) => this.onMoved(from, to),
       pointed: (time) => this.onPointed(time),
       chosen: (area) => this.area.show(area),
@@ -74,6 +75,7 @@ class Page {
     this.area = new Area(this, byId("area"));
     this.sources = new Sources(facts.timeline.code);
     this.flames = new Flames(facts.flame, this.columns, this.sources);
+    this.client = new ClientTimes(facts.client);
     showAccounting(byId("accounting"), facts.accounting, facts.timeline.gaps.classes);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
@@ -101,6 +103,7 @@ class Page {
     await this.tasks.transfers.read(this.columns);
     await this.tasks.readRest();
     await this.flames.read();
+    await this.client.read(this.columns);
     this.filters = new Filters(this.tasks, () => this.light());
     this.plan = new PlanPicture(this, (await this.columns.group("plan")).nodes);
     this.filters.choices = [this.legends, this.plan];
@@ -195,7 +198,7 @@ class Page {
     if (event.target.closest?.("input, select, textarea, .flame")) return;
     const { timeline } = this;
     if (timeline.area) this.area.show(null);
-    else if (timeline.selected >= 0) timeline.select(-1);
+    else if (timeline.selected >= 0 || timeline.gap) timeline.select(-1);
     else if (this.matches || timeline.marked || this.legends.any) this.showAll({ focus: false });
     else return;
     event.preventDefault();
@@ -305,14 +308,14 @@ class Page {
     }
   }
 
-  onSelected(row, { scroll = true } = {}) {
+  onSelected(row, how) {
     this.taskTable?.mark(row);
-    const { tasks, flames } = this;
-    const select = (other) => this.timeline.select(other, { reveal: true });
-    const about = (name) => this.drawer.open(name);
-    showDetails(byId("details"), { tasks, row, flames, select, about });
-    if (row >= 0 && scroll) this.dock.keepInSight(row);
-    byId("said").textContent = row < 0 ? "" : this.told(row);
+    this.dock.showTask(row, how);
+    this.address?.note();
+  }
+
+  onGap(gap) {
+    this.dock.showGap(gap);
     this.address?.note();
   }
 
@@ -320,13 +323,6 @@ class Page {
   onPointed(time) {
     this.timeline.point(time);
     this.resources.point(time);
-  }
-
-  /** What a screen reader says of a task run. */
-  told(row) {
-    const { tasks } = this;
-    const duration = formatSeconds(tasks.durations[row]);
-    return visible(`${tasks.functionName(row)}, ${duration}, on ${tasks.workerName(row)}`);
   }
 
   onMoved(from, to) {

@@ -2,6 +2,9 @@
 // room for that. What was selected stays in sight.
 
 import { byId } from "../dom.js";
+import { formatSeconds, visible } from "../format.js";
+import { showDetails } from "./details.js";
+import { showGap } from "./gap_panel.js";
 import { tracksOfRows } from "./views.js";
 
 /** From this width on the panel stands beside the chart, as page.css has it. */
@@ -77,8 +80,33 @@ export class Dock {
     return byId("contents").offsetHeight;
   }
 
-  /** Scrolls the page no further than it takes to see the tracks, or at least the one of a row. */
-  keepInSight(row) {
+  /** Tells of a task run; -1: of nothing. `scroll`: whether the page goes where it is. */
+  showTask(row, { scroll }) {
+    const { tasks, flames, timeline, drawer } = this.page;
+    const select = (other) => timeline.select(other, { reveal: true });
+    const about = (name) => drawer.open(name);
+    showDetails(this.panel, { tasks, row, flames, select, about });
+    if (scroll && row >= 0) this.keepInSight(tracksOfRows(timeline.view, tasks.count)[row]);
+    const told = () => [tasks.functionName(row), formatSeconds(tasks.durations[row]), `on ${tasks.workerName(row)}`];
+    byId("said").textContent = row < 0 ? "" : visible(told().join(", "));
+  }
+
+  /** Tells of a time between task runs. */
+  showGap(gap) {
+    const { tasks, gaps, client, flames, timeline } = this.page;
+    if (!tasks.whole) return;
+    const flame = () => {
+      flames.limit(client, gap.from, gap.to);
+      byId("flame-section").scrollIntoView();
+    };
+    showGap(this.panel, { gap, gaps, tasks, client, close: () => timeline.select(-1), flame });
+    const { view } = timeline;
+    this.keepInSight(view.tracks.findIndex(({ lanes }) => lanes?.length === 1 && lanes[0] === gap.lane));
+    byId("said").textContent = visible(`${gap.title}, ${tasks.trackTitle(gap.lane).worker}`);
+  }
+
+  /** Scrolls the page no further than it takes to see the tracks, or at least one. */
+  keepInSight(track) {
     if (this.panel.hidden) return;
     this.fit();
     const { timeline } = this.page;
@@ -86,15 +114,14 @@ export class Dock {
     const [top, bottom] = [this.ceiling + ROOM, innerHeight - covered - ROOM];
     const canvas = timeline.overlay.getBoundingClientRect();
     const [begin, end] =
-      canvas.height <= bottom - top ? [canvas.top, canvas.bottom] : this.boundsOf(row, canvas, bottom - top);
+      canvas.height <= bottom - top ? [canvas.top, canvas.bottom] : this.boundsOf(track, canvas, bottom - top);
     const by = begin < top ? begin - top : Math.max(0, end - bottom);
     if (by) scrollBy(0, by);
   }
 
-  /** Where in the window the track of a row is, with as many beside it as there is room for. */
-  boundsOf(row, canvas, room) {
-    const { timeline, tasks } = this.page;
-    const track = tracksOfRows(timeline.view, tasks.count)[row] ?? -1;
+  /** Where in the window a track is, with as many beside it as there is room for. */
+  boundsOf(track, canvas, room) {
+    const { timeline } = this.page;
     if (track < 0) return [canvas.top, canvas.top + room];
     const frame = timeline.frame();
     const [y, high] = [canvas.top + frame.y(track), frame.heightOf(track)];

@@ -136,6 +136,7 @@ export class Gestures {
       ArrowDown: tracks(1),
       ArrowUp: tracks(-1),
       Enter: () => timeline.selected < 0 && timeline.step(1, 0),
+      g: () => this.afterSelected(),
       c: () => this.ofSelected("fold"),
       p: () => this.ofSelected("pin"),
       Escape: () => this.giveUp(),
@@ -148,11 +149,17 @@ export class Gestures {
     if (selected >= 0) handles?.lanes[act](tasks.tracks[tasks.trackOfRow[selected]].worker);
   }
 
+  /** Selects the free time behind the selected task run. */
+  afterSelected() {
+    const { selected, painter, events } = this.timeline;
+    if (selected >= 0 && painter.gaps && events.gap) this.timeline.selectGap(painter.gaps.behind(selected));
+  }
+
   /** Gives up what was chosen last: an area, a task run, entries of legends. */
   giveUp() {
     const { timeline } = this;
     if (timeline.area) return timeline.events.chosen(null);
-    if (timeline.selected < 0) timeline.events.cleared?.();
+    if (timeline.selected < 0 && !timeline.gap) timeline.events.cleared?.();
     timeline.select(-1);
   }
 }
