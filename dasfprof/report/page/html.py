@@ -21,6 +21,7 @@ from dasfprof.report.page.packing import (
     table_facts,
     whole_numbers,
 )
+from dasfprof.report.page.resources.moved_data import moved_facts
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.timeline.client_data import client_columns
 from dasfprof.report.page.timeline.details_data import (
@@ -113,6 +114,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             "resources": resources.metrics,
             "flame": flames.facts,
             "client": client_facts,
+            "moved": moved_facts(trace),
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),
         }

@@ -11,6 +11,9 @@ import { Flames } from "./flame/flames.js";
 import { Sources } from "./flame/sources.js";
 import { formatCount, formatSeconds, shortened, visible } from "./format.js";
 import { Drawer } from "./functions/drawer.js";
+import { Durations } from "./functions/durations.js";
+import { movedFigure } from "./pictures/matrix.js";
+import { progressFigure } from "./pictures/progress.js";
 import { Resources } from "./resources/resources.js";
 import { PlanPicture } from "./plan/plan.js";
 import { showSummary, Strip } from "./summary.js";
@@ -134,9 +137,12 @@ class Page {
     );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
-    this.listed = buildTables(facts, { about, chosen });
+    this.listed = buildTables(facts, { about, chosen, durations: new Durations(tasks) });
+    const figures = [progressFigure(tasks), movedFigure(facts.moved)].filter(Boolean);
+    byId("pictures").append(...figures);
+    byId("pictures-section").hidden = !figures.length;
     for (const list of findAll(".status-legend")) {
-      list.replaceChildren(...statusLegend(facts.timeline.statuses));
+      list.replaceChildren(...statusLegend(facts.timeline));
     }
     this.countRows();
   }

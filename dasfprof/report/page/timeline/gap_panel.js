@@ -4,6 +4,7 @@ import { swatch } from "../accounting.js";
 import { make } from "../dom.js";
 import { lineList, placeOfLine } from "../flame/sources.js";
 import { counted, formatCell, formatSeconds, visible } from "../format.js";
+import { explained } from "../words.js";
 import { classesOf } from "./tip.js";
 
 /** The calls and lines that are listed, the longest. */
@@ -31,9 +32,10 @@ export function showGap(panel, { gap, gaps, tasks, client, close, flame }) {
 
 function classList(gaps, sums) {
   const items = classesOf(sums).map((code) => {
-    const { meaning } = gaps.swatches[code];
+    const { meaning, helps } = gaps.swatches[code];
     const name = make("b", {}, visible(gaps.names[code]));
-    return make("li", {}, swatch(gaps.swatches[code]), name, ` ${formatSeconds(sums[code])}: ${visible(meaning)}`);
+    const told = ` ${formatSeconds(sums[code])}: ${explained(meaning, helps)}`;
+    return make("li", {}, swatch(gaps.swatches[code]), name, told);
   });
   const none = "Nothing is known of this time: no file tells that the worker was there.";
   const shown = items.length ? make("ul", { class: "gap-classes" }, ...items) : make("p", { class: "absent" }, none);
