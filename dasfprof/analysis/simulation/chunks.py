@@ -1,6 +1,6 @@
 """A run whose chunks are some times as large: one task run in place of several, or several of one.
 
-Larger by k: k neighbours by priority in one group of tasks, as far from the roots of the graph,
+Larger by k: k neighbours by priority in one group of tasks of a graph, as far from its roots,
 become one, with the seconds and bytes of all, which takes what any of them takes. Smaller by n: n
 runs in place of each, with an n-th of its seconds and bytes, the first of which takes the first of
 each input. A task that is alone in its group has no chunks, such as a last sum: it stays.
@@ -89,7 +89,8 @@ def in_chunks(inputs: ReplayInputs, times: int, parts: int) -> tuple[ReplayInput
         chunks, rank = _merged(inputs, times), inputs.priority
         offsets, taken = _inputs_of_merged(inputs, chunks)
     else:
-        alone = np.bincount(inputs.group)[inputs.group] == 1
+        together = _together(inputs)
+        alone = np.bincount(together)[together] == 1
         each = np.where(alone, 1, parts)
         recorded = np.repeat(np.arange(len(inputs)), each)
         rows = np.arange(len(recorded))
@@ -134,6 +135,14 @@ def _runs(
     )
 
 
+def _together(inputs: ReplayInputs) -> Array:
+    """Number the groups of tasks, those of each graph by themselves."""
+    count = int(inputs.graph.max(initial=0)) + 1
+    pairs = inputs.group.astype(np.int64) * count + inputs.graph
+    numbers: Array = np.unique(pairs, return_inverse=True)[1]
+    return numbers
+
+
 def _places(*keys: Array) -> Array:
     """Return the place of each run in the order of its keys, the first of which counts most."""
     places = np.empty(len(keys[0]), dtype=np.int64)
@@ -146,9 +155,9 @@ def _places(*keys: Array) -> Array:
 
 def _merged(inputs: ReplayInputs, times: int) -> Chunks:
     """Put neighbours in one group and depth together."""
-    depth = _depths(inputs)
-    order = np.lexsort((inputs.priority, depth, inputs.group))
-    level = inputs.group[order].astype(np.int64) * (int(depth.max(initial=0)) + 1) + depth[order]
+    depth, together = _depths(inputs), _together(inputs)
+    order = np.lexsort((inputs.priority, depth, together))
+    level = together[order] * (int(depth.max(initial=0)) + 1) + depth[order]
     new = np.diff(level, prepend=-1) != 0
     place = np.arange(len(order)) - np.flatnonzero(new)[np.cumsum(new) - 1]
     made = np.cumsum(place % times == 0) - 1

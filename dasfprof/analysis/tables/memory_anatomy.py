@@ -110,7 +110,7 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
           *released late*: the scheduler had yet to hear that the last dependent had ended;
           *unknown: for whom*: a client that asked later, or a task that never ended; *unknown: if
           held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
-          a further worker: Dask drops the one or the other after a while, which nobody records
+          a further worker, until the scheduler asks one of them to drop it
         - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
           dependent that begins last of those; ``Asked At``: of what is held for the client, the
           line that made its futures, or computed it

@@ -178,6 +178,33 @@ def individual_plots() -> type | None:
     return found
 
 
+# --- Copies of results that a scheduler asks workers to drop, as the active memory manager does ---
+
+
+def observe_dropped_copies(
+    scheduler: Any, observer: Callable[[str, list[Any]], object], guard: HookGuard
+) -> Callable[[], object]:
+    """Call an observer with a worker's address and keys; return how that ends.
+
+    Where this Dask drops copies by other means, nothing is observed.
+    """
+    if not hasattr(scheduler, "request_remove_replicas"):
+        return lambda: None
+
+    def wrap(original: Any, patch: Patch) -> Any:
+        def requested(*args: Any, **kwargs: Any) -> Any:
+            if patch.active:
+                try:
+                    observer(args[0], list(args[1]))
+                except Exception:
+                    guard.caught("copies that are dropped")
+            return original(*args, **kwargs)
+
+        return requested
+
+    return Patch(scheduler, "request_remove_replicas", wrap).remove
+
+
 # --- Calls that a scheduler answers, beside Dask's own --------------------------------------------
 
 
