@@ -112,6 +112,15 @@ def spill_metrics(data: Any) -> dict[Any, float]:
     return dict(getattr(data, "cumulative_metrics", {}))
 
 
+def p2p_buffers(worker: Any) -> int | None:
+    """Return the bytes in the buffers of a worker's P2P shuffles; None if this Dask has others."""
+    shuffles = getattr(worker, "plugins", {}).get("shuffle")
+    limiters = [getattr(shuffles, f"memory_limiter_{name}", None) for name in ("comms", "disk")]
+    sizes = [getattr(limiter, "_acquired", None) for limiter in limiters]
+    told = [int(size) for size in sizes if size is not None]
+    return sum(told) if len(told) == len(sizes) else None
+
+
 # --- The plugins that a scheduler gives to each worker that joins ---------------------------------
 
 
