@@ -1,9 +1,10 @@
 """A run whose chunks are some times as large: one task run in place of several, or several of one.
 
-Larger by k: k neighbours by priority in one group of tasks of a graph, as far from its roots,
+Larger by k: k neighbours by priority in one group of tasks, as far from the roots of the graph,
 become one, with the seconds and bytes of all, which takes what any of them takes. Smaller by n: n
 runs in place of each, with an n-th of its seconds and bytes, the first of which takes the first of
-each input. A task that is alone in its group has no chunks, such as a last sum: it stays.
+each input. A task that is alone in its group has no chunks, such as a last sum: it stays; so does
+one that is alone in its graph and takes all results that another group has there.
 """
 
 from __future__ import annotations
@@ -89,8 +90,7 @@ def in_chunks(inputs: ReplayInputs, times: int, parts: int) -> tuple[ReplayInput
         chunks, rank = _merged(inputs, times), inputs.priority
         offsets, taken = _inputs_of_merged(inputs, chunks)
     else:
-        together = _together(inputs)
-        alone = np.bincount(together)[together] == 1
+        alone = _without_chunks(inputs)
         each = np.where(alone, 1, parts)
         recorded = np.repeat(np.arange(len(inputs)), each)
         rows = np.arange(len(recorded))
@@ -135,12 +135,26 @@ def _runs(
     )
 
 
-def _together(inputs: ReplayInputs) -> Array:
-    """Number the groups of tasks, those of each graph by themselves."""
+def _of_graphs(inputs: ReplayInputs) -> tuple[Array, Array]:
+    """Number the groups of each graph by themselves; gives how many runs each has, too."""
     count = int(inputs.graph.max(initial=0)) + 1
     pairs = inputs.group.astype(np.int64) * count + inputs.graph
-    numbers: Array = np.unique(pairs, return_inverse=True)[1]
-    return numbers
+    _, number, sizes = np.unique(pairs, return_inverse=True, return_counts=True)
+    return number, sizes[number]
+
+
+def _without_chunks(inputs: ReplayInputs) -> Array:
+    """Return the runs that are alone in their group, or that take all of another's in a graph."""
+    pair, of_pair = _of_graphs(inputs)
+    takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
+    taken = np.stack([takers, pair[inputs.inputs]], axis=1)
+    edges, number = np.unique(taken[of_pair[inputs.inputs] > 1], axis=0, return_counts=True)
+    of_edges = np.zeros(int(pair.max(initial=0)) + 1, dtype=np.int64)
+    of_edges[pair] = of_pair
+    alone = np.bincount(inputs.group, minlength=1)[inputs.group] == 1
+    all_of_it = edges[number == of_edges[edges[:, 1]], 0]
+    alone[all_of_it[of_pair[all_of_it] == 1]] = True
+    return alone
 
 
 def _places(*keys: Array) -> Array:
@@ -155,7 +169,10 @@ def _places(*keys: Array) -> Array:
 
 def _merged(inputs: ReplayInputs, times: int) -> Chunks:
     """Put neighbours in one group and depth together."""
-    depth, together = _depths(inputs), _together(inputs)
+    depth, alone = _depths(inputs), _without_chunks(inputs)
+    pair, of_pair = _of_graphs(inputs)
+    together = np.where(of_pair > 1, len(inputs) + pair, inputs.group)
+    together[alone] = 2 * len(inputs) + np.arange(int(alone.sum()))
     order = np.lexsort((inputs.priority, depth, together))
     level = together[order] * (int(depth.max(initial=0)) + 1) + depth[order]
     new = np.diff(level, prepend=-1) != 0
