@@ -178,6 +178,16 @@ def memory_of_others(trace: Trace) -> dict[str, Readings]:
     return {name: one for name, one in found.items() if len(one.time)}
 
 
+def tasks_of_scheduler(trace: Trace) -> Readings | None:
+    """Find how many tasks the scheduler knew that had not been forgotten; None: nothing tells."""
+    states = trace.scheduler_states.reindex(columns=["worker_id", "time", "tasks"])
+    if not len(states):
+        return None
+    counted = [sum(sum(one.values()) for one in tasks.values()) for tasks in states["tasks"]]
+    host = trace.workers["host"].iloc[int(states["worker_id"].iloc[0])]
+    return _readings(trace, host, states.assign(memory=np.array(counted, dtype=float)))
+
+
 def _readings(trace: Trace, host: str, table: pd.DataFrame) -> Readings:
     read = table.reindex(columns=["time", "memory"]).dropna().sort_values("time", kind="stable")
     time = read["time"].to_numpy(dtype=float) - trace.begin

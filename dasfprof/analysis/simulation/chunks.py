@@ -151,7 +151,7 @@ def _without_chunks(inputs: ReplayInputs) -> Array:
     edges, number = np.unique(taken[of_pair[inputs.inputs] > 1], axis=0, return_counts=True)
     of_edges = np.zeros(int(pair.max(initial=0)) + 1, dtype=np.int64)
     of_edges[pair] = of_pair
-    alone = np.bincount(inputs.group, minlength=1)[inputs.group] == 1
+    alone: Array = np.bincount(inputs.group, minlength=1)[inputs.group] == 1
     all_of_it = edges[number == of_edges[edges[:, 1]], 0]
     alone[all_of_it[of_pair[all_of_it] == 1]] = True
     return alone
@@ -207,8 +207,8 @@ def _inputs_of_merged(inputs: ReplayInputs, chunks: Chunks) -> tuple[Array, Arra
 def _first_of_tree(inputs: ReplayInputs, alone: Array) -> Array:
     """Return the priority of the first run of the tree that each is in, as Dask orders trees.
 
-    A tree is what ends in one result, and is needed for nothing else. Dask finishes one before the
-    next; so it does with its parts.
+    A tree is what ends in one result of a graph, and is needed for nothing else. Dask finishes one
+    before the next; so it does with its parts.
     """
     count = len(inputs)
     takers = np.repeat(np.arange(count), np.diff(inputs.input_offsets))
@@ -216,6 +216,7 @@ def _first_of_tree(inputs: ReplayInputs, alone: Array) -> Array:
     root = np.arange(count)
     one = number[inputs.inputs] == 1
     one &= ~alone[takers] & ~alone[inputs.inputs]
+    one &= inputs.graph[takers] == inputs.graph[inputs.inputs]
     root[inputs.inputs[one]] = takers[one]
     while not np.array_equal(root, root[root]):
         root = root[root]

@@ -36,6 +36,8 @@ _WITHIN = 0.1, 0.9
 _TOGETHER = 0.05
 #: A forecast of results, and one of a process, is no surer than so, whatever replays say.
 _MARGINS = 0.07, 0.12
+#: The same with chunks of another size, as a chunk more or less at a time is chance.
+_MARGINS_OF_CHUNKS = 0.12, 0.15
 #: A replay of the recorded cluster that misses the recorded peak by more foretells nothing.
 _MOST_ERROR = 0.35
 #: The share of all bytes of results whose release has to be known.
@@ -99,7 +101,8 @@ class MemoryForecast:
         own = np.array(self._base_peaks)
         found = np.array(list(self._peaks_on(cluster, times, parts)))
         both = []
-        for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
+        margins = _MARGINS if times == parts == 1 else _MARGINS_OF_CHUNKS
+        for place, (recorded, margin) in enumerate(zip(self.recorded, margins, strict=True)):
             # What the replay misses there may be chance, or grow and shrink with the rest.
             typical = float(np.median(own[:, place]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0

@@ -65,11 +65,12 @@ def memory_forecast(
     Some 20 replays, with durations that vary as those of their function did, tell where results
     would be and when they would be let go; a process has beside them what it had at first, and what
     running tasks took beyond results. The interval is that of eight in ten of these peaks, wider to
-    both sides by 7 %, of processes by 12 %. Where replays of the recorded cluster miss the peak
-    that was recorded, it is wider to that side by the square root of that factor: half of it may be
-    chance. Results that are together for less than 0.05 s do not count, as samples do not see them
-    either. Tasks are taken to need as much memory elsewhere. Of 20 small runs on other clusters
-    than the recorded one 18 had results, and 19 processes, in the interval.
+    both sides by 7 %, of processes by 12 %; with other chunks by 12 % and 15 %. Where replays of
+    the recorded cluster miss the peak that was recorded, it is wider to that side by the square
+    root of that factor: half of it may be chance. Results that are together for less than 0.05 s do
+    not count, as samples do not see them either. Tasks are taken to need as much memory elsewhere.
+    Of 20 small runs on other clusters than the recorded one 18 had results, and 19 processes, in
+    the interval.
 
     With chunks of another size each task takes time, and has results, in proportion to it; there
     are fewer or more tasks in every group that has several, and a part of one takes the same part
