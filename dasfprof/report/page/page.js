@@ -12,7 +12,7 @@ import { Sources } from "./flame/sources.js";
 import { formatCount, formatSeconds, shortened, visible } from "./format.js";
 import { Drawer } from "./functions/drawer.js";
 import { Durations } from "./functions/durations.js";
-import { movedFigure } from "./pictures/matrix.js";
+import { movedFigure, showPictures } from "./pictures/matrix.js";
 import { progressFigure } from "./pictures/progress.js";
 import { Resources } from "./resources/resources.js";
 import { PlanPicture } from "./plan/plan.js";
@@ -112,6 +112,8 @@ class Page {
     this.filters.choices = [this.legends, this.plan];
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
+    await breathe();
+    showPictures(byId("pictures"), [progressFigure(this.tasks), movedFigure(this.facts.moved)]);
     showContents(find("#contents ul"));
     this.listen();
     this.otherReport = new OtherReport(this);
@@ -138,9 +140,6 @@ class Page {
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
     this.listed = buildTables(facts, { about, chosen, durations: new Durations(tasks) });
-    const figures = [progressFigure(tasks), movedFigure(facts.moved)].filter(Boolean);
-    byId("pictures").append(...figures);
-    byId("pictures-section").hidden = !figures.length;
     for (const list of findAll(".status-legend")) {
       list.replaceChildren(...statusLegend(facts.timeline));
     }

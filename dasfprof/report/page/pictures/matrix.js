@@ -31,6 +31,13 @@ export function movedFigure({ workers, sizes, left }) {
   return make("div", { class: "picture matrix-box", ...about }, table);
 }
 
+/** Shows the figures that there are, and their section. */
+export function showPictures(root, figures) {
+  const shown = figures.filter(Boolean);
+  root.append(...shown);
+  root.closest("section").hidden = !shown.length;
+}
+
 function headOf(name, scope) {
   return make("th", { scope, title: visible(name) }, name);
 }
