@@ -14,7 +14,7 @@ from shell import compute, held
 from traces import write_trace
 
 from dasfprof.cli.main import cli
-from dasfprof.report.terminal.findings import print_findings
+from dasfprof.report.terminal.findings import print_findings, short_keys
 from dasfprof.report.terminal.tables import print_time
 
 #: Two functions on one worker: load took 2 + 1 of 4 seconds.
@@ -144,6 +144,16 @@ def test_a_finding_is_a_paragraph(columns: int, capsys: pytest.CaptureFixture[st
     assert "Chunks" not in text
     assert max(map(len, lines)) <= columns
     assert len(lines) < 40, "a text of a megabyte does not fill the terminal"
+
+
+def test_keys_in_findings_are_short_and_stay_apart() -> None:
+    one, other = "0312f3d5d5fb1a26883d3236bb297d6b", "1312f3d5d5fb1a26883d3236bb297d6b"
+    uuid = "0f0c8a52-6c35-4b9e-9a3f-5a6b7c8d9e0f"
+    assert short_keys(f"('take-{one}', 3) waits") == "('take-…d6b', 3) waits"
+    assert short_keys(f"f-{uuid} and f-{uuid}") == "f-…e0f and f-…e0f"
+    # Two of one end, what is no hash, and a longer one stay as they are.
+    for text in (f"take-{one}, take-{other}", "load-12, sum-3", f"take-{one}{one}"):
+        assert short_keys(text) == text
 
 
 def test_no_finding_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, Opener
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
+from dasfprof.analysis.model.thread_time import HELPS, ThreadTime
 
 LOAD_0, SUM_0 = str((LOAD, 0)), str((SUM, 0))
 
@@ -154,7 +155,12 @@ def test_time_accounting_equals_the_frame(opened: Opener, analyser: TraceAnalyse
     page = opened()
     frame = analyser.time_accounting()
     assert page.texts("#accounting tr th") == frame["Class"].tolist()
-    assert page.texts("#accounting tr .meaning") == frame["Meaning"].tolist()
+    told = [text.split(" What usually helps: ") for text in page.texts("#accounting tr .meaning")]
+    helps = {spent.label: HELPS[spent] for spent in ThreadTime}
+    meanings = frame["Meaning"].tolist()
+    assert told == [
+        [text, helps[name]] for name, text in zip(frame["Class"], meanings, strict=True)
+    ]
     shares = [float(text.split()[0]) for text in page.texts("#accounting tr td:nth-child(3)")]
     assert shares == pytest.approx(frame["Share (%)"].tolist(), rel=0.005)
 

@@ -64,7 +64,7 @@ def test_outliers_are_named_where_only_some_fit(open_page: Opener, tmp_path: Pat
     page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "outliers.html"))
     shown = [text.strip() for text in page.texts("#charts .chart >> nth=0 >> output >> span")]
     assert shown[:3] == ["one core: 100 %", "worker-node1-3", "worker-node1-11"]
-    assert shown[-1] == "and 13 no further from the median"
+    assert shown[-1] == "and 13 more, closer to the median than these"
 
 
 def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path: Path) -> None:

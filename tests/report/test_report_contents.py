@@ -25,7 +25,16 @@ def test_a_section_is_one_click_away_from_anywhere(open_page: Opener, report: Pa
     page = open_page(report, viewport={"width": 1280, "height": 700})
     bar = page.tab.locator("#contents")
     assert page.texts("#contents button") == [
-        *("Findings", "Timeline", "Plan", "Thread time", "Flame graph", "Task runs", "Not known"),
+        *(
+            "Findings",
+            "Timeline",
+            "Plan",
+            "Progress",
+            "Thread time",
+            "Flame graph",
+            "Task runs",
+            "Not known",
+        ),
     ]
     for name in ("tasks", "findings", "accounting"):
         label = {"tasks": "Task runs", "findings": "Findings", "accounting": "Thread time"}[name]

@@ -157,4 +157,4 @@ def test_tables_tell_once_what_is_the_same_and_show_first_what_explains(
     heads = page.texts("#functions-table .head button")
     assert "Host" not in heads
     assert "Host is node in every row." in page.text("#functions-table .absent")
-    assert heads[:4] == ["Function", "Worker", "Duration (s)", "Failed Tasks"]
+    assert heads[:5] == ["Function", "Durations", "Worker", "Duration (s)", "Failed Tasks"]

@@ -98,7 +98,7 @@ def test_a_time_on_a_chart(open_page: Opener, report: Path) -> None:
     page.tab.mouse.move(box["x"] + GUTTER + 0.5 * width, box["y"] + 20, steps=3)
     page.tab.mouse.up()
     page.until(lambda: page.tab.locator("#area").is_visible())
-    assert page.text("#area h3").startswith("3.0 s to 6.0 s, 4 tracks: ")
+    assert page.text("#area h3").startswith("3.0 s to 6.0 s, 4 lanes: ")
 
 
 def test_charts_have_axes_and_limits(open_page: Opener, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: What tells from when to when the client was recorded.
-_RECORDING = "recording"
+RECORDING = "recording"
 #: The fewest calls of a line that ask for single results, and the bytes of a large one.
 _MANY, LARGE = 50, 1_000_000
 #: The share of several calls' time that is within a span, so that all of them count as within it;
@@ -53,7 +53,7 @@ def find_calls(trace: Trace) -> pd.DataFrame:
     calls = trace.client_calls
     if not len(calls):  # of a trace in memory it may have no columns
         calls = pd.DataFrame(columns=[*_LINE, *_SUMS, "longest", "time", "stop"], dtype=float)
-    calls = calls[(calls["call"].astype(object) != _RECORDING).to_numpy()]
+    calls = calls[(calls["call"].astype(object) != RECORDING).to_numpy()]
     calls = calls.astype(dict.fromkeys(("call", "file", "code"), object))
     groups = calls.groupby(_LINE, dropna=False, sort=False)
     ends = {"longest": "max", "time": "min", "stop": "max"}
@@ -85,7 +85,7 @@ def meanwhile(trace: Trace, begins: Array, ends: Array) -> dict[ClientTime, floa
     was within a span, unless they all were: then it is empty.
     """
     table = trace.client_calls
-    main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != _RECORDING)]
+    main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
     start, stop = (main[name].to_numpy(dtype=float) for name in ("time", "stop"))
     within = _within(start, stop, begins, ends)
     alone, inside = main["calls"].to_numpy() <= 1, within >= _INSIDE * (stop - start)
@@ -128,7 +128,7 @@ def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
     seconds, waiting, receiving = (
         main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
     )
-    is_call, scatters = named != _RECORDING, named == "scatter"
+    is_call, scatters = named != RECORDING, named == "scatter"
     others = is_call & ~scatters
     found = {
         ClientTime.WAITING: float(waiting[others].sum()),

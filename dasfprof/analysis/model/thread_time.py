@@ -125,6 +125,31 @@ class ThreadTime(IntEnum):
     )
 
 
+#: What usually helps where a class takes much of the time of threads.
+HELPS = {
+    ThreadTime.COMPUTING: "Profile the function, or give it more cores.",
+    ThreadTime.WAITING_FOR_A_CORE: "Run fewer threads than the host has cores, or fewer programs.",
+    ThreadTime.WAITING_FOR_STORAGE: "Read more in each call, or run more threads side by side.",
+    ThreadTime.BLOCKED: "Look in the flame graph for what it waits for; then for a way without.",
+    ThreadTime.RUNNING_CPU_UNKNOWN: "Record a run with the newest profiler to tell what it was.",
+    ThreadTime.DESERIALIZE: "Give tasks less to take: larger data once, by scatter() or as a task.",
+    ThreadTime.UNSPILL_AND_SPILL: "Give workers more memory, or hold less at a time.",
+    ThreadTime.TASK_OVERHEAD: "Use fewer, larger tasks.",
+    ThreadTime.STARTING: "Start the cluster before the program needs it.",
+    ThreadTime.CLOSING: "Nothing, at the end of a run; before it, see why the worker left.",
+    ThreadTime.PAUSED_FOR_MEMORY: "Give workers more memory, or hold less at a time.",
+    ThreadTime.UNRECORDED: "See why the worker died, or record from the cluster's begin on.",
+    ThreadTime.WORKER_LATENCY: "Use fewer, larger tasks; look for what blocks the event loop.",
+    ThreadTime.TRANSFER_WAIT: "Use fewer dependencies between workers, or a faster network.",
+    ThreadTime.ON_ITS_WAY: "Use fewer, larger tasks; look for what blocks event loops.",
+    ThreadTime.SCHEDULER_LATENCY: "Use fewer, larger tasks.",
+    ThreadTime.RUNNABLE_ELSEWHERE: "Look at what binds tasks to workers: restrictions, or inputs.",
+    ThreadTime.NO_RUNNABLE_TASK: "Cut long tasks and chains into parts that run side by side.",
+    ThreadTime.CALLS_OF_ACTORS: "Do the actor's work as tasks, or spread it over several actors.",
+    ThreadTime.NOTHING_SUBMITTED: "Submit more in one go: see what the client does in these gaps.",
+    ThreadTime.IDLE_CAUSE_UNKNOWN: "Record the scheduler too.",
+}
+
 #: The classes in which a task's function runs in a thread.
 RUNNING = (
     ThreadTime.COMPUTING,

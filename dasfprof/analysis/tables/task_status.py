@@ -58,6 +58,17 @@ NEXT_STEPS = {
         "give workers memory, and use fewer, larger tasks if the scheduler is busy."
     ),
 }
+#: What a task is at in each status.
+MEANINGS = {
+    "Not started": "The scheduler knew it, and it waited for tasks whose results it takes.",
+    "Inqueue": (
+        "It could run, and was held at the scheduler, on its way to a worker, or there and "
+        "waiting for a thread."
+    ),
+    "Preparing": "Its worker fetched, read back from disk or deserialised what it takes.",
+    "Running": "Its function ran.",
+    "Finalizing": "Its function had returned, and the scheduler did not know that yet.",
+}
 #: What the statuses of a task run sum to.
 _TOTAL = "Total"
 #: What those that had not ended had of that.

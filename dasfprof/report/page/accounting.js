@@ -4,6 +4,7 @@ import { rowsOf } from "./data.js";
 import { make } from "./dom.js";
 import { formatSeconds, formatShare, shortened, visible } from "./format.js";
 import { fitting, sumOf } from "./numbers.js";
+import { explained } from "./words.js";
 
 const MAX_BARS = 24;
 
@@ -29,8 +30,8 @@ export function showAccounting(root, { cluster, workers }, classes) {
     for (const rows of fitting([...byWorker.values()], busy, MAX_BARS))
       addBar(bars, rows[0].Worker, rows, swatches);
   }
-  if (byWorker.size > MAX_BARS)
-    bars.append(make("p", { class: "absent" }, `and ${byWorker.size - MAX_BARS} workers no further from the median`));
+  const more = `and ${byWorker.size - MAX_BARS} workers, closer to the median than these`;
+  if (byWorker.size > MAX_BARS) bars.append(make("p", { class: "absent" }, more));
   const list = make(
     "table",
     { class: "classes" },
@@ -44,7 +45,7 @@ export function showAccounting(root, { cluster, workers }, classes) {
         make("th", { scope: "row" }, swatch(swatches.get(row.Class)), visible(row.Class)),
         make("td", { class: "number" }, formatSeconds(row["Thread Time (s)"])),
         make("td", { class: "number" }, formatShare(row["Share (%)"] / 100)),
-        make("td", { class: "meaning" }, visible(row.Meaning)),
+        make("td", { class: "meaning" }, explained(row.Meaning, swatches.get(row.Class).helps)),
       ),
     );
   }
@@ -99,7 +100,7 @@ export function showClasses(bar, names, cluster, classes) {
   const named = rows.filter((row) => row["Share (%)"] >= 1);
   for (const row of named) {
     const text = `${visible(row.Class)} ${shareOf(row)}`;
-    const about = { href: classLink(row.Class), title: visible(row.Meaning) };
+    const about = { href: classLink(row.Class), title: explained(row.Meaning, swatches.get(row.Class).helps) };
     names.append(make("li", {}, make("a", about, swatch(swatches.get(row.Class)), text)));
   }
   if (named.length < rows.length)

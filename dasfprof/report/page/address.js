@@ -22,6 +22,7 @@ function fragmentOf({ timeline, tasks, filters, findings, lanes, legends, plan }
   for (const name of FILTERS) if (filters.chosen(name) !== null) link.set(name, filters.chosen(name));
   if (byId("summed").checked) link.set("summed", "1");
   if (timeline.area) link.set("area", ["from", "to", "first", "last"].map((end) => timeline.area[end]).join(","));
+  if (timeline.gap) link.set("gap", `${timeline.gap.lane},${timeline.gap.time}`);
   const row = timeline.selected;
   if (row >= 0) {
     link.set("task", tasks.keyText(tasks.keys[row]));
@@ -57,8 +58,9 @@ export class Address {
   /**
    * Goes where the address points: any of #finding=NUMBER, #view=…, #task=KEY (its last run; with
    * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #line=NAME, #state=NAME,
-   * #time=FROM,TO, #area=FROM,TO,FIRST,LAST, #least=MILLISECONDS, #open=BRANCHES, #summed=1, and those of
-   * `Lanes`, `Legends` and `PlanPicture`; #about=NAME opens the drawer of a function.
+   * #time=FROM,TO, #area=FROM,TO,FIRST,LAST, #gap=LANE,TIME,
+   * #least=MILLISECONDS, #open=BRANCHES, #summed=1, and those of `Lanes`, `Legends` and `PlanPicture`;
+   * #about=NAME opens the drawer of a function.
    */
   async follow(hash = location.hash) {
     const { page } = this;
@@ -81,9 +83,16 @@ export class Address {
     const [begin, end, first, last] = numbers("area");
     if (end > begin && first >= 0 && last >= first && last < page.timeline.view.tracks.length)
       page.area.show({ from: begin, to: end, first, last });
-    if (link.has("task")) page.selectKey(link.get("task"), Number(link.get("run")));
-    const places = ["time", "task", "search", "class", "nodes", ...FILTERS];
+    const places = ["time", "task", "gap", "search", "class", "nodes", ...FILTERS];
     if (FILTERS.some((name) => link.has(name))) page.timeline.revealLit();
     if (places.some((name) => link.has(name))) byId("timeline-section").scrollIntoView();
+    this.select(link, ...numbers("gap"));
+  }
+
+  /** Selects the task run of a link, or the time between two on a lane. */
+  select(link, lane = NaN, time = NaN) {
+    const { tasks, timeline, gaps } = this.page;
+    if (tasks.tracks[lane] && time >= 0) timeline.selectGap(gaps.told(lane, time));
+    if (link.has("task")) this.page.selectKey(link.get("task"), Number(link.get("run")));
   }
 }

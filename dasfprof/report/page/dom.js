@@ -12,6 +12,14 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Makes an element of a picture. */
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
 /**
  * The element of an id.
  *

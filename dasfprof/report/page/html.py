@@ -21,7 +21,9 @@ from dasfprof.report.page.packing import (
     table_facts,
     whole_numbers,
 )
+from dasfprof.report.page.resources.moved_data import moved_facts
 from dasfprof.report.page.resources.resource_data import ResourceData
+from dasfprof.report.page.timeline.client_data import client_columns
 from dasfprof.report.page.timeline.details_data import (
     argument_columns,
     code_facts,
@@ -86,6 +88,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
         resources = ResourceData.of(trace)
         flames = FlameData.of(trace, timeline.rows)
         path, path_facts = path_columns(trace, timeline.rows)
+        client, client_facts = client_columns(trace, flames.client)
         transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
         columns = {
             **in_group("path", path),
@@ -94,6 +97,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             **in_group("transfers", transfers),
             **in_group("plan", {"nodes": whole_numbers(find_plan(trace).of_whole[timeline.rows])}),
             **flames.columns,
+            **in_group("client", client),
             **in_group("details", argument_columns(whole, timeline.rows)),
         }
         facts = {
@@ -109,6 +113,8 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             },
             "resources": resources.metrics,
             "flame": flames.facts,
+            "client": client_facts,
+            "moved": moved_facts(trace),
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),
         }

@@ -11,6 +11,9 @@ import { Flames } from "./flame/flames.js";
 import { Sources } from "./flame/sources.js";
 import { formatCount, formatSeconds, shortened, visible } from "./format.js";
 import { Drawer } from "./functions/drawer.js";
+import { Durations } from "./functions/durations.js";
+import { movedFigure, showPictures } from "./pictures/matrix.js";
+import { progressFigure } from "./pictures/progress.js";
 import { Resources } from "./resources/resources.js";
 import { PlanPicture } from "./plan/plan.js";
 import { showSummary, Strip } from "./summary.js";
@@ -20,8 +23,9 @@ import { buildTables, exportButton } from "./tables/sections.js";
 import { DataTable } from "./tables/table.js";
 import { listenToTakers } from "./taken.js";
 import { Area } from "./timeline/area.js";
+import { ClientTimes } from "./timeline/client.js";
 import { functionColours, statusLegend } from "./timeline/colours.js";
-import { showDetails } from "./timeline/details.js";
+import { Dock } from "./timeline/dock.js";
 import { FILTERS, Filters } from "./timeline/filters.js";
 import { Gaps } from "./timeline/gaps.js";
 import { Handles } from "./timeline/handles.js";
@@ -35,9 +39,6 @@ import { Tasks } from "./timeline/tasks.js";
 import { Timeline } from "./timeline/timeline.js";
 import { Transfers } from "./timeline/transfers.js";
 import { compactView, flattenView, hierarchyView, usualThreshold } from "./timeline/views.js";
-
-/** Pixels between a click and the pane that tells of what was clicked, and the least height of that. */
-const [DOCK_DISTANCE, DOCK_LEAST] = [24, 64];
 
 class Page {
   constructor(facts) {
@@ -57,7 +58,8 @@ class Page {
     const found = { table: facts.findings, places: facts.places };
     this.findings = new Findings(found, run, byId("findings"), { follow, about });
     const events = {
-      selected: (row) => this.onSelected(row),
+      selected: (row, how) => this.onSelected(row, how),
+      gap: (gap) => this.onGap(gap),
       moved: (from, to) => this.onMoved(from, to),
       pointed: (time) => this.onPointed(time),
       chosen: (area) => this.area.show(area),
@@ -66,6 +68,7 @@ class Page {
       dragsChoose: () => byId("choose").getAttribute("aria-pressed") === "true",
     };
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
+    this.dock = new Dock(this);
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
     this.resources = new Resources(facts.resources, this.columns, byId("charts"), {
       pointed: (time) => this.onPointed(time),
@@ -75,6 +78,7 @@ class Page {
     this.area = new Area(this, byId("area"));
     this.sources = new Sources(facts.timeline.code);
     this.flames = new Flames(facts.flame, this.columns, this.sources);
+    this.client = new ClientTimes(facts.client);
     showAccounting(byId("accounting"), facts.accounting, facts.timeline.gaps.classes);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
@@ -102,11 +106,14 @@ class Page {
     await this.tasks.transfers.read(this.columns);
     await this.tasks.readRest();
     await this.flames.read();
+    await this.client.read(this.columns);
     this.filters = new Filters(this.tasks, () => this.light());
     this.plan = new PlanPicture(this, (await this.columns.group("plan")).nodes);
     this.filters.choices = [this.legends, this.plan];
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
+    await breathe();
+    showPictures(byId("pictures"), [progressFigure(this.tasks), movedFigure(this.facts.moved)]);
     showContents(find("#contents ul"));
     this.listen();
     this.otherReport = new OtherReport(this);
@@ -123,7 +130,8 @@ class Page {
       name: "Task runs",
       columns,
       count: tasks.count,
-      selected: (row) => this.timeline.select(row, { reveal: true }),
+      // Who goes through the table stays there.
+      selected: (row) => this.timeline.select(row, { reveal: true, scroll: false }),
     });
     this.taskTable.sort(
       columns.find((column) => column.label === "Duration (s)"),
@@ -131,9 +139,9 @@ class Page {
     );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
-    this.listed = buildTables(facts, { about, chosen });
+    this.listed = buildTables(facts, { about, chosen, durations: new Durations(tasks) });
     for (const list of findAll(".status-legend")) {
-      list.replaceChildren(...statusLegend(facts.timeline.statuses));
+      list.replaceChildren(...statusLegend(facts.timeline));
     }
     this.countRows();
   }
@@ -173,7 +181,6 @@ class Page {
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
     byId("zoom-all").addEventListener("click", () => this.timeline.showWholeRun());
-    addEventListener("pointerdown", (event) => (this.pressed = event.clientY), { capture: true });
     // Before the chart, which has its own way with the key.
     addEventListener("keydown", (event) => this.onEscape(event), { capture: true });
     addEventListener("keydown", (event) => {
@@ -196,7 +203,7 @@ class Page {
     if (event.target.closest?.("input, select, textarea, .flame")) return;
     const { timeline } = this;
     if (timeline.area) this.area.show(null);
-    else if (timeline.selected >= 0) timeline.select(-1);
+    else if (timeline.selected >= 0 || timeline.gap) timeline.select(-1);
     else if (this.matches || timeline.marked || this.legends.any) this.showAll({ focus: false });
     else return;
     event.preventDefault();
@@ -306,16 +313,14 @@ class Page {
     }
   }
 
-  onSelected(row) {
+  onSelected(row, how) {
     this.taskTable?.mark(row);
-    const { tasks, flames } = this;
-    const select = (other) => this.timeline.select(other, { reveal: true });
-    const about = (name) => this.drawer.open(name);
-    showDetails(byId("details"), { tasks, row, flames, select, about });
-    // What was clicked is not to be covered.
-    const room = Math.max(innerHeight - (this.pressed ?? 0) - DOCK_DISTANCE, DOCK_LEAST);
-    byId("details").style.maxHeight = `min(42vh, ${room}px)`;
-    byId("said").textContent = row < 0 ? "" : this.told(row);
+    this.dock.showTask(row, how);
+    this.address?.note();
+  }
+
+  onGap(gap) {
+    this.dock.showGap(gap);
     this.address?.note();
   }
 
@@ -323,13 +328,6 @@ class Page {
   onPointed(time) {
     this.timeline.point(time);
     this.resources.point(time);
-  }
-
-  /** What a screen reader says of a task run. */
-  told(row) {
-    const { tasks } = this;
-    const duration = formatSeconds(tasks.durations[row]);
-    return visible(`${tasks.functionName(row)}, ${duration}, on ${tasks.workerName(row)}`);
   }
 
   onMoved(from, to) {
@@ -405,6 +403,7 @@ function tellHeight() {
   if (parent !== window) new ResizeObserver(tell).observe(root);
 }
 
+find("main").classList.remove("undrawn");
 const facts = JSON.parse(byId("facts").textContent);
 const page = new Page(facts);
 tellHeight();

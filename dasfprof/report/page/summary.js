@@ -93,7 +93,7 @@ function byShuffles({ shuffled }) {
 /** What the run could not be shorter than on its threads. */
 function leastTime({ compute, threads, tasks, unfinished: number }) {
   return threads && tasks && !number
-    ? `the tasks alone would take ${formatSeconds(compute / threads)} on all threads`
+    ? `no shorter than ${formatSeconds(compute / threads)}, with all threads at these tasks all the time`
     : "from the first fact recorded to the last";
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,9 @@ _PROVEN = ("high", "medium")
 _LONGEST = 700
 #: What stands before a finding that the one above it brings about.
 _BENEATH = "└ "
+#: A hash in a key, of 32 digits or as a UUID, and how many of them tell it from others.
+_HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+_KEPT = 3
 _NONE = "None of the known faults was found."
 
 
@@ -57,12 +61,30 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     margin = f"  {severity:<7}{at_stake:>11}  "
     symptom = finding.get("Cause") is not None
     parts = [
-        Part(elide(finding["Finding"], _LONGEST), "bold", lead=_BENEATH if symptom else ""),
-        Part(elide(finding["Suggestion"], _LONGEST), lead="→ "),
+        Part(_shown(finding["Finding"]), "bold", lead=_BENEATH if symptom else ""),
+        Part(_shown(finding["Suggestion"]), lead="→ "),
     ]
     if severity in _PROVEN:
-        parts.append(Part(elide(finding["Evidence"], _LONGEST), "dim", lead="  "))
+        parts.append(Part(_shown(finding["Evidence"]), "dim", lead="  "))
     print_entry(margin, _COLOURS.get(severity), parts, err=err)
+
+
+def _shown(text: object) -> str:
+    """Make a text of a finding short enough for a terminal."""
+    return elide(short_keys(str(text)[: 10 * _LONGEST]), _LONGEST)
+
+
+def short_keys(text: str) -> str:
+    """Leave out a hash in a key but for its end, as in ``take-…d6b``, if that stays one key's."""
+    ends: dict[str, set[str]] = {}
+    for found in _HASH.finditer(text):
+        ends.setdefault(found[0][-_KEPT:], set()).add(found[0])
+
+    def shortened(found: re.Match[str]) -> str:
+        end = found[0][-_KEPT:]
+        return f"…{end}" if len(ends[end]) == 1 else found[0]
+
+    return _HASH.sub(shortened, text)
 
 
 def print_summary(trace: Trace, title: str) -> None:

@@ -155,6 +155,8 @@ class FlameData:
     #: ``views``: a dict each with its ``name`` and ``title``, its ``seconds``, ``samples``, and how
     #: many calls were left out; ``lines``: see `LineData`.
     facts: dict[str, Any]
+    #: The call of the client's view that each row of `Trace.client_samples` was in; -1: none.
+    client: Array
 
     @classmethod
     def of(cls, trace: Trace, rows: Array) -> FlameData:
@@ -173,13 +175,15 @@ class FlameData:
         columns: dict[str, PackedColumn] = dict(lines.columns)
         views = []
         names: dict[Name, int] = {}
+        client = np.empty(0, dtype=np.int64)
         for name, title, tree, number in _views(trace, samples.stack, functions, parts):
             columns |= in_group(f"flame-{name}", _packed(tree, names))
             facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
             views.append({"name": name, "title": title, **facts})
+            client = tree.of_samples if name == "client" else client
         listed = texts([[*name, _origin(name)] for name in names])
         columns |= in_group("flames", {"names": listed})
-        return cls(columns, {"views": views, "lines": lines.facts})
+        return cls(columns, {"views": views, "lines": lines.facts}, client)
 
 
 def _views(

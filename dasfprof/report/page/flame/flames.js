@@ -1,14 +1,16 @@
 // The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
 
 import { breathe, byId, find, make } from "../dom.js";
-import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
+import { counted, formatCell, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { lastAtMost } from "../numbers.js";
 import { FlameGraph, treeOf } from "./graph.js";
-import { dressSpent, lineTable, spentWords } from "./sources.js";
+import { inTree } from "../timeline/client.js";
+import { dressSpent, lineList, lineTable, spentWords } from "./sources.js";
 /** @import { Columns } from "../data.js" */
 
 export class Flames {
-  facts; sources;
+  facts; sources; tree;
+  /** What is shown of the client, see `limit`; null: the whole run. */ limited = null;
   /** @type {Columns} */ columns;
 
   constructor(facts, columns, sources) {
@@ -25,6 +27,7 @@ export class Flames {
     this.places = facts.lines.places.map(([file, line, name]) => ({ file, line, name }));
     byId("flame-search").addEventListener("input", () => this.search());
     byId("flame-whole").addEventListener("click", () => this.graph.zoom(null));
+    byId("flame-unlimited").addEventListener("click", () => this.show(this.tree.view.name));
   }
 
   async read() {
@@ -38,14 +41,22 @@ export class Flames {
     if (this.facts.views.length) this.show(this.facts.views[0].name);
   }
 
-  /** Shows a view; zooms to a group of it, if one is named. */
-  show(name, group = null) {
+  /** Shows the client's calls between two times alone. */
+  limit(client, from, to) {
+    const { calls } = this.trees.get("client");
+    const { byCall, seconds } = client.staysWithin(from, to);
+    const lines = client.linesWithin(from, to);
+    this.show("client", null, { from, to, seconds, inCalls: inTree(calls, byCall), lines });
+  }
+
+  /** Shows a view; zooms to a group of it, if one is named; `limited`: a time of it, see `limit`. */
+  show(name, group = null, limited = null) {
     const tree = this.trees.get(name);
-    this.tree = tree;
+    Object.assign(this, { tree, limited });
     find(`input[name=flame][value=${name}]`).checked = true;
     this.graph = new FlameGraph(byId("flame"), {
       calls: tree.calls,
-      seconds: ({ at }) => tree.seconds[at],
+      seconds: (call) => this.secondsOf(call),
       name: ({ at }) => this.nameOf(tree, at)[0],
       title: (call) => this.title(tree, call),
       dress: (element, call) => this.dress(element, tree, call),
@@ -53,8 +64,11 @@ export class Flames {
     });
     const { samples, omitted } = tree.view;
     const left = omitted ? `; ${counted(omitted, "brief call")} left out` : "";
-    byId("flame-about").textContent =
-      `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
+    const span = limited && [limited.from, limited.to].map((time) => formatCell(time, 2)).join(" to ");
+    byId("flame-about").textContent = limited
+      ? `The client from ${span} s, of which ${formatSeconds(limited.seconds)} were sampled`
+      : `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
+    byId("flame-unlimited").hidden = limited === null;
     this.search();
     const wanted = this.groupOf(tree, group);
     if (wanted) this.graph.zoom(wanted);
@@ -108,28 +122,43 @@ export class Flames {
     return tree?.calls.find((call) => !call.caller && this.nameOf(tree, call.at)[0] === group);
   }
 
+  /** The seconds of a call in what is shown. */
+  secondsOf({ at }) {
+    return this.limited ? this.limited.inCalls[at] : this.tree.seconds[at];
+  }
+
+  /** What they were spent with, which is told of the whole run alone. */
+  spentOf(call) {
+    return this.limited ? { seconds: this.secondsOf(call), computing: NaN } : spentAt(this.tree, call.at);
+  }
+
+  get whole() {
+    return this.limited ? this.limited.seconds : this.tree.view.seconds;
+  }
+
   nameOf(tree, at) {
     return this.names[tree.functions[at]];
   }
 
   title(tree, call) {
     const [name, file] = this.nameOf(tree, call.at);
-    const share = formatShare(tree.seconds[call.at] / tree.view.seconds);
+    const seconds = this.secondsOf(call);
     const place = file ? ` (${file})` : "";
-    return `${name}${place}: ${formatSeconds(tree.seconds[call.at])}, ${share}; ${spentWords(spentAt(tree, call.at))}`;
+    const share = formatShare(seconds / this.whole);
+    return `${name}${place}: ${formatSeconds(seconds)}, ${share}; ${spentWords(this.spentOf(call))}`;
   }
 
-  dress(element, tree, { at }) {
-    const [, file, library] = this.nameOf(tree, at);
+  dress(element, tree, call) {
+    const [, file, library] = this.nameOf(tree, call.at);
     const origin = !file ? "group" : library === "" ? "program" : library === "(Python)" ? "python" : "library";
     element.classList.add("spent-in", origin);
-    dressSpent(element, spentAt(tree, at));
+    dressSpent(element, this.spentOf(call));
   }
 
   search() {
     const wanted = byId("flame-search").value;
     const { count, seconds } = this.graph.find(wanted);
-    const share = formatShare(seconds / this.tree.view.seconds);
+    const share = formatShare(seconds / this.whole);
     byId("flame-found").textContent =
       wanted === "" ? "" : `${counted(count, "call")}, ${formatSeconds(seconds)} (${share})`;
   }
@@ -138,6 +167,7 @@ export class Flames {
   tellOf(tree, call) {
     const root = byId("flame-frame");
     byId("flame-whole").disabled = call === null;
+    if (this.limited) return root.replaceChildren(make("h3", {}, "Lines of this time"), lineList(this.limited.lines));
     if (call === null) {
       root.replaceChildren(make("p", { class: "absent" }, "Choose a call to see its lines."));
       return;

@@ -85,7 +85,8 @@ export function lineList(spent) {
   return make("ol", { class: "line-list" }, ...items);
 }
 
-function placeOfLine({ file, line, name }) {
+/** File, line and function of a line, in few words. */
+export function placeOfLine({ file, line, name }) {
   const base = file.split(/[\\/]/).at(-1);
   return visible(line ? `${base}:${line} ${name}` : name);
 }

@@ -118,8 +118,8 @@ export class Drawer {
     const items = slow.slice(0, SLOWEST).map((row) => {
       const select = () => {
         this.close(this.address);
-        this.timeline.select(row, { reveal: true });
         byId("timeline-section").scrollIntoView();
+        this.timeline.select(row, { reveal: true });
       };
       const key = shortened(tasks.keyText(tasks.keys[row]), 48);
       const about = `${key} · ${shortened(tasks.workerName(row), 24)} · at ${formatCell(tasks.starts[row], 2)} s`;

@@ -1,7 +1,7 @@
 // The plan of the run: boxes of what it computed, what they took of the threads, and what they handed on.
 
 import { swatch, swatchesOf } from "../accounting.js";
-import { byId, find, findAll, make } from "../dom.js";
+import { byId, find, findAll, make, svg } from "../dom.js";
 import { counted, formatBytes, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
 import { plainLegend } from "../timeline/legend.js";
@@ -209,11 +209,4 @@ function wayTo([x0, y0], [x1, y1], passes) {
   const [begin, end] = [y0 + HIGH, y1];
   const middle = (begin + end) / 2;
   return `${passes ? `V${begin}` : ""}C${x0},${middle} ${x1},${middle} ${x1},${end}`;
-}
-
-function svg(tag, attributes, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
 }

@@ -182,7 +182,7 @@ export class Resources {
       return make("span", {}, colour, `${shortened(one.label, 30)} `, make("b", {}, text));
     });
     if (series.length > named.length)
-      shown.push(make("span", {}, `and ${series.length - named.length} no further from the median`));
+      shown.push(make("span", {}, `and ${series.length - named.length} more, closer to the median than these`));
     const lines = limits.map(({ value, kind, name }) =>
       make("span", { class: "limit" }, make("i", { class: kind }), `${name}: ${formatUnit(value, chart.metric.unit)}`),
     );

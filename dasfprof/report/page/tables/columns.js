@@ -6,6 +6,7 @@ import { ascending } from "../numbers.js";
 import { STATUS_COLOURS } from "../timeline/colours.js";
 import { OTHER } from "../timeline/palette.js";
 import { byDuration, HEX, UUID } from "../timeline/tasks.js";
+import { columnWords } from "../words.js";
 
 /** Longer labels of numbers need more room for their two lines. */
 const LONG_LABEL = 20;
@@ -20,16 +21,19 @@ const FIRST = [
 
 /**
  * Columns of a table that the page holds as lists, what explains first; the names of functions lead
- * to `about`. Those of one text, or without any, are hidden.
+ * to `about`; `timeline` has the words of statuses. Those of one text, or without any, are hidden.
  */
-export function listedColumns(facts, about = null) {
+export function listedColumns(facts, about = null, timeline = {}) {
   const named = facts.columns.some(({ label }) => NAMES.includes(label));
   return facts.columns.map(({ label, kind, values }) => {
     const hidden = isUnknown({ values }) || isOneText({ kind, values });
     const numeric = kind === "number";
     const decimals = numeric ? decimalsOf(values) : 0;
+    const [head, title] = columnWords(label, timeline);
     return {
       label,
+      head,
+      title,
       hidden,
       numeric,
       place: named && FIRST.includes(label) ? FIRST.indexOf(label) : FIRST.length,
@@ -110,6 +114,7 @@ export function withBars(columns, statuses) {
 export function taskColumns(tasks, about) {
   const seconds = (label, values) => ({
     label,
+    title: columnWords(label, tasks.facts)[1],
     numeric: true,
     width: 7,
     grow: 1,
@@ -149,13 +154,30 @@ export function taskColumns(tasks, about) {
     ...tasks.statuses
       .filter((status) => !status.running)
       .map((status) => seconds(`${status.name} (s)`, status.seconds)),
+    totalSeconds(tasks),
     {
       ...seconds("Memory usage (Mb)", tasks.details.sizes),
+      head: columnWords("Memory usage (Mb)", tasks.facts)[0],
       text: (row) => formatCell(tasks.details.sizes[row] / 1e6, 3),
       value: (row) => tasks.details.sizes[row] / 1e6,
     },
     ranked("State", (row) => tasks.stateName(row), 6, (row) => tasks.states[row], [...states, "unknown"]),
   ];
+}
+
+/** The column of the seconds of all statuses of a task run, as far as they are known. */
+function totalSeconds(tasks) {
+  const value = (row) => tasks.statuses.reduce((sum, { seconds }) => sum + (seconds[row] || 0), 0);
+  return {
+    label: "Total (s)",
+    title: "From when the scheduler knew it until it knew its end: the sum of its statuses, as far as they are known.",
+    numeric: true,
+    width: 7,
+    grow: 1,
+    text: (row) => formatCell(value(row), 6),
+    value,
+    order: () => ascending(Float64Array.from({ length: tasks.count }, (_, row) => value(row))),
+  };
 }
 
 function rankedCodes(tasks, code, names) {

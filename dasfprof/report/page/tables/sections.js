@@ -13,13 +13,14 @@ const ABOUT = { Function: "function", Step: "step", Line: "line", Worker: "worke
  *
  * `selected` has what is called with a row that is chosen, by the table's name; `chosen(link)` is
  * called with the filters for the task runs that a row of any other is about, none if it was chosen
- * before; `about(name)` when the name of a function is followed.
+ * before; `about(name)` when the name of a function is followed; `durations` has their histograms.
  */
-export function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
+export function buildTables(facts, { selected = {}, chosen = null, about = null, durations = null } = {}) {
   const listed = [];
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
-    if (!table.absent) listed.push(new ListedTable(name, table, facts, { selected: selected[name], chosen, about }));
+    const acts = { selected: selected[name], chosen, about, durations };
+    if (!table.absent) listed.push(new ListedTable(name, table, facts, acts));
   }
   return listed;
 }
@@ -44,11 +45,13 @@ function hasStatuses(name) {
 }
 
 class ListedTable {
-  constructor(name, table, facts, { selected, chosen, about: follow }) {
+  constructor(name, table, facts, { selected, chosen, about: follow, durations }) {
     const root = byId(`${name}-table`);
     const count = table.columns[0]?.values.length ?? 0;
-    const listed = listedColumns(table, follow);
-    const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
+    const listed = listedColumns(table, follow, facts.timeline);
+    const names = name === "functions" && table.columns.find(({ label }) => label === "Function")?.values;
+    const pictured = durations && names ? durations.columnIn(listed, names) : listed;
+    const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : pictured;
     this.texts = table.columns.filter((column) => column.kind === "text");
     /** The columns that filters are of, by the filter. */
     const about = this.texts.filter(({ label }) => ABOUT[label]);

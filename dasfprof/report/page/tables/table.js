@@ -13,6 +13,8 @@ export const allTables = [];
 /**
  * @typedef {object} Column
  * @property {string} label
+ * @property {string} [head] what stands in its head, if not the label, which CSV has
+ * @property {string} [title] what that means
  * @property {number} width in em
  * @property {number} grow its share of the room that is left
  * @property {boolean} [numeric]
@@ -52,8 +54,8 @@ export class DataTable {
     this.headers = this.columns.map((column) => {
       const button = make(
         "button",
-        { type: "button", onclick: () => this.sort(column) },
-        visible(column.label),
+        { type: "button", title: column.title || null, onclick: () => this.sort(column) },
+        visible(column.head ?? column.label),
       );
       const header = make(
         "div",

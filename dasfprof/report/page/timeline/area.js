@@ -33,7 +33,7 @@ export class Area {
     const { step } = ticks(area.from, area.to, 1000, 20);
     const lit = this.page.matches ? " of those that are lit" : "";
     const [from, to] = [area.from, area.to].map((time) => clockText(time, step));
-    const tracks = counted(area.last - area.first + 1, "track");
+    const tracks = counted(area.last - area.first + 1, "lane");
     const title = make("h3", {}, `${from} to ${to}, ${tracks}: ${counted(sums.count, "task run")}${lit}`);
     const close = { type: "button", class: "close", "aria-label": "Close", onclick: () => this.show(null) };
     const head = make("header", {}, title, make("button", close, "✕"));

@@ -4,6 +4,7 @@ import { swatch } from "../accounting.js";
 import { make } from "../dom.js";
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { outliersFirst } from "../numbers.js";
+import { explained, statusTitle } from "../words.js";
 import { BLOCKED, COMPUTING, CORE_WAIT, CPU_UNKNOWN, DESERIALIZE, STORAGE } from "./gaps.js";
 import { busySeconds } from "./lanes.js";
 import { OTHER } from "./palette.js";
@@ -35,8 +36,11 @@ function seriesSwatch(colour) {
   return square;
 }
 
-export function statusLegend(statuses) {
-  return statuses.map((name) => make("li", {}, seriesSwatch(STATUS_COLOURS[name] ?? OTHER), visible(name)));
+export function statusLegend(facts) {
+  return facts.statuses.map((name) => {
+    const about = { title: statusTitle(facts, name) };
+    return make("li", about, seriesSwatch(STATUS_COLOURS[name] ?? OTHER), visible(name));
+  });
 }
 
 /** Values with a colour that is told; more of them share one, or repeat colours. */
@@ -150,7 +154,7 @@ export function gapLegend(gaps, rows) {
     name: row.Class,
     swatch: swatch(gaps.swatches[gaps.names.indexOf(row.Class)]),
     about: formatSeconds(row["Thread Time (s)"]),
-    title: visible(row.Meaning),
+    title: explained(row.Meaning, gaps.swatches[gaps.names.indexOf(row.Class)].helps),
   });
   const part = (title, own) => (own.length ? [title, ...own.map(entry)] : []);
   const running = ({ Class: name }) => gaps.names.indexOf(name) < DESERIALIZE;

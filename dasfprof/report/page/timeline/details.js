@@ -4,6 +4,7 @@ import { make } from "../dom.js";
 import { lineList } from "../flame/sources.js";
 import { formatBytes, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { functionButton } from "../functions/drawer.js";
+import { stateTitle, statusTitle } from "../words.js";
 
 const LISTED_KEYS = 40;
 const LISTED_LINES = 12;
@@ -44,7 +45,8 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
   const list = make("dl");
   for (const [name, text] of facts) {
     if (text === "" || text === "unknown") continue;
-    list.append(make("dt", {}, name), make("dd", {}, text));
+    const title = name.startsWith("Ended") ? stateTitle(text) : statusTitle(tasks.facts, name);
+    list.append(make("dt", title ? { title } : {}, name), make("dd", {}, text));
   }
   const title = make("h3", {}, shortened(tasks.functionName(row), 60));
   const close = make(
@@ -100,7 +102,7 @@ function runLines(flames, row, thread) {
   const lines = flames.linesOfRun(row);
   const { fewest } = flames.facts.lines;
   const none =
-    thread === "loop"
+    thread === "event loop"
       ? "No sample: coroutines are not sampled, nor task runs whose thread is unknown."
       : fewest > 1
         ? `Fewer than ${formatCount(fewest)} samples: too many task runs have so few for this page.`

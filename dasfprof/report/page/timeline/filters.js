@@ -3,6 +3,7 @@
 
 import { byId, make } from "../dom.js";
 import { shortened } from "../format.js";
+import { stateText } from "../words.js";
 import { codeOf } from "./colours.js";
 
 /** More choices than this nobody scrolls through; links and the search reach the others. */
@@ -39,7 +40,8 @@ export class Filters {
   }
 
   option(name, place) {
-    return make("option", { value: String(place) }, shortened(this.names(name)[place], 60));
+    const text = this.names(name)[place];
+    return make("option", { value: String(place) }, name === "state" ? stateText(text) : shortened(text, 60));
   }
 
   /** Lights those of one function, worker, step or line alone, null: all; true if there is such a one. */

@@ -23,7 +23,7 @@ from dasfprof.analysis.model.busy_time import (
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime
+from dasfprof.analysis.model.thread_time import HELPS, OF_USES, ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -160,6 +160,7 @@ def gap_columns(
         {
             "name": spent.label,
             "meaning": spent.meaning,
+            "helps": HELPS[spent],
             "colour": spent.colour,
             "busy": spent in OF_USES.values(),
             "back": spent.is_hatched_back,

@@ -275,7 +275,10 @@ export class Gaps {
     return means;
   }
 
-  /** What is told of a time at which no function runs on a lane's thread; null: nothing is known. */
+  /**
+   * What is told of a time at which no function runs on a lane's thread: from when to when that is,
+   * and the seconds of each class; null: the time is in a function, or in no lane's.
+   */
   told(lane, time) {
     const { tasks } = this;
     const [first, end] = this.rowsOf(lane, time, time);
@@ -287,7 +290,8 @@ export class Gaps {
       const where = `${before ? "before" : "after"} ${shortened(tasks.functionName(row), 40)}`;
       const sums = new Float64Array(this.names.length);
       this.addSide(row, before, 1, sums);
-      return { title: `${formatSeconds(spent)} ${where}`, sums };
+      const from = before ? start - spent : stop;
+      return { title: `${formatSeconds(spent)} ${where}`, sums, lane, time, from, to: from + spent };
     }
     const found = [];
     this.free(lane, 0, tasks.span, (from, to) => {
@@ -299,7 +303,17 @@ export class Gaps {
     this.causes(lane, free.from, free.to, (code, share, from, to) => {
       sums[code] += share * (to - from);
     });
-    return { title: `${formatSeconds(free.to - free.from)} without a task`, sums };
+    return { title: `${formatSeconds(free.to - free.from)} without a task`, sums, lane, time, ...free };
+  }
+
+  /** The first time behind a run at which its lane's thread is free, told so; null: there is none. */
+  behind(row) {
+    const { starts, durations, after, trackOfRow, span } = this.tasks;
+    const found = [];
+    this.free(trackOfRow[row], starts[row] + durations[row] + after[row], span, (from, to) => {
+      if (to > from) found.push((from + to) / 2);
+    });
+    return found.length ? this.told(trackOfRow[row], found[0]) : null;
   }
 }
 

@@ -2,11 +2,16 @@
 
 import { GUTTER } from "./frame.js";
 
+/** Milliseconds and pixels within which a second press makes a double click of the first. */
+const [TWICE_MS, TWICE_PIXELS] = [500, 5];
+
 export class Gestures {
   constructor(timeline, surface) {
     this.timeline = timeline;
     this.surface = surface;
     this.scrolledAt = -Infinity;
+    /** When and where in the window the last click was that selected something. */
+    this.clicked = { at: -Infinity, x: 0, y: 0 };
   }
 
   listen() {
@@ -20,8 +25,9 @@ export class Gestures {
       this.timeline.events.pointed?.(null);
     });
     surface.addEventListener("keydown", (event) => this.onKey(event));
-    surface.addEventListener("dblclick", () => {
-      if (this.timeline.selected >= 0) this.timeline.zoomTo(this.timeline.selected);
+    // The first click may move the chart, so that the second one is beside what was meant.
+    addEventListener("dblclick", (event) => {
+      if (this.timeline.selected >= 0 && this.isSecond(event)) this.timeline.zoomTo(this.timeline.selected);
     });
   }
 
@@ -66,11 +72,23 @@ export class Gestures {
     };
     const drop = () => {
       surface.removeEventListener("pointermove", drag);
-      if (!dragged) timeline.click(event.offsetX, event.offsetY);
+      if (!dragged) this.click(event);
       else if (chooses) timeline.events.chosen(timeline.area);
     };
     surface.addEventListener("pointermove", drag);
     surface.addEventListener("pointerup", drop, { once: true });
+  }
+
+  /** Selects; the second click of a double one leaves it at what the first selected. */
+  click(event) {
+    if (this.isSecond(event)) return;
+    this.clicked = { at: event.timeStamp, x: event.clientX, y: event.clientY };
+    this.timeline.click(event.offsetX, event.offsetY);
+  }
+
+  isSecond({ timeStamp, clientX, clientY }) {
+    const { at, x, y } = this.clicked;
+    return timeStamp - at < TWICE_MS && Math.hypot(clientX - x, clientY - y) < TWICE_PIXELS;
   }
 
   onHover(event) {
@@ -118,6 +136,7 @@ export class Gestures {
       ArrowDown: tracks(1),
       ArrowUp: tracks(-1),
       Enter: () => timeline.selected < 0 && timeline.step(1, 0),
+      g: () => this.afterSelected(),
       c: () => this.ofSelected("fold"),
       p: () => this.ofSelected("pin"),
       Escape: () => this.giveUp(),
@@ -130,11 +149,17 @@ export class Gestures {
     if (selected >= 0) handles?.lanes[act](tasks.tracks[tasks.trackOfRow[selected]].worker);
   }
 
+  /** Selects the free time behind the selected task run. */
+  afterSelected() {
+    const { selected, painter, events } = this.timeline;
+    if (selected >= 0 && painter.gaps && events.gap) this.timeline.selectGap(painter.gaps.behind(selected));
+  }
+
   /** Gives up what was chosen last: an area, a task run, entries of legends. */
   giveUp() {
     const { timeline } = this;
     if (timeline.area) return timeline.events.chosen(null);
-    if (timeline.selected < 0) timeline.events.cleared?.();
+    if (timeline.selected < 0 && !timeline.gap) timeline.events.cleared?.();
     timeline.select(-1);
   }
 }

@@ -21,6 +21,7 @@ export function paintSelection(timeline, palette = currentPalette()) {
   if (selected >= 0 && tasks.whole) paintArrows(context, timeline, frame, palette);
   if (hovered >= 0) outline(context, timeline, frame, hovered, palette.text, 1);
   if (selected >= 0) outline(context, timeline, frame, selected, palette.accent, 2.5);
+  if (timeline.gap) paintGap(context, timeline, frame, palette);
   if (timeline.area) paintChosen(context, timeline.area, frame, palette);
   if (timeline.cursor !== null) paintCursor(context, frame, timeline.cursor, palette);
   context.restore();
@@ -55,6 +56,15 @@ function paintChosen(context, { from, to, first, last }, frame, palette) {
   context.globalAlpha = 1;
   context.lineWidth = 1.5;
   context.strokeRect(...place);
+}
+
+function paintGap(context, { gap, view }, frame, palette) {
+  const track = view.tracks.findIndex(({ lanes }) => lanes?.length === 1 && lanes[0] === gap.lane);
+  if (track < 0) return;
+  const width = Math.max((gap.to - gap.from) * frame.perSecond, 3);
+  context.strokeStyle = palette.accent;
+  context.lineWidth = 2.5;
+  context.strokeRect(frame.x(gap.from), frame.y(track), width, Math.max(frame.heightOf(track) - 1, 3));
 }
 
 function paintCursor(context, frame, time, palette) {

@@ -117,7 +117,7 @@ export class Tasks {
 
   trackTitle(track) {
     const { worker, thread } = this.tracks[track];
-    return { worker: this.facts.workers[worker], thread: thread === null ? "loop" : `${thread}` };
+    return { worker: this.facts.workers[worker], thread: thread === null ? "event loop" : `${thread}` };
   }
 
   /** Whether a task run had not ended when the evidence does. */

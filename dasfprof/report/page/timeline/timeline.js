@@ -22,8 +22,8 @@ const MOST_PINNED = TRACKS_HEIGHT[1] / 2;
 
 export class Timeline {
   /**
-   * `events` has `selected(row)`, `moved(from, to)`, with a band `step(name)`, and, if wanted,
-   * `pointed(time)` (null: none) and `chosen(area)`, with `dragsChoose()`: whether a drag chooses
+   * `events` has `selected(row, how)`, `moved(from, to)`, with a band `step(name)`, and, if wanted,
+   * `pointed(time)` (null: none) and `gap(gap)` and `chosen(area)`, with `dragsChoose()`: whether a drag chooses
    * an area also without Shift.
    */
   constructor(tasks, root, events) {
@@ -49,6 +49,8 @@ export class Timeline {
     /** The heights of the first tracks, which stay in place while the others scroll. */
     this.staying = [];
     this.selected = -1;
+    /** The time between task runs that was clicked, see `Gaps.told`; null: none. */
+    this.gap = null;
     /** The time and the tracks that were chosen; null: none. */
     this.area = null;
     this.hovered = -1;
@@ -111,12 +113,20 @@ export class Timeline {
     this.draw();
   }
 
-  select(row, { reveal = false } = {}) {
+  select(row, { reveal = false, scroll = true } = {}) {
     this.selected = row;
+    this.gap = null;
     this.hover(-1);
     if (reveal && row >= 0) this.reveal(row);
     this.draw();
-    this.events.selected(row);
+    this.events.selected(row, { scroll });
+  }
+
+  /** Selects a time between task runs, see `Gaps.told`; null: none. */
+  selectGap(gap) {
+    this.select(-1);
+    this.gap = gap;
+    if (gap) this.events.gap?.(gap);
   }
 
   /** Brings a task run into the window, and into the tracks that are seen. */
@@ -330,7 +340,8 @@ export class Timeline {
     if (step) return this.events.step(step.name);
     if (this.sumsUp(x, y)) return this.events.chosen(this.lanesOf(track.group));
     if (row < 0 && track?.branch !== undefined && y > this.top) this.toggle(track.branch);
-    else this.select(row);
+    else if (row >= 0) this.select(row);
+    else this.selectGap(this.events.gap ? this.tip.gapAt(x, y) : null);
   }
 
   /** Whether a click at a point sums up a worker's lanes: on its title. */

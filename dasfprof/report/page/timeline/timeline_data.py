@@ -17,6 +17,7 @@ from dasfprof.analysis.model.open_runs import OPEN_STATES
 from dasfprof.analysis.model.slots import status_seconds
 from dasfprof.analysis.model.steps import has_lines, has_steps, line_groups, step_groups
 from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
@@ -131,6 +132,7 @@ class TimelineData:
             "lines": lines,
             "gaps": gap_facts,
             "statuses": list(statuses),
+            "status_words": {name: [MEANINGS[name], NEXT_STEPS[name]] for name in statuses},
             "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),

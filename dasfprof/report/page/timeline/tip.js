@@ -44,8 +44,17 @@ export class Tip {
     if (track?.transfers) return timeline.tasks.transfers.told(track, frame.time(x), 2 / frame.perSecond);
     if (!gaps?.has(track)) return null;
     if (track.lanes.length > 1) return toldThreads(timeline, frame.track(y), frame.time(x));
-    const gap = gaps.told(track.lanes[0], frame.time(x));
+    const gap = this.gapAt(x, y);
     return gap && toldGap(gaps, gap);
+  }
+
+  /** The time between task runs at a point, of a lane that is of one thread alone; null: none. */
+  gapAt(x, y) {
+    const { timeline } = this;
+    const { gaps } = timeline.painter;
+    const frame = timeline.frame();
+    const track = x < frame.left || y < frame.top ? null : timeline.view.tracks[frame.track(y)];
+    return gaps?.has(track) && track.lanes.length === 1 ? gaps.told(track.lanes[0], frame.time(x)) : null;
   }
 }
 
@@ -71,10 +80,15 @@ function toldStep({ name, begin, end, runs }) {
   ];
 }
 
+/** The classes that have seconds, the longest first. */
+export function classesOf(sums) {
+  const codes = [...sums.keys()].filter((code) => sums[code] > 0);
+  return codes.sort((one, other) => sums[other] - sums[one]);
+}
+
 /** What is told of time between task runs: its classes, the longest first. */
 function toldGap(gaps, { title, sums }) {
-  const codes = [...sums.keys()].filter((code) => sums[code] > 0);
-  codes.sort((one, other) => sums[other] - sums[one]);
+  const codes = classesOf(sums);
   const lines = codes.slice(0, TOLD_CLASSES).map((code) =>
     make(
       "span",

@@ -170,10 +170,10 @@ export function threadTracks(tasks) {
   return tasks.tracks.map(({ worker, thread }, track) => {
     const titles = tasks.trackTitle(track);
     const first = track === 0 || tasks.tracks[track - 1].worker !== worker;
-    const part = thread === null ? "loop" : counts.get(worker) > 1 ? `thread ${thread}` : "";
+    const part = thread === null ? "event loop" : counts.get(worker) > 1 ? `thread ${thread}` : "";
     return {
       title: first
-        ? [shortened(titles.worker, 20), part].filter(Boolean).join(" · ")
+        ? [shortened(titles.worker, thread === null ? 14 : 20), part].filter(Boolean).join(" · ")
         : `\u2003${part}`,
       short: first ? shortened(titles.worker, 24) : "",
       hint: `${visible(titles.worker)}, ${thread === null ? "event loop" : `thread ${thread}`}`,

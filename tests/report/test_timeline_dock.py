@@ -1,0 +1,156 @@
+"""What is selected stays in sight: its panel is beside the chart, or beneath, and over no lane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opened_pages import RULER, OpenedPage, Opener
+from traces import Plan, Task
+
+from dasfprof import TraceAnalyser
+
+#: Eight workers of four threads, which are busy for 20 s; the last task runs on the last one.
+THREADS = 32
+PLAN = Plan(
+    [
+        *(
+            Task(f"load-{worker}-{thread}", worker, 1.0, 9.0, thread=thread)
+            for worker in range(8)
+            for thread in range(4)
+        ),
+        *(Task(f"clean-{at}", 0, 10.0 + at, 10.5 + at, thread=0) for at in range(8)),
+        Task("last-1", 7, 19.0, 20.0, thread=3),
+    ],
+    workers=8,
+    threads=4,
+)
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return PLAN.write(tmp_path_factory.mktemp("traces"))
+
+
+def box(page: OpenedPage, selector: str) -> dict[str, float]:
+    found: dict[str, float] = page.tab.locator(selector).bounding_box()
+    return found
+
+
+def bar_of(page: OpenedPage, time: float, lane: int) -> tuple[float, float]:
+    """Give where in the window a time on a lane is, of as many lanes as fit."""
+    canvas = page.canvas()
+    high = (canvas["height"] - RULER) / THREADS
+    return page.at(time / 20.0, RULER + (lane + 0.5) * high)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1920, 1080), (1000, 900), (800, 700)])
+def test_a_click_covers_no_lane_and_leaves_what_was_clicked_in_sight(
+    open_page: Opener, report: Path, width: int, height: int
+) -> None:
+    page = open_page(report, "#view=flatten", viewport={"width": width, "height": height})
+    page.tab.evaluate("document.querySelector('#timeline').scrollIntoView({ block: 'end' })")
+    before = page.canvas()
+    page.tab.mouse.click(*bar_of(page, 3.0, 31))
+    page.until(lambda: page.details().get("Key") == "load-7-3")
+    page.until(lambda: width < 1280 or page.canvas()["width"] < before["width"] - 200)
+    canvas, panel = page.canvas(), box(page, "#details")
+    bars = box(page, "#contents")
+    # All lanes are between the bar of sections and the end of the window, and the panel is on none.
+    assert canvas["y"] >= bars["y"] + bars["height"]
+    assert canvas["y"] + canvas["height"] <= height
+    if width >= 1280:
+        assert canvas["x"] + canvas["width"] <= panel["x"]
+        assert panel["y"] >= bars["height"] and panel["y"] + panel["height"] <= height
+    else:
+        assert canvas["y"] + canvas["height"] <= panel["y"]
+        assert canvas["width"] == before["width"]
+    page.tab.click("#details .close")
+    page.until(lambda: page.canvas()["width"] == before["width"])
+
+
+def test_a_match_below_the_fold_is_brought_into_sight(open_page: Opener, report: Path) -> None:
+    for height in (420, 800):
+        page = open_page(report, "#view=flatten", viewport={"width": 1400, "height": height})
+        page.search("last-1", "1 found")
+        page.follow("last-1")
+        # The chart is narrower now; the bar is where the outline is.
+        page.until(lambda p=page: p.canvas()["width"] < 1000)
+        y = bar_of(page, 19.5, 31)[1]
+        bars = box(page, "#contents")
+        assert bars["y"] + bars["height"] < y < height
+
+
+def test_the_panel_is_made_wider_by_pointer_and_by_keyboard(
+    open_page: Opener, report: Path
+) -> None:
+    page = open_page(report, "#view=flatten&task=last-1", viewport={"width": 1600, "height": 900})
+    page.until(lambda: page.details().get("Key") == "last-1")
+    edge = page.tab.locator("#dock-edge")
+
+    def width() -> float:
+        return box(page, "#details")["width"]
+
+    def told() -> int:
+        return int(edge.get_attribute("aria-valuenow"))
+
+    first = width()
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    place = box(page, "#dock-edge")
+    x, y = place["x"] + place["width"] / 2, box(page, "#timeline")["y"] + 40
+    page.tab.mouse.move(x, y)
+    page.tab.mouse.down()
+    page.tab.mouse.move(x - 150, y, steps=3)
+    page.tab.mouse.up()
+    assert abs(width() - first - 150) < 2
+    wide, chart = told(), page.canvas()["width"]
+    edge.press("ArrowRight")
+    assert told() == wide - 24
+    page.until(lambda: abs(page.canvas()["width"] - chart - 24) < 2)
+    edge.press("End")
+    # The chart keeps the room that it needs.
+    assert told() == int(edge.get_attribute("aria-valuemax"))
+    page.until(lambda: 450 < page.canvas()["width"] < 500)
+    edge.press("Home")
+    assert told() == int(edge.get_attribute("aria-valuemin")) == 280
+
+
+def test_a_double_click_zooms_to_what_the_first_click_selected(
+    open_page: Opener, report: Path
+) -> None:
+    """The first click opens the panel, so that the chart beneath the pointer is another one."""
+    for x in (3.0, 19.5):
+        page = open_page(report, "#view=flatten", viewport={"width": 1300, "height": 900})
+        page.tab.locator("#timeline").scroll_into_view_if_needed()
+        page.tab.mouse.dblclick(*bar_of(page, x, 31))
+        key = {3.0: "load-7-3", 19.5: "last-1"}[x]
+        page.until(lambda p=page, k=key: p.details().get("Key") == k)
+        begin, end = {3.0: (1.0, 9.0), 19.5: (19.0, 20.0)}[x]
+        page.until(lambda p=page, e=end: p.window()[1] - p.window()[0] < 14.0)
+        assert page.window()[0] <= begin < end <= page.window()[1] + 0.01
+
+
+def test_who_goes_through_the_table_stays_there(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    page.tab.locator("#task-table .table").focus()
+    before = box(page, "#task-table")["y"]
+    page.tab.keyboard.press("ArrowDown")
+    page.until(lambda: page.details())
+    assert abs(box(page, "#task-table")["y"] - before) < 2
+
+
+def test_nothing_moves_while_the_page_is_read(browser: Any, report: Path) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.add_init_script(
+        """window.shifts = []; new PerformanceObserver((list) => {
+             const name = ({ node }) => node?.id || node?.nodeName;
+             for (const one of list.getEntries())
+               window.shifts.push([one.value, ...one.sources.map(name)]);
+           }).observe({ type: "layout-shift", buffered: true });"""
+    )
+    tab.goto(report.as_uri())
+    tab.wait_for_selector("[data-ready=whole]")
+    shifts: Any = tab.evaluate("window.shifts")
+    tab.close()
+    assert sum(shift[0] for shift in shifts) < 0.02, shifts

@@ -1,0 +1,147 @@
+"""A click on a time between task runs tells what it was, and what the client did meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opened_pages import RULER, OpenedPage, Opener
+from traces import Plan, Plugin, T, Task, row
+
+from dasfprof import TraceAnalyser
+from dasfprof.report.page.timeline import client_data
+from dasfprof.schema.client import CLIENT_CALLS
+from dasfprof.schema.stack_samples import CLIENT_SAMPLE
+from dasfprof.schema.under_way import STACK
+
+MINE = "/home/me/mine.py"
+#: A thread that has nothing to do from 4 to 12.
+PLAN = Plan([Task("a-1", 0, 0.0, 4.0), Task("b-1", 0, 12.0, 16.0)], workers=1, threads=1)
+
+
+def call(begin: float, end: float, name: str, **more: Any) -> tuple[Any, ...]:
+    usual = {"file": MINE, "line": 7, "code": "main", "main": 1, "calls": 1, "keys": 1}
+    times = {"timestamp": T + begin, "stop": T + end, "seconds": end - begin, "longest": 0.0}
+    rest = ("waiting", "receiving", "deserialising", "tokenising", "optimising", "pickling")
+    return row(CLIENT_CALLS, call=name, **{**usual, **times, **dict.fromkeys(rest, 0.0), **more})
+
+
+def sample(at: float, interval: float, stack: int, phase: str) -> tuple[Any, ...]:
+    spent = {"activity": "waiting", "cpu": 0.0, "run_queue": 0.0}
+    return row(
+        CLIENT_SAMPLE, timestamp=T + at, interval=interval, stack=stack, phase=phase, **spent
+    )
+
+
+def write(directory: Path) -> TraceAnalyser:
+    """Write the run, and what its client did."""
+    PLAN.write_files(directory)
+    Plugin(directory, "StepRecorder", pid=20).write(
+        (STACK, [(T, 0, [["main", MINE, 7]], -1), (T, 1, [["prepare", MINE, 20]], 0)]),
+        (
+            CLIENT_CALLS,
+            [
+                call(0.0, 16.0, "recording"),
+                call(3.0, 7.0, "compute"),
+                call(8.0, 11.0, "submit", line=20, code="prepare", calls=50, seconds=1.0),
+                call(13.0, 14.0, "gather"),
+            ],
+        ),
+        (
+            CLIENT_SAMPLE,
+            [
+                sample(6.0, 2.0, 0, "waiting"),
+                sample(8.0, 2.0, 0, "waiting"),
+                # A rare look, which stands for more than the time since the last one.
+                sample(11.0, 5.0, 1, "program"),
+                sample(15.0, 2.0, 0, "waiting"),
+            ],
+        ),
+    )
+    return TraceAnalyser(directory, progress=False)
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return write(tmp_path_factory.mktemp("traces"))
+
+
+def click(page: OpenedPage, time: float) -> None:
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    page.tab.mouse.click(*page.at(time / 16, RULER + 12))
+
+
+def test_a_click_pins_what_the_gap_was_and_what_the_client_did(
+    open_page: Opener, report: Path
+) -> None:
+    page = open_page(report, "#view=flatten")
+    click(page, 8.0)
+    page.until(lambda: page.text("#details h3") == "8 s without a task")
+    assert page.details() == {
+        "Worker": "worker-node1-0",
+        "Thread": "0",
+        "From": "4.000 s after the begin",
+        "Until": "12.000 s",
+    }
+    classes = page.texts("#details .gap-classes b")
+    assert classes and all(page.texts("#details .gap-classes li"))
+    # Of the compute three seconds of four are in the gap; of fifty calls it is not known when.
+    assert page.texts("#details .client-calls li") == [
+        "compute 3 s of its 4 s mine.py:7 main",
+        "submit up to 1 s, 50 calls in a row mine.py:20 prepare",
+    ]
+    assert page.texts("#details .line-list .seconds") == ["4 s", "3 s"]
+    assert page.texts("#details .line-list .place") == ["mine.py:7 main", "mine.py:20 prepare"]
+    # The address leads there again.
+    page.until(lambda: "gap=" in page.tab.evaluate("location.hash"))
+    again = open_page(report, str(page.tab.evaluate("location.hash")))
+    assert again.text("#details h3") == "8 s without a task"
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: not page.tab.locator("#details").is_visible())
+
+
+def test_the_flame_graph_is_of_that_time_alone(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    whole = page.text("#flame-about")
+    click(page, 8.0)
+    page.tab.click("#details button:has-text('Flame graph')")
+    told = "The client from 4.00 to 12.00 s, of which 7 s were sampled"
+    assert page.text("#flame-about") == told
+    labels = page.tab.locator("#flame button").evaluate_all("all => all.map((one) => one.title)")
+    seconds = {label.split(":")[0]: label.split(": ")[1].split(",")[0] for label in labels}
+    assert seconds["waiting"] == "4 s" and seconds["program"] == "3 s"
+    assert all("unknown" in label for label in labels)
+    assert page.texts("#flame-frame .seconds") == ["4 s", "3 s"]
+    page.tab.click("#flame-unlimited")
+    assert page.text("#flame-about") != told
+    assert not page.tab.locator("#flame-unlimited").is_visible()
+    page.tab.click("#flame-view label >> nth=0")
+    assert page.text("#flame-about") == whole
+
+
+def test_the_gap_behind_a_task_run_by_keyboard(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten&task=a-1")
+    page.tab.locator("#timeline .overlay").focus()
+    page.tab.keyboard.press("g")
+    page.until(lambda: page.text("#details h3") == "8 s without a task")
+    assert page.text("#said") == "8 s without a task, worker-node1-0"
+
+
+def test_it_is_said_why_nothing_is_told(
+    open_page: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = PLAN.write(tmp_path / "bare").report(tmp_path / "bare.html")
+    page = open_page(path, "#view=flatten")
+    click(page, 8.0)
+    page.until(lambda: page.texts("#details .absent"))
+    assert page.texts("#details .absent") == [
+        "What it calls was not recorded in this run.",
+        "Its stack was not sampled in this run.",
+    ]
+    # Of a page that lacks the briefer calls nobody can say that there was none.
+    monkeypatch.setattr(client_data, "MOST_CALLS", 0)
+    page = open_page(write(tmp_path / "full").report(tmp_path / "few.html"), "#view=flatten")
+    click(page, 8.0)
+    page.until(lambda: page.texts("#details .absent"))
+    assert "3 briefer ones may be of this time" in page.text("#details .absent")
