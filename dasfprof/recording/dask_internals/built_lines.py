@@ -246,11 +246,12 @@ class BuiltLines:
         return self._known.get(name)
 
     def tell(self) -> None:
-        """Tell the observers which lines built what they were not told of yet."""
+        """Notify the observers which lines built what they were not told of yet."""
         with self._lock:
             fresh = self.fresh[:]
             del self.fresh[: len(fresh)]
-            now, facts = time(), []
+            now = time()
+            facts: list[Any] = []
             for name, code, instruction, dependencies in zip(*[iter(fresh)] * 4, strict=True):
                 line = line_at(code, instruction)
                 if type(name) is str and self._is_new(name, line):

@@ -11,7 +11,6 @@ annotated, with one tuple: `ANNOTATION`.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 import threading
@@ -30,7 +29,7 @@ from dasfprof.recording.dask_internals.built_lines import (
     is_expression,
     output_keys,
 )
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches, takes
 from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, nobodys, users
@@ -83,7 +82,7 @@ def line_of(layer: Any) -> Line | None:
 
 
 def tell_lines() -> None:
-    """Tell the observers of steps which lines built what they were not told of yet."""
+    """Notify the observers of steps which lines built what they were not told of yet."""
     _safely(_lines.tell)
 
 
@@ -149,7 +148,7 @@ _patches = SharedPatches(_place, _forget)
 
 
 def _noting_layer(original: Any, patch: Patch) -> Any:
-    if not _takes(original, "cls", "name", "layer", "dependencies"):
+    if not takes(original, "cls", "name", "layer", "dependencies"):
         return _noting_layer_of_any(original, patch)
 
     making, fresh, frame_of, calls = _making, _lines.fresh, sys._getframe, client_calls.opened
@@ -201,20 +200,10 @@ def _noting_sources(original: Any, patch: Patch) -> Any:
         if patch.active and not (type(layers) is dict and _making[0] in layers):
             _safely(_note_sources, self)
 
-    return init if _takes(original, "self", *_GRAPH_PARAMETERS) else __init__
+    return init if takes(original, "self", *_GRAPH_PARAMETERS) else __init__
 
 
 _GRAPH_PARAMETERS = ("layers", "dependencies", "key_dependencies")
-
-
-def _takes(function: Any, *parameters: str) -> bool:
-    """Return whether a function has exactly these parameters."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    plain = all(one.kind is one.POSITIONAL_OR_KEYWORD for one in found)
-    return plain and tuple(one.name for one in found) == parameters
 
 
 def _noting_collection(original: Any, patch: Patch) -> Any:
@@ -228,7 +217,7 @@ def _noting_collection(original: Any, patch: Patch) -> Any:
         if patch.active:
             _note_collection(self, expr)
 
-    return init if _takes(original, "self", "expr") else __init__
+    return init if takes(original, "self", "expr") else __init__
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:

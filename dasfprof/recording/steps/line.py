@@ -38,7 +38,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 #: The most distinct lines that are known at a time: code may be generated.
 _MOST_LINES = 100_000
 
-#: The names of files that are nobody's, to whom a line would tell nothing, and of the user's; others
+#: The names of files that are nobody's, to whom a line would say nothing, and of the user's. Others
 #: are a library's, or were not seen yet.
 nobodys: set[str] = set()
 users: set[str] = set()
@@ -81,6 +81,8 @@ def current_line(above: int = 1) -> Line | None:
     while frame is not None:
         file = frame.f_code.co_filename
         if file in users:
+            if library is None:
+                return line_at(frame.f_code, frame.f_lasti)
             return _line(frame, library)
         if file in _librarys:
             library = library or frame
@@ -88,7 +90,7 @@ def current_line(above: int = 1) -> Line | None:
             _files_like(file).add(file)
             continue
         frame = frame.f_back
-    return None if library is None else _line(library, None)
+    return None if library is None else line_at(library.f_code, library.f_lasti)
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
@@ -102,9 +104,7 @@ def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
     return (None, -1, None) if line is None else line.place
 
 
-def _line(frame: FrameType, library: FrameType | None) -> Line:
-    if library is None:
-        return line_at(frame.f_code, frame.f_lasti)
+def _line(frame: FrameType, library: FrameType) -> Line:
     own, below = (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti)
     at = id(own[0]), own[1], id(below[0]), below[1]
     found = _at.get(at)
