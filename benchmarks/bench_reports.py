@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,13 +24,16 @@ from dasfprof.database.writer import Source
 from dasfprof.recording.probes.disks import DISK_USAGE
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
-from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER
+from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER
 
 BEGIN = 1_790_000_000.0
 WORKERS, HOSTS, THREADS = 16, 4, 4
 #: Task runs written between two commits.
 BATCH = 50_000
 COLUMNS = ["report", "seconds", "CPU seconds", "rows"]
+
+#: Seconds from the begin, another each time.
+MOMENTS = itertools.count(1.0, 0.7)
 
 REPORTS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "processed_tasks": lambda analyser: analyser.processed_tasks(),
@@ -49,6 +53,7 @@ REPORTS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "transfers('time')": lambda analyser: analyser.transfers("time"),
     "cluster_sizing": lambda analyser: analyser.cluster_sizing(),
     "chunk_sizing": lambda analyser: analyser.chunk_sizing(),
+    "memory_at (of any moment)": lambda analyser: analyser.memory_at(next(MOMENTS)),
 }
 
 
@@ -141,6 +146,12 @@ class Run:
                 stop=done,
             )
 
+    def released(self) -> Iterator[tuple[Any, ...]]:
+        """Give releases: each result is needed once more, 200 tasks later."""
+        for n in np.flatnonzero(~self.erred).tolist():
+            last = self.done[min(n + 200, self.count - 1)]
+            yield filled(RESULT_RELEASED, timestamp=float(max(last, self.done[n])), run_id=n)
+
     def sampled(self, worker: int) -> Iterator[tuple[Any, ...]]:
         for tick in np.arange(BEGIN, float(self.done.max()), 0.1).tolist():
             host = {"host_cpu": 50.0, "host_memory_total": 1e11} if worker < HOSTS else {}
@@ -185,8 +196,10 @@ def write_run(directory: Path, count: int) -> None:
             path = directory / f"reports-{plugin}-{host}-{worker}.msgpack"
             write_file(path, {**header, "plugin": plugin}, label, rows)
     header = {"run": "reports", "host": "node0", "boot_id": "node0", "plugin": "SchedulerPlugin"}
+    header["releases"] = True
     path = directory / "reports-SchedulerPlugin-node0-scheduler.msgpack"
-    write_file(path, header, "scheduler", {TASK_RUN: run.scheduled()})
+    facts = {TASK_RUN: run.scheduled(), RESULT_RELEASED: run.released()}
+    write_file(path, header, "scheduler", facts)
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:

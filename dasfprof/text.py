@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import unicodedata
 from datetime import datetime, timezone
 
@@ -148,3 +149,9 @@ def _character_width(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def file_part(text: str) -> str:
+    """Return text as a safe part of a file's name; of an address without its scheme."""
+    scheme, _, rest = str(text).rpartition("://")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"

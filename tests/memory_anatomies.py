@@ -3,8 +3,7 @@
 ``python tests/memory_anatomies.py [NAME ...]`` runs the programs on two workers. Observers on their
 event loops, and on the scheduler's, note at random times which results there are, by Dask's own
 states of tasks. Printed is how far the bytes of functions are off, and which share of all bytes is
-said to be held for what the scheduler held it for: tasks, the client, or nothing any more. What is
-off are mostly copies by transfers: Dask drops one of the two after a while, which nobody records.
+said to be held for what the scheduler held it for: tasks, the client, or nothing any more.
 """
 
 from __future__ import annotations

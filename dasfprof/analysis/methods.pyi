@@ -189,6 +189,9 @@ class Questions:
         durations: Sequence[float] | None = None,
         *,
         threads_per_worker: int | None = None,
+        memory: bool = False,
+        memory_limit: float | None = None,
+        price: float | None = None,
     ) -> pd.DataFrame:
         """Find how many workers a wanted duration needs, and how many the scheduler can feed."""
 
@@ -248,8 +251,9 @@ class Questions:
         *,
         threads: int | None = None,
         memory_limit: float | None = None,
+        chunks: float = 1,
     ) -> pd.DataFrame:
-        """Foretell what the fullest worker would hold at most on fewer and on more workers."""
+        """Foretell what the fullest worker would hold at most on other workers, or with other chunks."""
 
     def pop_efficiency(self) -> pd.DataFrame:
         """Return the tree of parallel efficiencies of the POP project."""

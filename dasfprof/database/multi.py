@@ -13,7 +13,7 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
 from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase, files_html
-from dasfprof.database.profiler import EventProfiler, open_database
+from dasfprof.database.profiler import EventProfiler, HostDatabase, open_database
 from dasfprof.database.reader import (
     Time,
     TraceFile,
@@ -56,7 +56,12 @@ class MultiEventDatabase:
                 f"got the path {os.fspath(databases)!r}; MultiEventDatabase takes a list of "
                 "databases. dasfprof.open_run(path) finds the files of a run."
             )
-        self.databases: list[EventDatabase] = [_database(item) for item in databases]
+        self.databases: list[EventDatabase] = [
+            each
+            for item in databases
+            for database in [_database(item)]
+            for each in (database.databases if isinstance(database, HostDatabase) else [database])
+        ]
 
     def get_traces(self) -> Iterator[Event]:
         """Yield all events, database by database.

@@ -1,16 +1,23 @@
-"""`EventProfiler`: records events by name, without event objects."""
+"""`EventProfiler`: records events by name, without event objects.
+
+`open_database` finds the file of a name; of a plugin on a host, as DASF names its files, those of
+all workers there.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase
-from dasfprof.database.reader import is_dasf_trace
+from dasfprof.database.reader import intact_header, is_dasf_trace
 from dasfprof.database.validation import check_path
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import (
@@ -20,6 +27,10 @@ from dasfprof.schema.events import (
     Event,
     InstantEvent,
 )
+from dasfprof.text import count_of, file_part
+
+#: The part of a file's name that follows the run's name, where workers have files.
+_PLUGIN = re.compile(r"-(TracePlugin|ResourceMonitor)-")
 
 
 class EventProfiler:
@@ -29,7 +40,9 @@ class EventProfiler:
     ----------
     database_file
         A file. An existing one (dasfprof's or DASF's) is only read; a new one is created with the
-        first event. None: a new name, ``traces-xxxxxxxx.msgpack``.
+        first event. None: a new name, ``traces-xxxxxxxx.msgpack``. ``NAME-PLUGIN-HOST.msgpack``,
+        as DASF names its files, reads those of all workers of a host:
+        ``NAME-PLUGIN-HOST-0.msgpack`` and so on.
     database_creation_kwargs
         Options of `FileDatabase` for a new file.
     database
@@ -97,8 +110,53 @@ class EventProfiler:
 
 
 def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase:
-    """Open a file of dasfprof or DASF; for a new path, return a new `FileDatabase`."""
+    """Open a file of dasfprof or DASF, or those of a host; for a new path a new `FileDatabase`."""
     path = check_path(path)
-    if path.is_file() and is_dasf_trace(path):
-        return DasfDatabase(path)
-    return FileDatabase(path, **options)
+    if path.is_file():
+        return DasfDatabase(path) if is_dasf_trace(path) else FileDatabase(path, **options)
+    files = _files_of_host(path)
+    return HostDatabase(path, files) if files else FileDatabase(path, **options)
+
+
+class HostDatabase(EventDatabase):
+    """What the workers of a host recorded by one plugin, a file each. Only read.
+
+    Parameters
+    ----------
+    path
+        Their name, without those of the workers.
+    files
+        The files.
+    """
+
+    def __init__(self, path: Path, files: list[Path]) -> None:
+        self.path = path
+        self.databases: list[EventDatabase] = [FileDatabase(file) for file in files]
+
+    def get_traces(self) -> Iterator[Event]:
+        """Yield the events, file by file."""
+        for database in self.databases:
+            yield from database.get_traces()
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the events as columns, file by file."""
+        for database in self.databases:
+            yield from database.batches()
+
+    def __repr__(self) -> str:
+        return f"HostDatabase at {self.path} ({count_of(len(self.databases), 'file')})"
+
+
+def _files_of_host(path: Path) -> list[Path]:
+    """Return the files whose plugin and host a name has that is none of a file's."""
+    plugin = _PLUGIN.search(path.name)
+    if plugin is None:
+        return []
+    host = file_part(path.stem[plugin.end() :])
+    found = path.parent.glob(f"{glob.escape(path.stem[: plugin.end()] + host)}-*{path.suffix}")
+    headers = {file: intact_header(file) or {} for file in sorted(found)}
+    return [
+        file
+        for file, header in headers.items()
+        if header.get("plugin") == plugin[1] and file_part(header.get("host", "")) == host
+    ]

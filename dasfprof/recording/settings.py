@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-import re
 import socket
 import time
 import uuid
@@ -26,6 +25,7 @@ from dasfprof.database.storage import shown
 from dasfprof.errors import InvalidArgumentError, UnknownOptionError
 from dasfprof.recording.dask_internals.names import missing
 from dasfprof.recording.shipping.places import choose_place, local_directory
+from dasfprof.text import file_part
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -138,7 +138,7 @@ class RunSettings(RunOptions):
         """
         host = socket.gethostname()
         lost = missing(plugin)
-        parts = [self.name, plugin, *(_file_part(part) for part in (host, owner))]
+        parts = [self.name, plugin, *(file_part(part) for part in (host, owner))]
         return FileDatabase(
             Path(self.directory, "-".join(parts) + ".msgpack"),
             commit_threshold=self.commit_threshold,
@@ -179,12 +179,6 @@ def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
             "the first must be at least 1 and no more than the second."
         )
     return settings
-
-
-def _file_part(text: str) -> str:
-    """Return text as a safe part of a file's name."""
-    scheme, _, rest = str(text).rpartition("://")
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"
 
 
 # `recorded_settings`: settings of Dask and of the run that may explain why two runs differ.

@@ -138,6 +138,7 @@ spill_write_size float   bytes    written to disk since the worker began
 spill_read      float    seconds  reading back since the worker began
 spill_read_size float    bytes    read back since the worker began
 loop_lag        time     seconds  that the event loop was late; None: not answered yet
+p2p_size        time     bytes    rows in the buffers of P2P shuffles; None: unknown
 """,
 )
 

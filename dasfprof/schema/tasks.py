@@ -267,6 +267,16 @@ run_id          int      id       Dask's number of the attempt whose result it w
 """,
 )
 
+COPY_DROPPED = event_kind(
+    "Copy Dropped",
+    "The scheduler asked a worker to drop its copy of a result that another worker has as well.",
+    recorder="SchedulerPlugin",
+    columns="""
+key             key      key      the key
+worker          text     text     address of the worker
+""",
+)
+
 UNSENT_TASKS = event_kind(
     "Unsent Tasks",
     "Tasks of a function and state that no worker had been sent when recording ended. The event's "

@@ -26,7 +26,7 @@ COPY, UNEXPLAINED = (
 )
 UNTOLD = "unknown: if held"
 ON_DISK, MORE = "(spilled to disk)", "(more results)"
-UNMANAGED = "(unmanaged)"
+UNMANAGED = "(unmanaged, old)"
 NO_SAMPLE = "(no sample near)"
 
 
@@ -108,6 +108,36 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
         second: [6.0],
     }
     assert peaks.groupby("Worker")["Memory (MB)"].sum().to_dict() == {first: 100.0, second: 40.0}
+
+
+def test_unmanaged_memory_is_old_or_of_what_runs(tmp_path: Path) -> None:
+    """A worker of 10 MB had 30 of 90 within 30 s; what is more now its one function took."""
+    at = [0.0, 5.0, 10.0, 20.0, 39.0, 40.0]
+    sizes = [10, 90, 30, 40, 70, 70]
+    results = {"size": 0, "spilled_size": 0, "tasks": 0, "state": "running"}
+    plan = Plan(
+        tasks=[
+            Task("a-1", 0, 1.0, 12.0, size=0, released=12.0),
+            Task("swell-1", 0, 36.0, 45.0, size=0),
+        ],
+        used=[used(0, when, size) for when, size in zip(at, sizes, strict=True)],
+        held=[(0, when, {**results, "p2p_size": 5 * MB * (when == 39.0)}) for when in at],
+        hosts=("node1", "node2"),
+        releases=True,
+    )
+    analyser = plan.write(tmp_path)
+
+    def told(at: float) -> list[list[Any]]:
+        table = analyser.memory_at(at, by="worker").query("Worker == 'worker-node1-0'")
+        columns = ["Why Held", "Needed By", "Memory (MB)"]
+        return table[columns].astype(object).to_numpy().tolist()
+
+    assert told(39.0) == [
+        ["(P2P buffers)", "", 5.0],
+        [UNMANAGED, "", 30.0],
+        ["(unmanaged, recent)", "swell", 35.0],
+    ]
+    assert told(5.0) == [[UNMANAGED, "", 10.0], ["(unmanaged, recent)", "a", 80.0]]
 
 
 def test_the_scheduler_and_the_client_are_told_beside_the_workers(tmp_path: Path) -> None:

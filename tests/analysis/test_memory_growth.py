@@ -188,6 +188,11 @@ def test_the_scheduler_and_the_client_have_processes_of_their_own(tmp_path: Path
     assert figures(table, "process of the client")["Verdict"] == "No steady rise."
     finding = found(plan, tmp_path / "diagnosed")["memory-grows"]
     assert "The scheduler's process grows with each computation" in finding["Finding"]
+    assert "It did not know more tasks at last" in finding["Suggestion"]
+    plan.scheduler_tasks = [10 + 40 * k for k in range(ROUNDS)]
+    finding = found(plan, tmp_path / "with tasks")["memory-grows"]
+    more = 40 * (ROUNDS - 2)  # from after the first round to before the last one's end
+    assert f"It knew {more} tasks more at last than at first" in finding["Suggestion"]
 
 
 def test_one_long_computation_is_compared_by_windows(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, get_worker
 from distributed import wait as wait_for
+from fsspec import AbstractFileSystem
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -46,12 +47,14 @@ class Followed:
     advised_cluster: tuple[int, int] | None = None
     #: Whether workers are processes of their own.
     processes: bool = False
+    #: Bytes that a worker may take, as it is; 0: as many as there are.
+    memory: int = 0
 
 
 #: Rules about what lies between processes, or is each process's own.
 _OF_PROCESSES = (
     *("process-lock", "large-results", "sent-by-value", "transfer-bound"),
-    *("lock-bound", "garbage-collection"),
+    *("lock-bound", "garbage-collection", "spilling"),
 )
 #: By name; those of `ALIKE` must not have a promise of their rule.
 PROGRAMS: dict[str, Followed] = {}
@@ -59,12 +62,16 @@ ALIKE: dict[str, Followed] = {}
 
 
 def gains(
-    rule: str, cluster: tuple[int, int] = (2, 2), advised: tuple[int, int] | None = None
+    rule: str,
+    cluster: tuple[int, int] = (2, 2),
+    advised: tuple[int, int] | None = None,
+    memory: int = 0,
 ) -> Callable[[Callable[[Client, bool], object]], Callable[[Client, bool], object]]:
     """Register a program for which the advice of a rule is right."""
 
     def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, rule in _OF_PROCESSES)
+        own = rule in _OF_PROCESSES
+        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, own, memory)
         return run
 
     return register
@@ -112,6 +119,50 @@ def uneven_service(client: Client, _: bool) -> None:
 def a_thread_for_each(client: Client, _: bool) -> None:
     for turn in range(4):
         client.gather(client.map(fetch, range(4 * turn, 4 * turn + 4), seconds=0.4))
+
+
+# --- io-bound: read less --------------------------------------------------------------------------
+
+
+class SlowStore(AbstractFileSystem):
+    """A storage that gives 20 MB a second; a path ends in the bytes that it has."""
+
+    protocol = "slow-store"
+
+    def cat_file(self, path: str, start: int = 0, end: int | None = None, **_: Any) -> bytes:
+        """Return zeros."""
+        size = (int(path.rpartition("-")[2]) if end is None else end) - (start or 0)
+        time.sleep(0.002 + size / 20e6)
+        return bytes(size)
+
+
+def read(number: int, columns: int, megabytes: float = 1.0) -> int:
+    """Read columns one by one."""
+    size = int(megabytes * 1e6)
+    return sum(len(SlowStore().cat_file(f"{number}-{each}-{size}")) for each in range(columns))
+
+
+@gains("io-bound")
+def reads_all_columns(client: Client, advised: bool) -> None:
+    """Read eight columns of each file, of which one is needed."""
+    client.gather(client.map(read, range(40), columns=1 if advised else 8))
+
+
+@gains("io-bound")
+def reads_whole_files(client: Client, advised: bool) -> None:
+    """Read files of 6 MB whole; as advised a compressed format of a tenth."""
+    client.gather(client.map(read, range(48), columns=1, megabytes=0.6 if advised else 6.0))
+
+
+@alike("io-bound")
+def reads_little_and_waits(client: Client, _: bool) -> None:
+    client.gather(client.map(reads_and_waits, range(40)))
+
+
+def reads_and_waits(number: int) -> int:
+    """Wait for something that is no storage, mostly."""
+    time.sleep(0.2)
+    return read(number, 1, 0.2)
 
 
 # --- client-gaps: submit in one go ----------------------------------------------------------------
@@ -667,6 +718,31 @@ def each_by_itself(client: Client, _: bool) -> None:
     client.gather(client.map(total, parts))
 
 
+# --- spilling: more memory ------------------------------------------------------------------------
+
+
+@gains("spilling", (2, 1), memory=400_000_000)
+def keeps_more_than_fits(client: Client, _: bool) -> None:
+    """Go over 800 MB twice with room for 480 MB."""
+    _go_over(client, 40, 20.0)
+
+
+@gains("spilling", (1, 2), memory=500_000_000)
+def two_threads_keep_more_than_fits(client: Client, _: bool) -> None:
+    _go_over(client, 60, 12.0)
+
+
+@alike("spilling", (2, 1))
+def keeps_what_fits(client: Client, _: bool) -> None:
+    _go_over(client, 40, 20.0)
+
+
+def _go_over(client: Client, count: int, megabytes: float) -> None:
+    parts = client.map(block, range(count), megabytes=megabytes)
+    for _ in range(2):
+        client.gather(client.map(total, parts, pure=False))
+
+
 # --- tasks-too-small: batches ---------------------------------------------------------------------
 
 
@@ -800,7 +876,8 @@ def run(program: Followed, advised: bool, directory: Path) -> tuple[float, Any]:
             processes=program.processes,
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
-            memory_limit=2**32 if program.processes else 0,  # workers of one process share it
+            # Workers of one process share it.
+            memory_limit=0 if not program.processes else 2**32 if advised else program.memory,
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -71,6 +71,30 @@ def test_bytes_are_those_that_went_to_the_other_worker(shuffled: tuple[Any, floa
     assert facts["moved"] == pytest.approx(facts["shuffled"] + by_results)
 
 
+def test_their_buffers_are_sampled(client: Client, tmp_path: Path) -> None:
+    """What a shuffle's limiter has given out is what samples tell of its worker."""
+
+    def take(dask_worker: Any, size: int) -> None:
+        dask_worker.plugins["shuffle"].memory_limiter_disk.increase(size)
+
+    async def give_back(dask_worker: Any, size: int) -> None:
+        await dask_worker.plugins["shuffle"].memory_limiter_disk.decrease(size)
+
+    worker = next(iter(client.nthreads()))
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        time.sleep(0.3)
+        client.run(take, size=5_000_000, workers=[worker])
+        time.sleep(0.3)
+        client.run(give_back, size=5_000_000, workers=[worker])
+        time.sleep(0.3)
+    trace = TraceAnalyser(run.files(), progress=False).trace
+    of_worker = trace.workers.index[trace.workers["address"] == worker]
+    sizes = trace.managed_memory.groupby("worker_id")["p2p_size"].agg(["min", "max"])
+    assert (sizes["min"] == 0).all()
+    for number, most in sizes["max"].items():
+        assert most == (5_000_000 if number in of_worker else 0)
+
+
 def test_their_tasks_use_the_cpu(shuffled: tuple[Any, float]) -> None:
     tasks = shuffled[0].trace.tasks
     own = tasks[p2p_runs(shuffled[0].trace)]

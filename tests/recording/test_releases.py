@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from clusters import client_of, wait_until
-from distributed import Client, wait
+from distributed import Client, LocalCluster, wait
 from independent_record import clear, install
 from recorded_facts import assert_whole, facts
 from traces import Plan, Task
@@ -69,3 +71,38 @@ def test_an_older_trace_does_not_know(tmp_path: Path) -> None:
     assert not trace.knows_releases
     assert trace.releases.empty and list(trace.releases) == ["run_id", "time"]
     assert np.isfinite(trace.end)
+
+
+def test_copies_that_are_dropped(tmp_path: Path) -> None:
+    """Dask's own list of who has what tells when a copy is gone, and `memory_at` follows it."""
+    with (
+        dask.config.set(
+            {"distributed.scheduler.active-memory-manager.interval": "100ms"},
+        ),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path) as run,
+    ):
+        here, there = client.nthreads()
+        result = client.submit(bytes, 1_000_000, workers=[here], pure=False)
+        wait(client.submit(len, result, workers=[there], pure=False))
+        copied = time.time()
+        wait_until(lambda: len(client.who_has([result])[result.key]) == 1)
+        (left,) = client.who_has([result])[result.key]
+        time.sleep(0.3)  # so that there is a moment after it
+    analyser = TraceAnalyser(run.files(), progress=False)
+    (row,) = facts(run, "SchedulerPlugin", "Copy Dropped")
+    assert row["key"] == result.key
+    assert {row["worker"], left} == {here, there}
+    trace = analyser.trace
+    (dropped,) = trace.copies_dropped["worker_id"]
+    assert trace.workers["address"][dropped] == row["worker"]
+
+    def held(at: float) -> list[str]:
+        table = analyser.memory_at(at - trace.begin, by="worker")
+        return sorted(table.loc[table["Function"] == "bytes", "Worker"].tolist())
+
+    assert len(held(copied)) == 2
+    label = trace.workers["worker"][1 - dropped]
+    (only,) = held(row["timestamp"] + 0.2)
+    assert only.endswith(str(label))

@@ -47,8 +47,16 @@ def memory_grows(run: RunFigures) -> Iterator[Finding]:
             at_most="medium",
             at_least="low",
             **_figures(found.scheduler),
+            tasks=_more_tasks(found.scheduler_tasks),
             computations=Count(round(found.moments.steps.sum())),
         )
+
+
+def _more_tasks(known: Drift | None) -> Count | None:
+    """Return how many tasks more the scheduler knew at last, if steadily; None: nothing tells."""
+    if known is None or known.course is Course.FEW:
+        return None
+    return Count(round(known.last - known.first) if known.course is Course.RISES else 0)
 
 
 def _much(drift: Drift) -> bool:
@@ -180,11 +188,28 @@ def _say_results_grow(f: Figures) -> Words:
 
 
 def _say_scheduler_grows(f: Figures) -> Words:
+    others = (
+        "histories, which are limited in length (distributed.admin.log-length, "
+        "distributed.scheduler.transition-log-length), data of graphs, and what malloc keeps after "
+        "it was freed"
+    )
+    if f.tasks is None:
+        kept = (
+            f"What it keeps are tasks that clients hold futures of, with their graphs; {others}. "
+            "Which of these it is this trace cannot tell."
+        )
+    elif f.tasks > 0:
+        kept = (
+            f"It knew {f.tasks:task} more at last than at first, and keeps their graphs with them: "
+            "let go of futures and persisted collections that are needed no more."
+        )
+    else:
+        kept = (
+            f"It did not know more tasks at last than at first, so that it is no futures that are "
+            f"held. Which it is of {others} this trace cannot tell."
+        )
     return (
         f"The scheduler's process grows with each computation, {_course(f)}.",
         f"In the second half it rose by {f.since_half}. See memory_growth().",
-        "What it keeps are tasks that clients hold futures of, with their graphs; histories, "
-        "which are limited in length (distributed.admin.log-length, "
-        "distributed.scheduler.transition-log-length); and what malloc keeps after it was freed. "
-        "Which of these it is this trace cannot tell.",
+        kept,
     )

@@ -57,7 +57,9 @@ def held_at(trace: Trace, time: float) -> HeldResults:
     size[why == UNTOLD] = np.nan
     life = tasks["worker_id"].to_numpy()[rows]
     stays = ends_of_lives(trace)[life] > time
-    copied, copy_life = _copies(trace, time, rows, of_key)
+    dropped = _drops(trace, time, of_key)
+    stays &= dropped.before(np.arange(len(rows)), life, times.done[rows])
+    copied, copy_life = _copies(trace, time, rows, of_key, dropped)
     # Where its own worker left, the copy is what there is.
     of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
     own, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
@@ -180,7 +182,40 @@ class _Dependents:
         return of_keys
 
 
-def _copies(trace: Trace, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class _Drops:
+    """When workers were last asked to drop results that others have as well."""
+
+    #: Pairs of a held result and a life of a worker, as numbers in order, and seconds.
+    pair: Array
+    at: Array
+    lives: int
+
+    def before(self, places: Array, lives: Array, since: Array) -> Array:
+        """Return whether lives that have held results since then were not asked later."""
+        if not len(self.pair):
+            return np.ones(len(places), dtype=bool)
+        pair = places.astype(np.int64) * self.lives + lives
+        found = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
+        kept: Array = (self.pair[found] != pair) | (self.at[found] < since)
+        return kept
+
+
+def _drops(trace: Trace, time: float, of_key: Array) -> _Drops:
+    """Find what workers were asked to drop by a time."""
+    table, lives = trace.copies_dropped, len(trace.workers)
+    at = table["time"].to_numpy(dtype=float) - trace.begin
+    places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
+    told = (at <= time) & (places >= 0)
+    pair = places[told] * lives + table["worker_id"].to_numpy()[told]
+    order = np.lexsort((at[told], pair))
+    last = order[np.diff(pair[order], append=-1) != 0]
+    return _Drops(pair[last], at[told][last], lives)
+
+
+def _copies(
+    trace: Trace, time: float, rows: Array, of_key: Array, dropped: _Drops
+) -> tuple[Array, Array]:
     """Return which held results transfers had brought to which other workers, each once."""
     lengths, ids = trace.transfer_keys
     moved, life = trace.transfers, trace.transfers["worker_id"].to_numpy()
@@ -196,5 +231,6 @@ def _copies(trace: Trace, time: float, rows: Array, of_key: Array) -> tuple[Arra
     own = trace.tasks["worker_id"].to_numpy()[rows][places] == life[of]
     # Of a key that ran again, what came before is of the earlier run.
     late = stop[of] >= ordered_times(trace).done[rows][places]
+    late &= dropped.before(places, life[of], stop[of])
     pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
     return pairs[:, 0], pairs[:, 1]

@@ -15,6 +15,7 @@ from dasfprof.analysis.model.memory_samples import (
     Readings,
     memory_of_others,
     memory_of_processes,
+    tasks_of_scheduler,
 )
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
@@ -104,6 +105,8 @@ class MemoryGrowth:
     #: Of the scheduler's process and the client's; None: it was not recorded, or is one of the
     #: processes above, or the scheduler's.
     scheduler: Drift | None
+    #: Of the number of tasks that the scheduler knew; None: nothing tells.
+    scheduler_tasks: Drift | None
     client: Drift | None
     functions: list[FunctionGrowth]
 
@@ -132,6 +135,7 @@ def memory_growth_of(trace: Trace) -> MemoryGrowth:
         each,
         ProcessGrowth(lives, *(drift(name, series) for name in names)) if series else None,
         _of_other(others.get("scheduler"), moments),
+        _of_other(tasks_of_scheduler(trace), moments),
         _of_other(others.get("client"), moments),
         list(_of_functions(trace, moments)),
     )

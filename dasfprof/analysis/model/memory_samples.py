@@ -28,13 +28,16 @@ class Samples(NamedTuple):
     values: dict[str, Array]
 
     @classmethod
-    def of(cls, trace: Trace, table: pd.DataFrame, *names: str) -> Samples:
-        """Take the samples of a table that have all of these values."""
-        table = table.reindex(columns=["worker_id", "time", *names]).dropna()
+    def of(
+        cls, trace: Trace, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()
+    ) -> Samples:
+        """Take the samples of a table that have all of these values, and others where they do."""
+        table = table.reindex(columns=["worker_id", "time", *names, *or_zero])
+        table = table.fillna(dict.fromkeys(or_zero, 0.0)).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
         time = table["time"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)[life]
         there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
-        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
+        values = {name: table[name].to_numpy(dtype=float)[there] for name in (*names, *or_zero)}
         return cls(life[there], time[there], values)
 
     def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
@@ -58,21 +61,29 @@ class ProcessMemory(NamedTuple):
     #: Results in memory, and spilled to disk, of all its workers.
     results: Array
     spilled: Array
+    #: Rows in the buffers of P2P shuffles.
+    p2p: Array
     #: How many results, both kinds together.
     number: Array
 
     @property
     def unmanaged(self) -> Array:
-        """What it held beside results."""
-        beside: Array = self.memory - self.results
+        """What it held beside results and the buffers of shuffles."""
+        beside: Array = self.memory - self.results - self.p2p
         return beside
+
+
+def results_of_workers(trace: Trace) -> Samples:
+    """Return the samples of what workers held, as Dask measures it."""
+    names = "size", "spilled_size", "tasks"
+    return Samples.of(trace, trace.managed_memory, *names, or_zero=("p2p_size",))
 
 
 @once_per_trace
 def memory_of_processes(trace: Trace) -> list[ProcessMemory]:
     """Find what each process of workers held, where samples tell of it and of its results."""
     used = Samples.of(trace, trace.samples, "memory")
-    held = Samples.of(trace, trace.managed_memory, "size", "spilled_size", "tasks")
+    held = results_of_workers(trace)
     found, process = list[ProcessMemory](), processes_of_workers(trace)
     for number in np.unique(process[used.life]).tolist():
         rows = np.flatnonzero(process[used.life] == number)
@@ -90,7 +101,8 @@ def memory_of_processes(trace: Trace) -> list[ProcessMemory]:
                 sizes[name] += np.where(near, values[nearest], 0.0)
         results = np.maximum(sizes["size"] - sizes["spilled_size"], 0.0)
         memory = used.values["memory"][rows]
-        columns = (time, memory, results, sizes["spilled_size"], sizes["tasks"])
+        beside = sizes["spilled_size"], sizes["p2p_size"], sizes["tasks"]
+        columns = (time, memory, results, *beside)
         found.append(ProcessMemory(lives, *(column[known] for column in columns)))
     return [one for one in found if len(one.time)]
 
@@ -164,6 +176,16 @@ def memory_of_others(trace: Trace) -> dict[str, Readings]:
         if pid >= 0 and (host, pid) not in known:
             found["client"] = _readings(trace, host, clients[own.to_numpy(dtype=bool)])
     return {name: one for name, one in found.items() if len(one.time)}
+
+
+def tasks_of_scheduler(trace: Trace) -> Readings | None:
+    """Find how many tasks the scheduler knew that had not been forgotten; None: nothing tells."""
+    states = trace.scheduler_states.reindex(columns=["worker_id", "time", "tasks"])
+    if not len(states):
+        return None
+    counted = [sum(sum(one.values()) for one in tasks.values()) for tasks in states["tasks"]]
+    host = trace.workers["host"].iloc[int(states["worker_id"].iloc[0])]
+    return _readings(trace, host, states.assign(memory=np.array(counted, dtype=float)))
 
 
 def _readings(trace: Trace, host: str, table: pd.DataFrame) -> Readings:

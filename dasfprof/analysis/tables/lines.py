@@ -84,8 +84,7 @@ def lines(trace: Trace, price: float | None = None) -> pd.DataFrame:
     Threads are idle for no line's sake, so that they have a row of their own. Building collections
     takes the client time that is in no call.
     """
-    if price is not None and not (isinstance(price, int | float) and 0 <= price < np.inf):
-        raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
+    check_price(price)
     names, sums = _sums(trace)
     spent = _spent(trace, names)
     busy = spent[:, :USES].sum(axis=1)
@@ -165,6 +164,12 @@ def _spent(trace: Trace, names: list[str]) -> Array:
     idle = accounts.of_lives.sum(axis=0)
     spent[places[NO_TASK], USES:] = idle[USES:]
     return spent
+
+
+def check_price(price: float | None) -> None:
+    """Refuse what is no price of a worker for an hour."""
+    if price is not None and not (isinstance(price, int | float) and 0 <= price < np.inf):
+        raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
 def _cost(trace: Trace, names: list[str], price: float) -> Array:

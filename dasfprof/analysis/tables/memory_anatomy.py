@@ -10,8 +10,15 @@ import pandas as pd
 
 from dasfprof.analysis.model.asked_lines import asked_lines
 from dasfprof.analysis.model.held_results import WANTED, HeldResults, ends_of_lives, held_at
-from dasfprof.analysis.model.memory_samples import Samples, memory_of_others
+from dasfprof.analysis.model.memory_samples import (
+    Samples,
+    memory_of_others,
+    memory_of_processes,
+    results_of_workers,
+)
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
+from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.columns import known_texts, text, whole
@@ -34,7 +41,10 @@ REASONS = (
 )
 #: What is no result.
 _ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
-_UNMANAGED, _EITHER, _NO_SAMPLE = "(unmanaged)", "(unmanaged or results)", "(no sample near)"
+_P2P, _OLD, _RECENT = "(P2P buffers)", "(unmanaged, old)", "(unmanaged, recent)"
+_EITHER, _NO_SAMPLE = "(unmanaged or results)", "(no sample near)"
+#: Seconds after which unmanaged memory is old, as Dask has it.
+_OLD_AFTER = 30.0
 #: The processes that are no workers'.
 _OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
 
@@ -110,14 +120,17 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
           *released late*: the scheduler had yet to hear that the last dependent had ended;
           *unknown: for whom*: a client that asked later, or a task that never ended; *unknown: if
           held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
-          a further worker: Dask drops the one or the other after a while, which nobody records
+          a further worker, until the scheduler asks one of them to drop it
         - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
           dependent that begins last of those; ``Asked At``: of what is held for the client, the
           line that made its futures, or computed it
         - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
-          *fewer*, than these, as the worker counts; *unmanaged*: what its process had beyond all
-          results in memory; *no sample near*, NA: none within 2 s; of the cluster also the *process
-          of the scheduler* and *of the client*, where these are of their own, as last read
+          *fewer*, than these, as the worker counts; *P2P buffers*, of shuffles; *unmanaged*: what
+          its process had beyond all that: *old*, the least of the 30 s before, as Dask has it, and
+          *recent*, with the function in ``Needed By`` where tasks of one alone ran there: what
+          these allocated, inputs that were deserialised among it; *no sample near*, NA: none
+          within 2 s; of the cluster also the *process of the scheduler* and *of the client*, where
+          these are of their own, as last read
 
     Raises
     ------
@@ -143,24 +156,29 @@ def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> p
     if process is not None:
         held, alive = held.of(processes[held.life] == process), alive & (processes == process)
     used = Samples.of(trace, trace.samples, "memory")
-    counted = Samples.of(trace, trace.managed_memory, "size", "spilled_size")
-    rest = list[tuple[str, str, float]]()
+    counted = results_of_workers(trace)
+    rest = list[tuple[str, str, float, str]]()
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
         own = [counted.nearest([life], time) for life in lives.tolist()]
         explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
-        rest += [(who, what, size) for what, size in _rest(memory, own, explained)]
+        unmanaged = _unmanaged(trace, lives, time)
+        runs = _running(trace, lives, time)
+        rest += [
+            (who, what, size, runs if what == _RECENT else "")
+            for what, size in _rest(memory, own, explained, unmanaged)
+        ]
     if by == "cluster":
         read = {name: one.at(time) for name, one in memory_of_others(trace).items()}
-        rest += [("", _OTHERS[name], size) for name, size in read.items() if np.isfinite(size)]
+        rest += [("", _OTHERS[name], size, "") for name, size in read.items() if np.isfinite(size)]
     group = ["Worker", *_LABELS] if by == "worker" else _LABELS
     of_results = _summed(_results(trace, held, titles), group)
     of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
     others: dict[str, Sequence[Any]] = {name: [""] * len(rest) for name in _LABELS}
     others["Results"] = [np.nan] * len(rest)
-    for at, name in enumerate(("Worker", "Why Held", "Memory (MB)")):
+    for at, name in enumerate(("Worker", "Why Held", "Memory (MB)", "Needed By")):
         others[name] = [row[at] for row in rest]
     table = pd.concat([of_results, _summed(others, group)], ignore_index=True)
     if by == "worker":
@@ -207,7 +225,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
 
 
 def _rest(
-    memory: float, counted: list[dict[str, float]], explained: float
+    memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
     """Yield what a process's memory was beside the results of its workers, in bytes."""
     size = sum(own["size"] for own in counted)
@@ -221,7 +239,31 @@ def _rest(
     elif np.isnan(size):
         yield _EITHER, memory - explained + spilled
     else:
-        yield _UNMANAGED, memory - (size - spilled)
+        p2p = sum(own["p2p_size"] for own in counted)
+        beside = memory - (size - spilled) - p2p
+        if p2p:
+            yield _P2P, p2p
+        yield _OLD, min(old, beside)
+        if beside > old:
+            yield _RECENT, beside - old
+
+
+def _unmanaged(trace: Trace, lives: Array, time: float) -> float:
+    """Return the least unmanaged memory of a process for so long that it is old; infinite: none."""
+    least = np.inf
+    for process in memory_of_processes(trace):
+        if np.isin(process.lives, lives).any():
+            lately = (process.time <= time) & (process.time >= time - _OLD_AFTER)
+            least = min(least, float(process.unmanaged[lately].min(initial=np.inf)))
+    return least
+
+
+def _running(trace: Trace, lives: Array, time: float) -> str:
+    """Return the function that a process runs; empty: none, or several."""
+    slots = task_slots(with_open_runs(trace))
+    runs = (slots.times.executing <= time) & (slots.times.done > time)
+    functions = np.unique(slots.function[runs & np.isin(slots.worker, lives)])
+    return slots.functions[functions[0]] if len(functions) == 1 else ""
 
 
 def _since(trace: Trace, times: pd.Series) -> Array:

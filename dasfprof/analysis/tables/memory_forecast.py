@@ -19,7 +19,9 @@ from dasfprof.text import format_size
 #: Shares of the recorded workers that are asked about if none are given.
 _USUAL = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Shares of its limit from which on a worker spills, pauses and is killed, as Dask's defaults.
-_SPILLS, _PAUSES, _DIES = 0.6, 0.8, 0.95
+SPILLS, _PAUSES, _DIES = 0.6, 0.8, 0.95
+#: By how much 0.333 may differ from a third.
+_SAME = 0.01
 
 
 @question("Memory on other numbers of workers", "predictions")
@@ -29,8 +31,9 @@ def memory_forecast(
     *,
     threads: int | None = None,
     memory_limit: float | None = None,
+    chunks: float = 1,
 ) -> pd.DataFrame:
-    """Foretell what the fullest worker would hold at most on fewer and on more workers.
+    """Foretell what the fullest worker would hold at most on other workers, or with other chunks.
 
     Parameters
     ----------
@@ -41,13 +44,15 @@ def memory_forecast(
         Of each worker; None: as recorded.
     memory_limit
         Bytes that a worker may take; None: as recorded.
+    chunks
+        How many times as large chunks are: a whole number, or 1 through one (0.5 for half).
 
     Returns
     -------
     DataFrame
         A row a number of workers:
 
-        - ``Workers``, ``Threads per Worker``
+        - ``Workers``, ``Threads per Worker``; ``Times Larger``: the chunks
         - ``Results (MB)``: that the fullest worker would hold at once, in memory or spilled;
           ``Results at Least (MB)``, ``Results at Most (MB)``
         - ``Process (MB)``: of the fullest worker, if nothing were spilled; ``Process at Least
@@ -60,11 +65,17 @@ def memory_forecast(
     Some 20 replays, with durations that vary as those of their function did, tell where results
     would be and when they would be let go; a process has beside them what it had at first, and what
     running tasks took beyond results. The interval is that of eight in ten of these peaks, wider to
-    both sides by 7 %, of processes by 12 %. Where replays of the recorded cluster miss the peak
-    that was recorded, it is wider to that side by the square root of that factor: half of it may be
-    chance. Results that are together for less than 0.05 s do not count, as samples do not see them
-    either. Tasks are taken to need as much memory elsewhere: chunks stay as they are. Of 20 small
-    runs on other clusters than the recorded one 18 had results, and 19 processes, in the interval.
+    both sides by 7 %, of processes by 12 %; with other chunks by 12 % and 15 %. Where replays of
+    the recorded cluster miss the peak that was recorded, it is wider to that side by the square
+    root of that factor: half of it may be chance. Results that are together for less than 0.05 s do
+    not count, as samples do not see them either. Tasks are taken to need as much memory elsewhere.
+    Of 20 small runs on other clusters than the recorded one 18 had results, and all processes, in
+    the interval; of 30 with other chunks 25, and 29.
+
+    With chunks of another size each task takes time, and has results, in proportion to it; there
+    are fewer or more tasks in every group that has several, and a part of one takes the same part
+    of its inputs. What that leaves out is how an algorithm changes with its chunks: the plan of a
+    rechunk, say, or the depth of a tree.
 
     Raises
     ------
@@ -73,10 +84,11 @@ def memory_forecast(
     """
     replay, forecast = replay_of(trace), memory_forecast_of(trace)
     counts = worker_counts(workers, max(replay.cluster.most_workers, 1), _USUAL)
-    limit = _limit(trace, memory_limit)
+    times, parts = _times_and_parts(chunks)
+    limit = recorded_or_given_limit(trace, memory_limit)
     clusters = [changed_cluster(replay, count, threads) for count in counts]
     obstacle = forecast.obstacle
-    found = [None if obstacle else forecast.peaks(cluster) for cluster in clusters]
+    found = [None if obstacle else forecast.peaks(cluster, times, parts) for cluster in clusters]
 
     def figures(kind: str, bound: str) -> np.ndarray:
         values = [np.nan if one is None else getattr(getattr(one, kind), bound) for one in found]
@@ -92,6 +104,7 @@ def memory_forecast(
         {
             "Workers": np.array(counts, dtype=np.int64),
             "Threads per Worker": np.array(each, dtype=np.int64),
+            "Times Larger": np.full(len(counts), times / parts),
             "Results (MB)": figures("results", "likely"),
             "Results at Least (MB)": figures("results", "least"),
             "Results at Most (MB)": figures("results", "most"),
@@ -104,7 +117,8 @@ def memory_forecast(
     )
 
 
-def _limit(trace: Trace, memory_limit: float | None) -> float:
+def recorded_or_given_limit(trace: Trace, memory_limit: float | None) -> float:
+    """Return the bytes that a worker may take; NaN: unknown, or as many as there are."""
     if memory_limit is None:
         limits = trace.workers["memory_limit"].dropna().to_numpy(dtype=float)
         return float(np.median(limits)) if len(limits) else float("nan")
@@ -114,6 +128,18 @@ def _limit(trace: Trace, memory_limit: float | None) -> float:
             "(8e9 is 8 GB), or None for the recorded limit."
         )
     return float(memory_limit)
+
+
+def _times_and_parts(chunks: float) -> tuple[int, int]:
+    """Return how many times as large chunks are, and into how many parts each goes."""
+    if is_positive(chunks):
+        times, parts = max(round(chunks), 1), max(round(1 / chunks), 1)
+        if abs(chunks * parts / times - 1) < _SAME:
+            return times, parts
+    raise InvalidArgumentError(
+        f"chunks={chunks!r}: give how many times as large they are: a whole number, or 1 through "
+        "one (0.5 for chunks half as large)."
+    )
 
 
 def _verdict(found: MemoryPeaks, limit: float) -> str:
@@ -127,6 +153,6 @@ def _verdict(found: MemoryPeaks, limit: float) -> str:
         return "May not fit: at most it needs more than a worker may take before it is killed."
     if process.most > _PAUSES * limit:
         return "May not fit without spilling: at most a worker would pause."
-    if process.most > _SPILLS * limit:
+    if process.most > SPILLS * limit:
         return "Fits, but may spill."
     return "Fits."

@@ -18,7 +18,12 @@ from dasfprof.analysis.model.sizing import (
 )
 from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
 from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.simulation.changes import changed_cluster
+from dasfprof.analysis.simulation.memory import memory_forecast_of
+from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.lines import check_price
+from dasfprof.analysis.tables.memory_forecast import SPILLS, recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -31,7 +36,13 @@ _USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
 @question("How many workers a wanted duration needs", "balance")
 @np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
 def cluster_sizing(
-    trace: Trace, durations: Sequence[float] | None = None, *, threads_per_worker: int | None = None
+    trace: Trace,
+    durations: Sequence[float] | None = None,
+    *,
+    threads_per_worker: int | None = None,
+    memory: bool = False,
+    memory_limit: float | None = None,
+    price: float | None = None,
 ) -> pd.DataFrame:
     """Find how many workers a wanted duration needs, and how many the scheduler can feed.
 
@@ -41,6 +52,12 @@ def cluster_sizing(
         Seconds; None asks about the recorded duration, its double, half, quarter and eighth.
     threads_per_worker
         None takes the recorded number, the median over workers.
+    memory
+        Whether to foretell what each worker needs; takes some replays a row.
+    memory_limit
+        Bytes that a worker may take, beyond which results go to disk; None: as recorded.
+    price
+        What a worker costs for an hour.
 
     Returns
     -------
@@ -55,6 +72,10 @@ def cluster_sizing(
         - ``Workers Fed as Seen``: at the highest rate of tasks that this scheduler held for a
           second; ``Workers Fed by Documentation``: at 1 ms a task, as Dask's says. Less than 1:
           not even one worker's threads
+        - With ``memory``: ``Memory per Worker (MB)``, a limit with which the fullest of the workers
+          at least would spill nothing, as Dask spills from 60 % of it on; ``Disk per Worker (MB)``,
+          what it would spill at most with the ``memory_limit``. NA: see `memory_forecast` for why
+        - With a price: ``Cost at Least`` and ``Cost Enough``, of the workers for that duration
         - ``Verdict``
 
         Pauses of the client, transfers and start-up are not in these bounds.
@@ -70,6 +91,8 @@ def cluster_sizing(
     as the guide has it too.
     """
     _check(durations, threads_per_worker)
+    check_price(price)
+    limit = recorded_or_given_limit(trace, memory_limit)
     recorded = recorded_times(trace)
     times = ordered_times(trace)
     seconds = thread_seconds(trace, times)
@@ -86,7 +109,8 @@ def cluster_sizing(
     rate = highest_rate(recorded)
     mean = work / max(len(seconds), 1)
     fed = np.array([rate, DOCUMENTED_RATE]) * mean / each
-    workers = np.ceil(least / each)
+    workers, workers_enough = np.ceil(least / each), np.ceil(enough / each)
+    hours = wanted / 3600
     return pd.DataFrame(
         {
             "Wanted Duration (s)": wanted,
@@ -94,9 +118,18 @@ def cluster_sizing(
             "Threads Enough": whole(enough),
             "Threads per Worker": np.full(len(wanted), each),
             "Workers at Least": whole(workers),
-            "Workers Enough": whole(np.ceil(enough / each)),
+            "Workers Enough": whole(workers_enough),
             "Workers Fed as Seen": np.full(len(wanted), fed[0]),
             "Workers Fed by Documentation": np.full(len(wanted), fed[1]),
+            **(_memory(trace, workers, each, limit) if memory else {}),
+            **(
+                {}
+                if price is None
+                else {
+                    "Cost at Least": workers * hours * price,
+                    "Cost Enough": workers_enough * hours * price,
+                }
+            ),
             "Verdict": pd.Series(_verdicts(workers, chain, np.nanmax(fed), rate), dtype=object),
         }
     )
@@ -162,6 +195,20 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
         }
     )
     return table.take(found.order).reset_index(drop=True)
+
+
+def _memory(trace: Trace, workers: Array, threads: int, limit: float) -> dict[str, Array]:
+    """Foretell what the fullest of so many workers needs, in memory and with a limit on disk."""
+    replay, forecast = replay_of(trace), memory_forecast_of(trace)
+    most = np.full(len(workers), np.nan)
+    if not forecast.obstacle:
+        for count in np.unique(workers[np.isfinite(workers)]).astype(int).tolist():
+            cluster = changed_cluster(replay, count, threads)
+            most[workers == count] = forecast.peaks(cluster).process.most
+    return {
+        "Memory per Worker (MB)": most / SPILLS / 1e6,
+        "Disk per Worker (MB)": np.maximum(most - SPILLS * limit, 0.0) / 1e6,
+    }
 
 
 def _wall(times: TaskTimes) -> float:

@@ -62,6 +62,7 @@ _EVENTS = {
     "traced_functions": "Traced Function",
     "cluster_changes": "Cluster Change",
     "releases": "Result Released",
+    "copies_dropped": "Copy Dropped",
 }
 #: Changes of a cluster after which its workers leave, and how Dask calls that as a cause.
 _ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
@@ -117,10 +118,19 @@ class TraceBuilder:
         self._doubt_scheduler()
         tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
         tables["releases"] = tables["releases"].drop(columns="worker_id")
+        tables["copies_dropped"] = self._of_workers(tables["copies_dropped"])
         tables["host_processes"] = self._host_processes()
         hosts = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], hosts)
-        for name in ("logs", "arguments", "tracebacks", "storage", "unpickled", "serialised"):
+        for name in (
+            "logs",
+            "arguments",
+            "tracebacks",
+            "storage",
+            "unpickled",
+            "serialised",
+            "copies_dropped",
+        ):
             tables[name] = tables[name].rename(columns={"key": "key_id"})
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
@@ -180,6 +190,13 @@ class TraceBuilder:
             "knows_serialising": self._register.know_serialising(),
             "knows_releases": self._knows_releases,
         }
+
+    def _of_workers(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Put the number of the worker whose address is told in place of the scheduler's."""
+        addresses = table["worker"].cat
+        ids = [self._register.id_of_address(str(text)) for text in addresses.categories]
+        numbers = np.array(ids, dtype=np.int64)[addresses.codes.to_numpy()]
+        return table.drop(columns="worker").assign(worker_id=numbers)
 
     # --- clocks and workers ----------------------------------------------------------------------
 

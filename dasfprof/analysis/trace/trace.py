@@ -99,6 +99,8 @@ class Trace:
     #: Results that the scheduler let go: ``time``, ``run_id`` (of the task run). None in windows of
     #: runs beyond memory.
     releases: pd.DataFrame
+    #: Copies of results that workers were asked to drop: ``time``, ``key_id``, ``worker_id``.
+    copies_dropped: pd.DataFrame
     #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
     #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
     unsent: pd.DataFrame

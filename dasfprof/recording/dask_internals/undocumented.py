@@ -112,6 +112,15 @@ def spill_metrics(data: Any) -> dict[Any, float]:
     return dict(getattr(data, "cumulative_metrics", {}))
 
 
+def p2p_buffers(worker: Any) -> int | None:
+    """Return the bytes in the buffers of a worker's P2P shuffles; None if this Dask has others."""
+    shuffles = getattr(worker, "plugins", {}).get("shuffle")
+    limiters = [getattr(shuffles, f"memory_limiter_{name}", None) for name in ("comms", "disk")]
+    sizes = [getattr(limiter, "_acquired", None) for limiter in limiters]
+    told = [int(size) for size in sizes if size is not None]
+    return sum(told) if len(told) == len(sizes) else None
+
+
 # --- The plugins that a scheduler gives to each worker that joins ---------------------------------
 
 
@@ -176,6 +185,33 @@ def individual_plots() -> type | None:
     """Return the handler that lists the dashboard's plots; None if this Dask has none."""
     found: type | None = names.PLOTS.find("IndividualPlots")
     return found
+
+
+# --- Copies of results that a scheduler asks workers to drop, as the active memory manager does ---
+
+
+def observe_dropped_copies(
+    scheduler: Any, observer: Callable[[str, list[Any]], object], guard: HookGuard
+) -> Callable[[], object]:
+    """Call an observer with a worker's address and keys; return how that ends.
+
+    Where this Dask drops copies by other means, nothing is observed.
+    """
+    if not hasattr(scheduler, "request_remove_replicas"):
+        return lambda: None
+
+    def wrap(original: Any, patch: Patch) -> Any:
+        def requested(*args: Any, **kwargs: Any) -> Any:
+            if patch.active:
+                try:
+                    observer(args[0], list(args[1]))
+                except Exception:
+                    guard.caught("copies that are dropped")
+            return original(*args, **kwargs)
+
+        return requested
+
+    return Patch(scheduler, "request_remove_replicas", wrap).remove
 
 
 # --- Calls that a scheduler answers, beside Dask's own --------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from dasfprof.recording.dask_internals.undocumented import spill_metrics, spilled_bytes
+from dasfprof.recording.dask_internals.undocumented import p2p_buffers, spill_metrics, spilled_bytes
 from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.process import (
     ProcessUsage,
@@ -252,6 +252,7 @@ class WorkerProbe:
             metrics.get(("disk-read", "seconds"), 0.0),
             float(metrics.get(("disk-read", "bytes"), 0)),
             self._loop_lag(),
+            _or_none(lambda: p2p_buffers(worker)),
         )
         yield MANAGED_MEMORY, row
 

@@ -1,4 +1,8 @@
-"""`SchedulerUnderWay`: what a scheduler has under way, once a second while it changes."""
+"""`SchedulerUnderWay`: what a scheduler has under way, once a second while it changes.
+
+It also writes which copies of results the scheduler has workers drop, as Dask's active memory
+manager does every two seconds.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,12 @@ from typing import Any
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_WANTED, scheduler_view
-from dasfprof.recording.dask_internals.undocumented import fingerprint
+from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_dropped_copies
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
 #: Seconds between two rows while nothing changes.
@@ -49,6 +54,7 @@ class SchedulerUnderWay:
         self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).look], guard)
         self._can_record = names.SCHEDULER_STATE.exist()
         self._stopped = False
+        self._hear_no_more: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
         #: When a row is due that tells of no change, and until when there is none.
         self._due = self._rest_until = 0.0
@@ -56,12 +62,18 @@ class SchedulerUnderWay:
     def start(self) -> None:
         """Start to look once a second: on the event loop, and at it in a thread."""
         self._loop.call_later(INTERVAL, self._tick)
+        self._hear_no_more = observe_dropped_copies(self._scheduler, self._drop, self._guard)
         self._pulse.start()
 
     def stop(self) -> None:
         """Stop looking."""
         self._stopped = True
+        self._hear_no_more()
         self._pulse.stop()
+
+    def _drop(self, address: str, keys: list[Any]) -> None:
+        for key in keys:
+            self._rows.write(COPY_DROPPED, {"key": key, "worker": address})
 
     def _tick(self) -> None:
         if not self._stopped:

@@ -24,6 +24,7 @@ from dasfprof.schema.tasks import (
     CLOCK,
     CLUSTER_CHANGE,
     COMPUTE,
+    COPY_DROPPED,
     FUNCTION_CODE,
     GRAPH,
     LOG_RECORD,
@@ -67,11 +68,14 @@ known                 time     the scheduler knew the outcome
 )
 
 #: What tells which attempt at which key a row is about, and on which worker.
-_ATTEMPT = columns("""
+_KEY = columns("""
 key_id                id       number of the key, as in keys
 key                   key      the key, as Python writes it
-run_id                id       Dask's number of the attempt; with the key it identifies a task run
 """)
+_ATTEMPT = (
+    *_KEY,
+    *columns("run_id id Dask's number of the attempt; with the key it identifies a task run"),
+)
 _WHO = columns("""
 worker_id             id       row of workers, from 0
 host                  text     host of the worker
@@ -282,6 +286,7 @@ fused                 text     the other lines of a group, as Python writes them
     _events("functions_sent", FUNCTION_SENT),
     _events("steals", STEAL),
     _events("releases", RESULT_RELEASED),
+    _events("copies_dropped", COPY_DROPPED, time=(*_KEY, *_WHO, *_TIME)),
     _events("cluster_changes", CLUSTER_CHANGE),
     _events("unsent", UNSENT_TASKS),
     _events("logs", LOG_RECORD),
