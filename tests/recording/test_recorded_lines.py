@@ -228,6 +228,16 @@ def test_nodes_of_a_pipeline_have_their_lines(client: Client, tmp_path: Path) ->
     assert_sums(analyser)
 
 
+def test_lines_of_what_is_never_sent_are_written_as_the_run_ends(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.submit(lined_programs.cost, 1, "sent", pure=False).result()
+        dask.delayed(lined_programs.cost)(2, "unsent")  # at: unsent
+    lines = run.analyser(progress=False).trace.lines["line"]
+    assert marked_lines(__file__)["unsent"] in set(lines)
+
+
 def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
     shells = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
     shell = shells.instance()
