@@ -233,7 +233,8 @@ def test_lines_of_what_is_never_sent_are_written_as_the_run_ends(
 ) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.submit(lined_programs.cost, 1, "sent", pure=False).result()
-        dask.delayed(lined_programs.cost)(2, "unsent")  # at: unsent
+        dask.delayed(lined_programs.cost)(2, "told")  # the first is told at once
+        dask.delayed(lined_programs.cost)(3, "unsent")  # at: unsent
     lines = run.analyser(progress=False).trace.lines["line"]
     assert marked_lines(__file__)["unsent"] in set(lines)
 
