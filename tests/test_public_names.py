@@ -97,3 +97,16 @@ def test_a_handle_can_be_awaited_whatever_the_client(tmp_path: Path) -> None:
         assert isinstance(run, ProfiledRun)
         assert client.sync(awaited, run) is run
         run.stop()
+
+
+def test_the_first_example_of_the_readme_shows_a_ledger() -> None:
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
+    first = ast.parse(readme.split("```python\n")[1].split("```")[0])
+    calls = [node.func for node in ast.walk(first) if isinstance(node, ast.Call)]
+    asked = {
+        func.attr
+        for func in calls
+        if isinstance(func, ast.Attribute) and ast.unparse(func.value) == "analyser"
+    }
+    assert {"lines", "plan"} <= asked
+    assert [name for name in asked if not hasattr(dasfprof.TraceAnalyser, name)] == []

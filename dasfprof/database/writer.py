@@ -22,7 +22,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -178,11 +178,11 @@ class TraceWriter:
         if len(source.rows) >= source.wake_at:
             self.threshold_reached(source)
 
-    def extender(self, source: Source) -> Callable[[tuple[Any, ...]], None]:
+    def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
         """Return what appends to a source that stores facts flat; each task run passes there."""
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
 
-        def note(fact: tuple[Any, ...]) -> None:
+        def note(fact: Iterable[Any]) -> None:
             extend(fact)
             if len(rows) >= source.wake_at:
                 threshold_reached(source)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import lined_library
 import lined_programs
@@ -19,6 +20,7 @@ import pytest
 from clusters import client_of, wait_until
 from distributed import Client, wait, worker_client
 from lined_programs import PROGRAMS, marked_lines, take_notes
+from test_pipeline_steps import Pipeline
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -204,6 +206,54 @@ def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
     ):
         assert pd.isna(lines.loc[name, "text"])
         assert lines.loc[name, "missing"] == why
+
+
+def test_nodes_of_a_pipeline_have_their_lines(client: Client, tmp_path: Path) -> None:
+    def load(_: Any) -> Any:
+        return dask.delayed(lined_programs.cost)(1, "loaded")  # at: loaded
+
+    def fit(x: Any) -> Any:
+        return dask.delayed(lined_programs.cost)(x, "fitted").compute()  # at: fitted
+
+    client.run(take_notes)
+    pipeline = Pipeline(client, ("load", load), ("fit", fit))
+    with dasfprof.profile(pipeline, directory=tmp_path) as run:
+        pipeline.run()
+    notes = [note for own in client.run(take_notes).values() for note in own]
+    analyser = run.analyser(progress=False)
+    whole, right, wrong = seconds_of(analyser, notes, marked_lines(__file__))
+    assert [name for _, name, _ in notes] == ["loaded", "fitted"]
+    assert wrong == 0
+    assert right == whole > 0
+    assert_sums(analyser)
+
+
+def test_lines_of_what_is_never_sent_are_written_as_the_run_ends(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.submit(lined_programs.cost, 1, "sent", pure=False).result()
+        dask.delayed(lined_programs.cost)(2, "told")  # the first is told at once
+        dask.delayed(lined_programs.cost)(3, "unsent")  # at: unsent
+    lines = run.analyser(progress=False).trace.lines["line"]
+    assert marked_lines(__file__)["unsent"] in set(lines)
+
+
+def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
+    shell = shells.instance()
+    shell.user_ns |= {"client": client, "cost": lined_programs.cost}
+    try:
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            shell.run_cell("n = 1", store_history=True).raise_error()
+            cell = "n += 1\none = client.submit(cost, n, 'celled', pure=False)\none.result()"
+            shell.run_cell(cell, store_history=True).raise_error()
+    finally:
+        shells.clear_instance()
+    ledger = run.analyser(progress=False).lines().set_index("Line")
+    assert ledger.loc["In[2]:2", "Tasks"] == 1
+    assert ledger.loc["In[2]:2", "Text"] == "one = client.submit(cost, n, 'celled', pure=False)"
+    assert ledger.loc["In[2]:3", "Waiting (s)"] > 0
 
 
 def test_no_text_where_no_code_is_recorded(client: Client, tmp_path: Path) -> None:

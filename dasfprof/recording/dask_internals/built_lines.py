@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from time import time
 from typing import Any
 from weakref import ref
 
 from dasfprof.recording.dask_internals import client_calls
 from dasfprof.recording.steps import step as steps
-from dasfprof.recording.steps.line import Line, current_line
+from dasfprof.recording.steps.line import Line, current_line, line_at
 from dasfprof.recording.steps.step import OpenStep
 
 # `ExpressionBuilders`: the step and the line that built each expression, also once rewritten.
@@ -24,6 +26,8 @@ from dasfprof.recording.steps.step import OpenStep
 _MOST_NAMES = 500_000
 #: The most parts of an expression that are visited.
 _MOST_PARTS = 10_000
+#: Calls between the one of Dask that is wrapped, and the look for its line.
+_OURS = 4
 #: Expressions that Dask wraps around a collection to compute it.
 _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
 
@@ -43,16 +47,11 @@ class Builders:
     #: The names of the expressions that were fused into it, with who built them.
     fused: Sequence[tuple[str, Builders]] = ()
 
-    def again(self, opened: OpenStep | None, collection: Any) -> None:
-        """Note that it was built once more.
-
-        While a collection of it lives, another may be but a copy: its line remains.
-        """
-        if opened is not None and (not self.steps or self.steps[-1].names != opened.names):
+    def again(self, opened: OpenStep) -> None:
+        """Note that it was built once more, in a step."""
+        if not self.steps or self.steps[-1].names != opened.names:
             self.steps[:] = [other for other in self.steps if other.names != opened.names]
             self.steps.append(opened)
-        if self.collection is None or self.collection() is None:
-            self.line, self.collection = current_line(), ref(collection)
 
 
 class ExpressionBuilders:
@@ -69,20 +68,29 @@ class ExpressionBuilders:
         self._known.clear()
 
     def built(self, expr: Any, collection: Any) -> None:
-        """Note that the program built a collection of an expression, in a step or in none."""
-        opened, known = steps.current_step(), self._known
-        builders = known.get(expr._name)
+        """Note that the program built a collection of an expression, in a step or in none.
+
+        While a collection of it lives, another may be but a copy: its line remains. It is called
+        by the wrapper's own function.
+        """
+        opened, known, name = steps.current_step(), self._known, expr._name
+        builders = known.get(name)
         if builders is not None:
-            builders.again(opened, collection)
+            if opened is not None:
+                builders.again(opened)
+            if builders.collection is None or builders.collection() is None:
+                builders.line, builders.collection = current_line(_OURS), ref(collection)
             return
         if len(known) > _MOST_NAMES:
             known.clear()
-        own = Builders([] if opened is None else [opened], current_line(), ref(collection))
+        line = current_line(_OURS)
+        own = known[name] = Builders([] if opened is None else [opened], line, ref(collection))
         waiting = [expr]
         for part in waiting:
-            if part._name not in known:
-                known[part._name] = own
-                waiting += _inner(part)
+            for inner in part.operands:
+                if hasattr(inner, "operands") and inner._name not in known:
+                    known[inner._name] = own
+                    waiting.append(inner)
 
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
         """Note what an expression was rewritten to; `last` is its form just before."""
@@ -207,43 +215,63 @@ def _parts(expr: Any) -> Iterator[Any]:
 
 # --- `BuiltLines`: tells the observers of steps which line built each layer of a graph ------------
 
+#: Items of `BuiltLines.fresh` from which they are told at once.
+MOST_FRESH = 40_000
 #: The most keys of a graph that are looked at.
 _MOST_KEYS = 1000
 
 
 class BuiltLines:
-    """The line that built each layer last, by the layer's name."""
+    """The line that built each layer last, by the layer's name.
+
+    A delayed function takes but some 30 µs to be built, so that all waits until a graph is sent:
+    the program's code and the instruction in it are kept in `fresh` till then.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Line] = {}
+        self._lock = threading.RLock()
+        #: Of layers whose lines were not told yet, flat: the name, the user's code and the
+        #: instruction in it, on which layers it depends. At most some `MOST_FRESH` of them.
+        self.fresh: list[Any] = []
 
     def clear(self) -> None:
         """Forget all layers."""
+        self.fresh.clear()
         self._known.clear()
 
     def line_of(self, name: Any) -> Line | None:
         """Return the line that built a layer last; None: unknown."""
+        self.tell()
         return self._known.get(name)
+
+    def tell(self) -> None:
+        """Notify the observers which lines built what they were not told of yet."""
+        with self._lock:
+            fresh = self.fresh[:]
+            del self.fresh[: len(fresh)]
+            now = time()
+            facts: list[Any] = []
+            for name, code, instruction, dependencies in zip(*[iter(fresh)] * 4, strict=True):
+                line = line_at(code, instruction)
+                if type(name) is str and self._is_new(name, line):
+                    facts += now, line, name, dependencies
+            if facts:
+                _tell(facts)
 
     def built(self, name: Any, graph: Any) -> None:
         """Note a layer that was built with its graph, out of those that it depends on.
 
         In a call of the client the program builds nothing: the layer may be one that was optimised,
-        or that of results that stay on the cluster. It is called by the wrapper's own function.
+        or that of results that stay on the cluster. It is called by the wrapper itself.
         """
-        known = self._known.get(name)
-        if (known is None or not client_calls.is_open()) and type(name) is str:
-            line = current_line(4)  # what Dask has called, and not the three calls of ours
-            if line is not None and line is not known:
-                if len(self._known) > _MOST_NAMES:
-                    self._known.clear()
-                self._known[name] = line
-                dependencies = tuple(graph.dependencies.get(name, ()))
-                for observer in steps.observers:
-                    observer.built_at(line, name, dependencies)
+        self.tell()
+        if (name not in self._known or not client_calls.is_open()) and type(name) is str:
+            self._note(name, current_line(_OURS - 1), graph.dependencies.get(name, ()))
 
     def built_directly(self, name: Any, graph: Any) -> None:
         """Note a layer of a graph that was not made of collections."""
+        self.tell()
         if isinstance(name, str) and name not in self._known:
             self._note(name, current_line(), graph.dependencies.get(name, ()))
 
@@ -255,6 +283,7 @@ class BuiltLines:
 
     def sent(self, graph: Any, keys: Any) -> None:
         """Note a graph that is sent to the cluster, by the keys that are wanted of it."""
+        self.tell()
         line = client_calls.line()
         if line is None:
             return
@@ -263,8 +292,7 @@ class BuiltLines:
                 for observer in steps.observers:
                     observer.mapped(line, key)
         elif client_calls.is_open("submit"):
-            for key in _some(keys):
-                _tell(line, key)
+            _tell([fact for key in _some(keys) for fact in (time(), line, key, ())])
         else:  # what computing adds, such as the task that puts the chunks together
             new = [name for name in _names(keys) if name not in self._known]
             finalized = finalized_keys(graph) if new else {}
@@ -272,17 +300,22 @@ class BuiltLines:
                 self._note(name, line, _names(finalized.get(name)))
 
     def _note(self, name: str, line: Line | None, dependencies: Iterable[str] = ()) -> None:
-        if line is None or self._known.get(name) is line:
-            return
+        if line is not None and self._is_new(name, line):
+            _tell([time(), line, name, dependencies])
+
+    def _is_new(self, name: str, line: Line) -> bool:
+        """Return whether a layer's line was not known as the last; from now on it is."""
+        if self._known.get(name) is line:
+            return False
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
         self._known[name] = line
-        _tell(line, name, tuple(dependencies))
+        return True
 
 
-def _tell(line: Line, layer: Any, dependencies: tuple[str, ...] = ()) -> None:
+def _tell(facts: list[Any]) -> None:
     for observer in steps.observers:
-        observer.built_at(line, layer, dependencies)
+        observer.built_at(facts)
 
 
 def _names(keys: Any) -> list[str]:

@@ -34,6 +34,8 @@ _FETCHES = ("result", "gather")
 
 #: A call that has ended may still be that of what was begun in it.
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
+#: The identities of the calls that are open, in all threads and contexts.
+opened: set[int] = set()
 #: Of this thread: seconds for which it made names for tasks, and when each of the last of them was
 #: begun, with its seconds.
 _own = threading.local()
@@ -111,6 +113,7 @@ def _begin(name: str) -> OpenCall | None:
         is_main = threading.current_thread() is threading.main_thread()
         call = OpenCall(name, current_line(), time(), is_main, is_open=True)
         call.token = _current.set(call)
+        opened.add(id(call))
         call.began = monotonic()
         return call
     except Exception:
@@ -123,6 +126,7 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
     try:
         call.seconds = monotonic() - call.began
         call.is_open = False
+        opened.discard(id(call))
         if call.token is not None:
             _current.reset(call.token)
         if call.name == "as_completed":
@@ -227,14 +231,15 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
     """
 
     def _tokenize(*args: Any, **kwargs: Any) -> Any:
-        began = monotonic()
+        began = now()
         try:
             return original(*args, **kwargs)
         finally:
-            seconds = monotonic() - began
-            if (seconds >= _BRIEF or _current.get() is not None) and patch.active:
+            seconds = now() - began
+            if (seconds >= _BRIEF or calls) and patch.active:
                 _note_token(began, seconds)
 
+    now, calls = monotonic, opened
     return _tokenize
 
 

@@ -11,7 +11,6 @@ annotated, with one tuple: `ANNOTATION`.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 import threading
@@ -24,15 +23,16 @@ from distributed import Client
 
 from dasfprof.recording.dask_internals import client_calls, names
 from dasfprof.recording.dask_internals.built_lines import (
+    MOST_FRESH,
     BuiltLines,
     ExpressionBuilders,
     is_expression,
     output_keys,
 )
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches, takes
 from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
-from dasfprof.recording.steps.line import Line
+from dasfprof.recording.steps.line import Line, nobodys, users
 from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
@@ -50,13 +50,14 @@ _lines = BuiltLines()
 
 
 class _Rewriting(threading.local):
-    """Whether this thread rewrites an expression, and what it was rewritten to last."""
+    """What this thread has rewritten an expression to last."""
 
-    rewriting = False
     last: Any = None
 
 
 _busy = _Rewriting()
+#: The threads that rewrite expressions.
+_rewriting: set[int] = set()
 #: The layer for which a thread has called `HighLevelGraph.from_collections`; None: none.
 _making: list[Any] = [None]
 #: Modules of collections of expressions that were looked at.
@@ -78,6 +79,11 @@ def remove_hooks() -> None:
 def line_of(layer: Any) -> Line | None:
     """Return the line that built a layer last, while lines are noted; None: unknown."""
     return _lines.line_of(layer)
+
+
+def tell_lines() -> None:
+    """Notify the observers of steps which lines built what they were not told of yet."""
+    _safely(_lines.tell)
 
 
 def watch_collections() -> None:
@@ -142,14 +148,29 @@ _patches = SharedPatches(_place, _forget)
 
 
 def _noting_layer(original: Any, patch: Patch) -> Any:
-    if not _takes(original, "cls", "name", "layer", "dependencies"):
+    if not takes(original, "cls", "name", "layer", "dependencies"):
         return _noting_layer_of_any(original, patch)
 
+    making, fresh, frame_of, calls = _making, _lines.fresh, sys._getframe, client_calls.opened
+    note, step_of, stepped = fresh.extend, steps.current_step, _layers
+
     def from_collections(cls: Any, name: Any, layer: Any, dependencies: Any = ()) -> Any:
-        _making[0] = name
+        making[0] = name
         graph = original(cls, name, layer, dependencies)
+        making[0] = None
         if patch.active:
-            _note_graph(name, graph, dependencies)
+            try:
+                frame: Any = frame_of(1)
+                while (code := frame.f_code).co_filename in nobodys:
+                    frame = frame.f_back
+                if code.co_filename in users and not calls and len(fresh) < MOST_FRESH:
+                    note((name, code, frame.f_lasti, graph.dependencies[name]))
+                else:
+                    _lines.built(name, graph)
+                if stepped or step_of() is not None:
+                    _note_steps(name, dependencies)
+            except Exception:
+                _safely(_note_graph, name, graph, dependencies)
         return graph
 
     return from_collections
@@ -160,7 +181,7 @@ def _noting_layer_of_any(original: Any, patch: Patch) -> Any:
         graph = original(*args, **kwargs)
         if patch.active:
             given = dict(zip(("cls", "name", "layer", "dependencies"), args, strict=False)) | kwargs
-            _note_graph(given.get("name"), graph, given.get("dependencies", ()))
+            _safely(_note_graph, given.get("name"), graph, given.get("dependencies", ()))
         return graph
 
     return from_collections
@@ -179,20 +200,10 @@ def _noting_sources(original: Any, patch: Patch) -> Any:
         if patch.active and not (type(layers) is dict and _making[0] in layers):
             _safely(_note_sources, self)
 
-    return init if _takes(original, "self", *_GRAPH_PARAMETERS) else __init__
+    return init if takes(original, "self", *_GRAPH_PARAMETERS) else __init__
 
 
 _GRAPH_PARAMETERS = ("layers", "dependencies", "key_dependencies")
-
-
-def _takes(function: Any, *parameters: str) -> bool:
-    """Return whether a function has exactly these parameters."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    plain = all(one.kind is one.POSITIONAL_OR_KEYWORD for one in found)
-    return plain and tuple(one.name for one in found) == parameters
 
 
 def _noting_collection(original: Any, patch: Patch) -> Any:
@@ -206,7 +217,7 @@ def _noting_collection(original: Any, patch: Patch) -> Any:
         if patch.active:
             _note_collection(self, expr)
 
-    return init if _takes(original, "self", "expr") else __init__
+    return init if takes(original, "self", "expr") else __init__
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:
@@ -215,12 +226,14 @@ def _noting_rewritten(original: Any, patch: Patch) -> Any:
     def rewrite(*args: Any, **kwargs: Any) -> Any:
         if not _expressions or not patch.active:
             return original(*args, **kwargs)
-        inside = _busy.rewriting
-        _busy.rewriting = True
+        thread = threading.get_ident()
+        inside = thread in _rewriting
+        _rewriting.add(thread)
         try:
             result = original(*args, **kwargs)
         finally:
-            _busy.rewriting = inside
+            if not inside:
+                _rewriting.discard(thread)
         _safely(_note_rewritten, result, inside, *args[:1])
         return result
 
@@ -248,21 +261,21 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
 
 def _note_graph(name: Any, graph: Any, dependencies: Any) -> None:
     """Note the layer that was made of collections; called by the wrapper alone."""
-    _making[0] = None
-    try:
-        _lines.built(name, graph)
-        if steps.current_step() is not None:
-            _note_layers((name,))
-        elif _layers:
-            _note_derived(name, dependencies)
-    except Exception:
-        logger.debug("a graph's line could not be noted", exc_info=True)
+    _lines.built(name, graph)
+    _note_steps(name, dependencies)
+
+
+def _note_steps(name: Any, dependencies: Any) -> None:
+    if steps.current_step() is not None:
+        _note_layers((name,))
+    elif _layers:
+        _note_derived(name, dependencies)
 
 
 def _note_collection(*given: Any) -> None:
     """Note the expression of a new collection, which are the first arguments of its making."""
     try:
-        if not _busy.rewriting:
+        if not _rewriting or threading.get_ident() not in _rewriting:
             collection, expr = given
             _expressions.built(expr, collection)
     except Exception:

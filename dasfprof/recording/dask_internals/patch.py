@@ -7,6 +7,7 @@ functions may change with each release. They read the arguments within their err
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -85,6 +86,16 @@ def _patch_of(value: Any) -> Patch | None:
     """Return the patch whose wrapper a value is, or None."""
     patch = getattr(getattr(value, "__func__", value), _PATCH, None)
     return patch if isinstance(patch, Patch) and patch._ours is value else None
+
+
+def takes(function: Any, *parameters: str) -> bool:
+    """Return whether a function has exactly these parameters."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    plain = all(one.kind is one.POSITIONAL_OR_KEYWORD for one in found)
+    return plain and tuple(one.name for one in found) == parameters
 
 
 class Entries:

@@ -27,8 +27,6 @@ from dasfprof.schema.steps import LINE, LINE_LAYER
 #: A line of the program: file, line, function.
 Place = tuple[str, int, str]
 
-#: Whose a file is: nobody's to whom a line would tell anything, a library's, the user's.
-_NOBODY, _LIBRARY, _USER = 0, 1, 2
 _PACKAGE = str(Path(__file__).parents[2])
 #: The demo is a program, though it comes with the profiler.
 _DEMO = tuple(os.path.join(_PACKAGE, "cli", name) for name in ("demo.py", "demo_pipeline.py"))
@@ -40,12 +38,18 @@ _INSTALLED = ("site-packages", "dist-packages")
 #: The most distinct lines that are known at a time: code may be generated.
 _MOST_LINES = 100_000
 
-#: By the names of files.
-_whose: dict[str, int] = {}
+#: The names of files that are nobody's, to whom a line would say nothing, and of the user's. Others
+#: are a library's, or were not seen yet.
+nobodys: set[str] = set()
+users: set[str] = set()
+_librarys: set[str] = set()
 #: By the place in the program and in the library beneath.
 _lines: dict[tuple[Place, Place | None], Line] = {}
+#: Code and an instruction in it.
+_Spot = tuple[CodeType, int]
 #: By the identities of the code and the instructions in it, of the program and of a library beneath
-#: it if there is one; with the code, which keeps it.
+#: it if there is one; with the code, which keeps it. The number of a line takes a search in its
+#: code, and the hash of code as long.
 _at: dict[tuple[int, ...], tuple[Line, CodeType, CodeType | None]] = {}
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
@@ -74,23 +78,25 @@ def current_line(above: int = 1) -> Line | None:
     """
     frame: FrameType | None = sys._getframe(above)
     library: FrameType | None = None
-    # A delayed function takes 30 µs to be built: a call more is a share of that.
-    whose_is, line_at = _whose.get, _at.get
     while frame is not None:
-        code = frame.f_code
-        whose = whose_is(code.co_filename)
-        if whose == _NOBODY:
-            frame = frame.f_back
-        elif whose is None:
-            _whose[code.co_filename] = _owner(code.co_filename)
-        elif whose == _LIBRARY:
-            library, frame = library or frame, frame.f_back
-        elif library is None:
-            found = line_at((id(code), frame.f_lasti))
-            return _line(frame, None) if found is None else found[0]
-        else:
+        file = frame.f_code.co_filename
+        if file in users:
+            if library is None:
+                return line_at(frame.f_code, frame.f_lasti)
             return _line(frame, library)
-    return None if library is None else _line(library, None)
+        if file in _librarys:
+            library = library or frame
+        elif file not in nobodys:
+            _files_like(file).add(file)
+            continue
+        frame = frame.f_back
+    return None if library is None else line_at(library.f_code, library.f_lasti)
+
+
+def line_at(code: CodeType, instruction: int) -> Line:
+    """Return the line of the user's code with an instruction, with no library beneath."""
+    found = _at.get((id(code), instruction))
+    return _known((id(code), instruction), (code, instruction), None) if not found else found[0]
 
 
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
@@ -98,26 +104,27 @@ def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
     return (None, -1, None) if line is None else line.place
 
 
-def _line(frame: FrameType, library: FrameType | None) -> Line:
-    code = frame.f_code
-    below = None if library is None else library.f_code
-    # The number of a line takes a search in its code, and the hash of code as long.
-    at: tuple[int, ...] = (id(code), frame.f_lasti)
-    if library is not None:
-        at = (*at, id(below), library.f_lasti)
+def _line(frame: FrameType, library: FrameType) -> Line:
+    own, below = (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti)
+    at = id(own[0]), own[1], id(below[0]), below[1]
     found = _at.get(at)
-    if found is None:
-        if len(_at) >= _MOST_LINES:
-            _at.clear()
-            _lines.clear()
-        places = _place(frame), None if library is None else _place(library)
-        line = _lines.setdefault(places, Line(next(_ids), places[0], code, places[1]))
-        found = _at[at] = line, code, below
-    return found[0]
+    return _known(at, own, below) if found is None else found[0]
 
 
-def _place(frame: FrameType) -> Place:
-    return frame.f_code.co_filename, frame.f_lineno or -1, _name(frame.f_code)
+def _known(at: tuple[int, ...], own: _Spot, below: _Spot | None) -> Line:
+    """Return a line, from now on known by identities of code."""
+    if len(_at) >= _MOST_LINES:
+        _at.clear()
+        _lines.clear()
+    places = _place(*own), None if below is None else _place(*below)
+    line = _lines.setdefault(places, Line(next(_ids), places[0], own[0], places[1]))
+    _at[at] = line, own[0], None if below is None else below[0]
+    return line
+
+
+def _place(code: CodeType, instruction: int) -> Place:
+    lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
+    return code.co_filename, next(lines, None) or -1, _name(code)
 
 
 def _name(code: CodeType) -> str:
@@ -125,16 +132,17 @@ def _name(code: CodeType) -> str:
     return name
 
 
-def _owner(file: str) -> int:
+def _files_like(file: str) -> set[str]:
+    """Return the set that a file belongs to: `nobodys`, a library's or the user's."""
     if file in _DEMO:
-        return _USER
+        return users
     if file.startswith((_PACKAGE, _COMMANDS, "<frozen ", "<__array_function__")):
-        return _NOBODY
+        return nobodys
     if not of_library(file):
-        return _USER
+        return users
     parts = Path(file).parts
     packages = [after for part, after in itertools.pairwise(parts) if part in _INSTALLED]
-    return _LIBRARY if packages and packages[-1] not in _BENEATH else _NOBODY
+    return _librarys if packages and packages[-1] not in _BENEATH else nobodys
 
 
 # --- `NotedLines`: the lines of the program that built something, as rows, with their text --------
@@ -174,9 +182,9 @@ class NotedLines:
         writer.add_source(self._built)
         self._note = writer.extender(self._built)
 
-    def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
-        """Note that a line built a layer out of others."""
-        self._note((time(), line, layer, dependencies))
+    def built_at(self, facts: list[Any]) -> None:
+        """Note which lines built layers, out of which others: see `StepObserver`."""
+        self._note(facts)
 
     def see(self, line: Line) -> None:
         """Note a line, unless it was."""
@@ -191,7 +199,8 @@ class NotedLines:
     def _fold_built(self, notes: list[Any]) -> Folded:
         """Return rows of layers, and of lines that are new; called in the writer's thread."""
         when, lines = notes[::4], notes[1::4]
-        layers = Columns([when, [line.id for line in lines], notes[2::4], notes[3::4]])
+        dependencies = [tuple(names) for names in notes[3::4]]
+        layers = Columns([when, [line.id for line in lines], notes[2::4], dependencies])
         rows = self._rows(zip(when, lines, strict=True))
         count = len(lines)
         return [

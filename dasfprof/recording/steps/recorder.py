@@ -19,7 +19,12 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.cluster.scheduler_watch import SchedulerWatch
-from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
+from dasfprof.recording.dask_internals.graphs import (
+    place_hooks,
+    remove_hooks,
+    tell_lines,
+    watch_collections,
+)
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
@@ -192,6 +197,7 @@ class StepRecorder:
 
     def stop(self) -> None:
         """End the recording and write everything that was recorded. Idempotent."""
+        tell_lines()
         with self._lock:
             if self._stopped:
                 return
@@ -219,6 +225,7 @@ class StepRecorder:
 
     def commit(self) -> None:
         """Write everything that has been recorded so far."""
+        tell_lines()
         if self.database is not None and not self._stopped:
             self.database.commit()
             if self._uploader is not None:
@@ -246,11 +253,12 @@ class StepRecorder:
         """Note that a layer was built in no step and depends on layers that were."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
-    def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
-        """Note that a line built a layer of a graph, or a future."""
-        if not self._stopped and self._lines is None:
-            self._open()  # which replaces this
-            self.built_at(line, layer, dependencies)
+    def built_at(self, facts: list[Any]) -> None:
+        """Note which lines built layers of graphs, or futures."""
+        if not self._stopped:
+            self._open()
+            if self._lines is not None:
+                self._lines.built_at(facts)
 
     def mapped(self, line: Line, key: Any) -> None:
         """Note that a line sent a graph with a key that it alone built."""
@@ -311,7 +319,6 @@ class StepRecorder:
                     code = self.settings.record_code
                     self._functions = SentFunctions(database.writer, self._constants, code)
                     self._lines = NotedLines(database.writer, self._constants, code)
-                    self.built_at = self._lines.built_at  # type: ignore[method-assign]
                     self._uploader = upload_files(self.settings, "the client", [database])
                     self.database = database
         return self.database

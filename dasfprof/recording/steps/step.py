@@ -116,8 +116,11 @@ class StepObserver(Protocol):
     def derived(self, layer: str, dependencies: list[str]) -> None:
         """Note that a layer was built in no step and depends on layers that were."""
 
-    def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
-        """Note that a line built a layer of a graph, or a future."""
+    def built_at(self, facts: list[Any]) -> None:
+        """Note which lines built layers of graphs, or futures, in their order.
+
+        They are flat: when, the line, the layer or the future's key, on which layers it depends.
+        """
 
     def mapped(self, line: Line, key: Any) -> None:
         """Note that a line sent a graph with a key that it alone built."""
@@ -215,9 +218,8 @@ class step:  # noqa: N801  (a context manager, used like a function)
         return f"step({self._name!r})"
 
 
-def current_step() -> OpenStep | None:
-    """Return the innermost step that this thread or coroutine is in, or None."""
-    return _current.get()
+#: Returns the innermost step that this thread or coroutine is in, or None.
+current_step: Callable[[], OpenStep | None] = _current.get
 
 
 def add_observer(observer: StepObserver) -> None:

@@ -6,12 +6,14 @@ import { counted, formatBytes, formatSeconds, formatShare, shortened, visible } 
 import { sumOf } from "../numbers.js";
 import { plainLegend } from "../timeline/legend.js";
 import { blocksOf, levelsOf, planOf, usualLevel } from "./boxes.js";
-import { layOut } from "./layout.js";
+import { layOut, onPaper } from "./layout.js";
 
 /** Pixels: a box, between boxes, and between levels, where the sizes of what is handed on stand. */
 const [BROAD, HIGH, GAP, BETWEEN, SLIM] = [256, 76, 24, 44, 16];
 /** A picture of more computations than this has the longest alone. */
 const MOST_BLOCKS = 12;
+/** Rows of a computation on paper. */
+const MOST_WRITTEN = 100;
 const WORDS = { node: "layer", line: "line", step: "step", function: "function" };
 
 export class PlanPicture {
@@ -33,6 +35,9 @@ export class PlanPicture {
     const usual = usualLevel(this.plan);
     byId("plan-by").append(...levelsOf(this.plan).map((level) => this.radio(level, level === usual)));
     this.show(usual);
+    addEventListener("beforeprint", () => {
+      for (const figure of findAll(".plan-figure", byId("plan"))) figure.append(writtenOut(boxesOf.get(figure)));
+    });
   }
 
   radio(level, checked) {
@@ -69,9 +74,11 @@ export class PlanPicture {
     const own = links.map((link) => ({ ...link, from: ghosts.get(link.from) ?? link.from }));
     const found = layOut([...ghosts.values(), ...boxes], own, { wide: BROAD, gap: GAP, slim: SLIM });
     const [width, height] = [found.width, found.levels * (HIGH + BETWEEN) - BETWEEN];
+    const paper = onPaper(width, height);
     const drawing = make("div", { class: "plan-drawing" }, this.linksOf(found, width, height, largest));
     drawing.style.width = `${width}px`;
     drawing.style.height = `${height}px`;
+    drawing.style.setProperty("--paper", String(paper.scale));
     for (const { box, x, level } of found.boxes) {
       const element = box.of ? ghost(box.of) : this.box(box);
       element.style.left = `${x - BROAD / 2}px`;
@@ -82,7 +89,10 @@ export class PlanPicture {
     const title = count > 1 ? `Computation ${first} and ${count - 1} alike` : `Computation ${first}`;
     const tasks = counted(sumOf(boxes.map((box) => box.tasks)), "task run");
     const about = ` ${tasks}, ${formatSeconds(seconds)} of thread time`;
-    return make("figure", { class: "plan-figure" }, make("figcaption", {}, make("b", {}, title), about), drawing);
+    const kind = `plan-figure${paper.across ? " across" : ""}`;
+    const figure = make("figure", { class: kind }, make("figcaption", {}, make("b", {}, title), about), drawing);
+    boxesOf.set(figure, boxes);
+    return figure;
   }
 
   linksOf({ links }, width, height, largest) {
@@ -190,8 +200,35 @@ export class PlanPicture {
   }
 }
 
-/** The elements of boxes. */
+/** The elements of boxes, and the boxes of figures. */
 const elementOf = new Map();
+const boxesOf = new WeakMap();
+
+/** What boxes say, as a table on paper: nothing of it is cut there, and there is no pointer to ask with. */
+function writtenOut(boxes) {
+  const longest = [...boxes].sort((one, other) => other.seconds - one.seconds).slice(0, MOST_WRITTEN);
+  const heads = ["Function", "Line", "Text", "Tasks", "Thread time", "Critical path"];
+  const widths = [17, 13, 40, 8, 11, 11];
+  const kind = (at) => ({ class: at > 2 ? "number" : "" });
+  const rows = longest.map((box) => [
+    box.functions.join(" · "),
+    box.lines.join(", "),
+    box.texts.join("; "),
+    [box.tasks, box.failed && `${box.failed} failed`, box.again && `${box.again} again`].filter(Boolean).join(", "),
+    formatSeconds(box.seconds),
+    box.path > 0 ? formatSeconds(box.path) : "–",
+  ]);
+  const head = make("tr", {}, ...heads.map((text, at) => make("th", kind(at), text)));
+  for (const [at, cell] of [...head.children].entries()) cell.style.width = `${widths[at]}%`;
+  const body = rows.map((row) => make("tr", {}, ...row.map((text, at) => make("td", kind(at), visible(text)))));
+  const left = boxes.length - longest.length;
+  return make(
+    "div",
+    { class: "printed" },
+    make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)),
+    ...(left ? [make("p", {}, `${counted(left, "shorter box")} left out.`)] : []),
+  );
+}
 
 /** What another computation made. */
 function ghost({ functions, nodes }) {
