@@ -47,7 +47,7 @@ def work(client: Client) -> None:
     workers = client.sync(client.scheduler.identity)["workers"]
     (late,) = (address for address, about in workers.items() if about["name"] == LATE)
     wait(client.map(load, range(40), pure=False))
-    slow = client.submit(clean, 3.0, workers=[late], pure=False)
+    slow = client.submit(clean, 6.0, workers=[late], pure=False)
     wait([slow, *client.map(clean, [0.03] * 24, pure=False), *client.map(check, range(20))])
     time.sleep(2.0)
     wait(client.map(load, range(40), pure=False))
