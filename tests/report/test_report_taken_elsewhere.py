@@ -97,6 +97,13 @@ def test_paper_is_a4_and_nothing_is_cut(open_page: Any, report: Path) -> None:
             across,
         )
         assert cut == []
+    # Nothing that says on a screen that columns go on covers those on paper.
+    over = """() => [...document.querySelectorAll(".goes-on")].map(
+        (one) => getComputedStyle(one, "::after").display)"""
+    page.tab.emulate_media(media="screen")
+    assert page.until(lambda: "block" in page.tab.evaluate(over))
+    page.tab.emulate_media(media="print")
+    assert set(page.tab.evaluate(over)) <= {"none"}
 
 
 def test_findings_are_copied_as_markdown(
