@@ -47,7 +47,7 @@ def work(client: Client) -> None:
     workers = client.sync(client.scheduler.identity)["workers"]
     (late,) = (address for address, about in workers.items() if about["name"] == LATE)
     wait(client.map(load, range(40), pure=False))
-    slow = client.submit(clean, 6.0, workers=[late], pure=False)
+    slow = client.submit(clean, 3.0, workers=[late], pure=False)
     wait([slow, *client.map(clean, [0.03] * 24, pure=False), *client.map(check, range(20))])
     time.sleep(2.0)
     wait(client.map(load, range(40), pure=False))
@@ -130,7 +130,7 @@ def test_why_is_worker_7_late(page: OpenedPage, analyser: TraceAnalyser) -> None
     assert shown(share).value == pytest.approx(blocked[name] / whole[name], abs=0.1)
     others = blocked.drop(name).sum() / whole.drop(name).sum()
     assert shown(elsewhere).value == pytest.approx(others, abs=0.1)
-    assert blocked[name] > 2 * blocked.drop(name).mean(), "that is why"
+    assert blocked.idxmax() == name, "that is why"
     # Its longest task run.
     longest = own.loc[own["duration"].idxmax()]
     row = sums_of(page, "functions-in")["clean"]
@@ -150,7 +150,14 @@ def test_what_ran_between_two_times(page: OpenedPage, analyser: TraceAnalyser) -
     page.tab.mouse.move(*page.at(0.3, bottom), steps=3)
     page.tab.mouse.up()
     page.until(lambda: page.tab.locator("#area").is_visible())
-    link = page.until(lambda: parse_qs(page.tab.evaluate("location.hash.slice(1)")).get("area"))
+    # The address follows a little later, with what the pointer was over on its way.
+    link = page.until(
+        lambda: [
+            area
+            for area in parse_qs(page.tab.evaluate("location.hash.slice(1)")).get("area", [])
+            if area.endswith(f",{WORKERS}")
+        ]
+    )
     begin, end = map(float, link[0].split(",")[:2])
     tasks = analyser.trace.tasks
     start = tasks["start"] - analyser.trace.begin
