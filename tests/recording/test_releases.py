@@ -86,7 +86,6 @@ def test_copies_that_are_dropped(tmp_path: Path) -> None:
         here, there = client.nthreads()
         result = client.submit(bytes, 1_000_000, workers=[here], pure=False)
         wait(client.submit(len, result, workers=[there], pure=False))
-        copied = time.time()
         wait_until(lambda: len(client.who_has([result])[result.key]) == 1)
         (left,) = client.who_has([result])[result.key]
         time.sleep(0.3)  # so that there is a moment after it
@@ -102,7 +101,9 @@ def test_copies_that_are_dropped(tmp_path: Path) -> None:
         table = analyser.memory_at(at - trace.begin, by="worker")
         return sorted(table.loc[table["Function"] == "bytes", "Worker"].tolist())
 
-    assert len(held(copied)) == 2
-    label = trace.workers["worker"][1 - dropped]
+    # Its copy was there as the task that took it began.
+    took = trace.tasks["start"][(trace.tasks["function"] == "len").to_numpy()]
+    assert len(held(float(took.iloc[0]) + 0.0001)) == 2
+    (label,) = trace.workers["worker"][(trace.workers["address"] == left).to_numpy()]
     (only,) = held(row["timestamp"] + 0.2)
     assert only.endswith(str(label))
