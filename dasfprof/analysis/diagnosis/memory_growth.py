@@ -53,10 +53,14 @@ def memory_grows(run: RunFigures) -> Iterator[Finding]:
 
 
 def _more_tasks(known: Drift | None) -> Count | None:
-    """Return how many tasks more the scheduler knew at last, if steadily; None: nothing tells."""
+    """Return how many tasks more the scheduler knew at last, if steadily or if it did not at all.
+
+    None: nothing tells, or what came at first may be what grew.
+    """
     if known is None or known.course is Course.FEW:
         return None
-    return Count(round(known.last - known.first) if known.course is Course.RISES else 0)
+    more = round(known.last - known.first)
+    return Count(max(more, 0)) if known.course is Course.RISES or more <= 0 else None
 
 
 def _much(drift: Drift) -> bool:

@@ -21,7 +21,6 @@ from dasfprof.report.page.packing import (
     table_facts,
     whole_numbers,
 )
-from dasfprof.report.page.resources.moved_data import moved_facts
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.timeline.client_data import client_columns
 from dasfprof.report.page.timeline.details_data import (
@@ -30,7 +29,7 @@ from dasfprof.report.page.timeline.details_data import (
     failure_facts,
     log_facts,
 )
-from dasfprof.report.page.timeline.link_data import path_columns, transfer_columns
+from dasfprof.report.page.timeline.link_data import moved_facts, path_columns, transfer_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
 from dasfprof.report.run_summary import summarise, title_of
 from dasfprof.report.verdict import verdict

@@ -9,7 +9,7 @@ const TOLD_WORKERS = 8;
 /** The share of the accent in the darkest cell: text stays readable on it. */
 const DARKEST = 40;
 
-/** The figure of the bytes between workers, from moved_data.py; null: nothing was moved, or by one alone. */
+/** The figure of the bytes between workers, from link_data.py; null: nothing was moved, or by one alone. */
 export function movedFigure({ workers, sizes, left }) {
   const most = Math.max(0, ...sizes.flat());
   if (workers.length < 2 || !most) return null;
