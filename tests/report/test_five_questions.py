@@ -111,7 +111,9 @@ def finding(page: OpenedPage, analyser: TraceAnalyser, rule: str) -> tuple[Any, 
     return told, table.iloc[at].to_dict()
 
 
-def test_why_is_worker_7_late(page: OpenedPage, analyser: TraceAnalyser) -> None:
+def test_why_is_worker_7_late(
+    page: OpenedPage, analyser: TraceAnalyser, request: pytest.FixtureRequest
+) -> None:
     tasks = analyser.trace.tasks
     (name,) = (one for one in tasks["worker"].unique() if one.endswith(f"-{LATE}"))
     own = tasks[tasks["worker"] == name]
@@ -131,6 +133,8 @@ def test_why_is_worker_7_late(page: OpenedPage, analyser: TraceAnalyser) -> None
     others = blocked.drop(name).sum() / whole.drop(name).sum()
     assert shown(elsewhere).value == pytest.approx(others, abs=0.1)
     assert blocked.idxmax() == name, "that is why"
+    if request.config.getoption("--long"):  # on a crowded machine the others are blocked for long
+        assert blocked[name] > 2 * blocked.drop(name).mean()
     # Its longest task run.
     longest = own.loc[own["duration"].idxmax()]
     row = sums_of(page, "functions-in")["clean"]
