@@ -111,6 +111,10 @@ def futures_in_loops(client: Client) -> None:
     client.gather(found)
 
 
+def sends_one(client: Client, value: Any) -> Any:
+    return client.submit(len, value, pure=False).result()  # at: sent
+
+
 def mapped_futures(client: Client) -> None:
     first = client.map(cost, range(6), name="of a map", pure=False)  # at: of a map
     second = client.map(cost, first, ["of another"] * 6, batch_size=2)  # at: of another

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import json
@@ -23,7 +24,7 @@ from lined_programs import PROGRAMS, marked_lines, take_notes
 from test_pipeline_steps import Pipeline
 
 import dasfprof
-from dasfprof import TraceAnalyser
+from dasfprof import MultiEventDatabase, TraceAnalyser
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.ranking import with_line
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
@@ -202,7 +203,10 @@ def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
     assert pd.isna(lines.loc[submitted, "missing"])
     for name, why in (
         ("<told>:2", "there is no such file"),
-        ("changed.py:2", "the file has changed since, or is another"),
+        (
+            "changed.py:2",
+            "the file's code is not what ran: it has changed since, is another, or was rewritten",
+        ),
     ):
         assert pd.isna(lines.loc[name, "text"])
         assert lines.loc[name, "missing"] == why
@@ -254,6 +258,38 @@ def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
     assert ledger.loc["In[2]:2", "Tasks"] == 1
     assert ledger.loc["In[2]:2", "Text"] == "one = client.submit(cost, n, 'celled', pure=False)"
     assert ledger.loc["In[2]:3", "Waiting (s)"] > 0
+
+
+def test_calls_that_c_code_makes_stand_at_the_line_that_made_it(
+    client: Client, tmp_path: Path
+) -> None:
+    """`map`, `sorted` and the like have no frame; a lambda that they call is a line by itself."""
+    submit = functools.partial(client.submit, lined_programs.cost, pure=False)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.gather(list(map(submit, (1, 2), ("mapped", "mapped"))))  # at: mapped
+        futures = sorted(
+            (1, 2),
+            key=lambda n: submit(n, "keyed").result(),  # at: keyed
+        )
+    assert futures == [1, 2]
+    tasks = run.analyser(progress=False).lines().set_index("Line")["Tasks"]
+    marked = marked_lines(__file__)
+    assert [tasks[marked[name]] for name in ("mapped", "keyed")] == [2, 2]
+
+
+def test_a_line_s_text_is_of_the_file_and_no_value_is_recorded(
+    client: Client, tmp_path: Path
+) -> None:
+    secret = os.urandom(12).hex()
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        lined_programs.sends_one(client, secret)
+    database = MultiEventDatabase(run.files())
+    ledger = TraceAnalyser(database, progress=False).lines().set_index("Line")
+    text = "return client.submit(len, value, pure=False).result()"
+    assert ledger.loc[MARKED["sent"], "Text"].startswith(text)
+    told = repr(list(database.get_traces()))
+    assert text in told
+    assert secret not in told
 
 
 def test_no_text_where_no_code_is_recorded(client: Client, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from dasfprof.database.block_codec import Columns
 from dasfprof.database.writer import Folded, Source, TraceWriter
-from dasfprof.recording.task_runs.function_code import LARGEST, codes_in
+from dasfprof.recording.task_runs.function_code import DIFFERS, LARGEST, codes_in
 from dasfprof.recording.task_runs.tracebacks import of_library
 from dasfprof.schema.steps import LINE, LINE_LAYER
 
@@ -228,7 +228,7 @@ class NotedLines:
                 self._files[file] = _read(file)
             lines, codes, missing = self._files[file]
             if missing is None and codes is not None and line.code not in codes:
-                missing = "the file has changed since, or is another"
+                missing = DIFFERS
             if missing is None and not 0 < number <= len(lines):
                 missing = "the file has no such line"
             return (None, missing) if missing else (lines[number - 1].strip()[:LONGEST], None)

@@ -26,6 +26,8 @@ from dasfprof.schema.tasks import FUNCTION_CODE
 MOST_NAMES, MOST_FUNCTIONS, MOST_LINES, LONGEST = 200, 5, 100, 10_000
 #: Bytes of the largest file that is compiled: that takes some 40 ms, in which nothing else runs.
 LARGEST = 100_000
+#: Why a file's text is not shown: pytest rewrites the assertions of tests, for one.
+DIFFERS = "the file's code is not what ran: it has changed since, is another, or was rewritten"
 #: The most functions that a client sends by value.
 MOST_SENT = 2000
 #: The name that Dask gives to the tasks of all lambdas, and how many of them are looked at.
@@ -173,7 +175,7 @@ def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
             return file, line, None, "there is no such file on the worker"
         whole = compile(text, file, "exec", dont_inherit=True)
         if not any(found == code for found in codes_in(whole)):
-            return file, line, None, "the file has changed since, or is another"
+            return file, line, None, DIFFERS
         lines = inspect.getblock(text.splitlines(keepends=True)[line - 1 :])
     except Exception as error:  # of the text: it is no Python, or not of this version
         return file, line, None, type(error).__name__
