@@ -488,6 +488,17 @@ def test_no_more_threads_for_what_is_turned_down(refused: int, tmp_path: Path) -
     assert pd.isna(finding["Seconds at stake (s)"]) == bool(refused)
 
 
+def test_attempts_that_have_not_ended_do_not_speak_for_a_service(tmp_path: Path) -> None:
+    plan = asking()
+    for task in plan.tasks[:4]:
+        task.state, task.exception = "erred", "ConnectionError('429 Too Many Requests')"
+    plan.unseen = [{**unseen(n, "processing", 3.9, 4.0), "key": f"ask-9{n}"} for n in range(60)]
+    suggestion = found(plan, tmp_path)["blocked-tasks"]["Suggestion"]
+
+    assert "25 % of its attempts failed" in suggestion
+    assert "threads_per_worker" not in suggestion
+
+
 def test_no_more_threads_where_memory_is_nearly_full(tmp_path: Path) -> None:
     plan = asking(memory_limit=1000, used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)])
     findings = found(plan, tmp_path)
@@ -988,6 +999,20 @@ def test_a_worker_whose_process_ended_by_a_restart_is_not_lost(tmp_path: Path) -
     assert "given-up-tasks" not in findings
     restart = findings["restarted-workers"]
     assert "1 task was unfinished when a client restarted the workers" in restart["Finding"]
+
+
+def test_a_restart_takes_tasks_off_their_threads_too(tmp_path: Path) -> None:
+    tasks = filled(["fit"], 1.0)
+    tasks[-1].state, tasks[-1].became, tasks[-1].ended_by = (
+        "cancelled",
+        "released",
+        "client-restart-7",
+    )
+    waiting = {**unseen(0, "released", 0.5, 0.9), "end_cause": "client-restart-7"}
+    restart = found(Plan(tasks, unseen=[waiting]), tmp_path)["restarted-workers"]
+
+    assert "2 tasks were unfinished when a client restarted the workers" in restart["Finding"]
+    assert "1 of them was seen running, for 1 s in all" in restart["Evidence"]
 
 
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def _not_comparable(evidence: Evidence) -> set[str]:
     addresses = {
         address
         for address, (joined, left, _) in evidence.lives.items()
-        if middle < joined <= evidence.span[1] or left < middle
+        if middle < joined <= evidence.span[1] or evidence.span[0] < left < middle
     }
     never_seen = {(repr(row["key"]), row["run_id"]) for row in _never_seen(evidence)}
     for address, rows in left_alone(evidence).items():
@@ -256,7 +256,11 @@ def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:
     """Find the task run whose key the evidence names; of several the longest."""
     shown = said["key"].removesuffix("…")
     fitting = [row for row in evidence.runs if _text(row["key"]).startswith(shown)]
-    return max(fitting, key=lambda row: row["held"] - row["executing"], default=None)
+    return max(fitting, key=_until_its_end, default=None)
+
+
+def _until_its_end(row: dict[str, Any]) -> float:
+    return float(_held(Rows([row]), "done")[0])
 
 
 def _layer_of(row: dict[str, Any], evidence: Evidence) -> Rows:

@@ -129,7 +129,8 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
 
 def _failures(said: Said, own: Rows) -> Iterator[str]:
     """Compare with the attempts of a function that failed: then more at a time are no remedy."""
-    erred = sum(run["state"] == "erred" for run in own) / max(len(own), 1)
+    states = [run["state"] for run in own]
+    erred = states.count("erred") / max(states.count("erred") + states.count("memory"), 1)
     if said["failed"] is not None:
         yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
     elif erred >= 0.1 and (said.rule == "io-bound" or said["more_threads"] is not None):

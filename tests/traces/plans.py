@@ -69,6 +69,8 @@ class Task:
     cause: str | None = None
     #: The stimulus that made it necessary, if that is to be known.
     graph: str | None = None
+    #: The stimulus that ended it at the scheduler, if not that it was done.
+    ended_by: str | None = None
     #: What it was called with, in the recorder's words; None: not recorded.
     arguments: str | None = None
     disk_read: float = 0.0
@@ -429,7 +431,7 @@ class Plan:
             cause=task.cause or self._cause(task),
             graph=task.graph or "",
             annotations=task.annotations,
-            end_cause=f"task-finished-{number}",
+            end_cause=task.ended_by or f"task-finished-{number}",
         )
 
     def _cause(self, task: Task) -> str:

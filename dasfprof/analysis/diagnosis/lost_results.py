@@ -12,9 +12,9 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
-from dasfprof.analysis.model.open_runs import RELEASED, left_unasked
+from dasfprof.analysis.model.open_runs import left_unasked
 from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
 from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.numeric.groups import Groups
@@ -143,7 +143,8 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     if len(changes):
         changes = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
-    taken = taken[(taken["status"] == RELEASED).to_numpy(dtype=bool)]
+    taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
+    taken = taken.drop_duplicates("key_id", keep="last")
     told = changes.to_dict("records")
     never_sent = int(sum(one["number"] for one in told if one["number"] > 0))
     if not len(taken) + never_sent:

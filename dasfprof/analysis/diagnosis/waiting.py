@@ -310,10 +310,10 @@ def _turned_down(failed: Share) -> str:
 
 
 def _share_failed(run: RunFigures, name: str) -> Share | None:
-    """Return which share of a function's attempts raised an error; None: hardly any."""
+    """Return which share of a function's attempts that ended raised an error; None: hardly any."""
     own = run.attempts[run.attempts["function"] == name]
     raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
-    share = float(raised.mean()) if len(own) else 0.0
+    share = float(raised.sum() / max((raised | own["succeeded"]).sum(), 1))
     return Share(share) if share >= _FAILED else None
 
 
