@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -26,9 +27,9 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx_click",
     "sphinx_design",
 ]
+smartquotes = False  # of options such as --json
 exclude_patterns = ["_build", "files"]
 default_role = "code"
 
@@ -36,7 +37,11 @@ default_role = "code"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"
+# The tests execute each notebook; the site's own workflow does so once, for their outputs.
+nb_execution_mode = "force" if os.environ.get("DASFPROF_DOCS_EXECUTE") else "off"
+nb_execution_excludepatterns = ["gallery/tutorial_gpu.ipynb"]  # it needs a GPU
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
 
 # --- Python's objects -----------------------------------------------------------------------------
 

@@ -15,10 +15,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 from dasfprof.analysis.diagnosis.ranking import FAILED
 from dasfprof.analysis.diagnosis.registry import EXPLAINS
 from dasfprof.analysis.diagnosis.rules import RULES, SYMPTOMS
 from dasfprof.analysis.tables import questions
+from dasfprof.cli.main import cli
 from dasfprof.config.options import RECORDING, SETTINGS
 from dasfprof.schema import KINDS
 
@@ -43,6 +46,7 @@ def write(docs: Path) -> None:
         shutil.rmtree(docs / name, ignore_errors=True)
         (docs / name).mkdir()
     pages = {
+        "commands": _commands(),
         "questions": _questions(),
         "configuration": _configuration(),
         "columns": _columns(),
@@ -119,6 +123,51 @@ def _all_findings() -> Iterator[str]:
 
 def _lower(text: str) -> str:
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+# --- Commands -------------------------------------------------------------------------------------
+
+
+def _commands() -> str:
+    whole = click.Context(cli, info_name="dasfprof")
+    lines = [
+        "# Commands",
+        "",
+        "Each is a command of `dasfprof`, and of Dask as well: `dask dasfprof analyse traces/`.",
+        "",
+        f"{cli.epilog}",
+    ]
+    for name, command in cli.commands.items():
+        context = click.Context(command, parent=whole, info_name=name)
+        usage = command.get_usage(context).removeprefix("Usage: ")
+        lines += ["", f"## {name}", "", "```text", usage, "```", "", *_help(command.help or "")]
+        options = (each for each in command.params if isinstance(each, click.Option))
+        records = (option.get_help_record(context) for option in options)
+        lines += (f"`{record[0]}`\n: {_prose(record[1])}\n" for record in records if record)
+    return "\n".join(lines) + "\n"
+
+
+def _help(text: str) -> Iterator[str]:
+    """Yield a command's help; what it shows line by line, behind ``\\b``, is code."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        head, marked, rest = paragraph.partition("\b\n")
+        if not marked:
+            yield f"{_prose(head)}\n"
+            continue
+        title, *shown = rest.splitlines()
+        yield "\n".join([title, "", "```sh", *(line.strip() for line in shown), "```", ""])
+
+
+def _prose(text: str) -> str:
+    """Write a text of the shell as Markdown: options and placeholders as code."""
+    text = " ".join(text.split())
+    return re.sub(r"(?<![\w`-])(--?[a-zA-Z][\w-]*)(?![\w`])", r"`\1`", _escaped(text))
+
+
+def _escaped(text: str) -> str:
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([<*\[\]])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 # --- Questions, options, columns ------------------------------------------------------------------

@@ -113,7 +113,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_reference_has_all_that_is_declared(site: Path) -> None:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in site.glob("reference/*.md")}
-    assert set(texts) == {"questions", "configuration", "columns", *generate.BESIDE_THE_CODE}
+    made = {"commands", "questions", "configuration", "columns"}
+    assert set(texts) == {*made, *generate.BESIDE_THE_CODE}
+    assert re.findall(r"^## (\w+)$", texts["commands"], re.MULTILINE) == list(cli.commands)
+    for command in cli.commands.values():
+        options = [option for option in command.params if isinstance(option, click.Option)]
+        assert [one for one in options if f"{one.opts[-1]}" not in texts["commands"]] == []
     asked = re.findall(r"^### (\w+)$", texts["questions"], re.MULTILINE)
     assert sorted(asked) == sorted(question.name for question in questions.all())
     options = re.findall(r"^`(\w+)`$", texts["configuration"], re.MULTILINE)
