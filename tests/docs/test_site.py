@@ -9,6 +9,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import dasfprof
+from dasfprof import documentation
 from dasfprof.analysis.diagnosis.ranking import FAILED
 from dasfprof.analysis.diagnosis.rules import RULES
 from dasfprof.analysis.tables import questions
@@ -70,6 +72,22 @@ def test_a_page_of_a_finding_has_the_four_parts(rule: str) -> None:
     assert title == rule
     assert parts[1::2] == HEADINGS
     assert all(len(part.split()) >= 6 for part in parts[2::2])
+
+
+def test_findings_name_their_pages_once_the_package_names_its_documentation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Message()
+    told["Project-URL"] = "Issues, https://example.org/issues"
+    monkeypatch.setattr(documentation, "metadata", lambda _: told)
+    documentation._address.cache_clear()
+    assert documentation.finding_url("io-bound") is None
+    told["Project-URL"] = "Documentation, https://example.org/docs/"
+    documentation._address.cache_clear()
+    assert (
+        documentation.finding_url("io-bound") == "https://example.org/docs/findings/io-bound.html"
+    )
+    documentation._address.cache_clear()
 
 
 def test_pages_of_findings_name_methods_that_there_are() -> None:
