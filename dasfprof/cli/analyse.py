@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,34 +152,37 @@ def analyse(  # noqa: PLR0917
     asked = [rule is not None, function is not None, bool(analyses or output)]
     if sum(asked) > 1:
         raise click.UsageError("--finding, --function and -a or -o cannot be used together.")
+    options = ["--between", *between] if between else []
+    options += ["--scheduler", scheduler] if scheduler else []
+    where = shlex.join([*options, source])
     with connected(scheduler) as client:
         analyser, title = open_analyser(source, between, client=client)
         if rule is not None:
-            _show_finding(analyser, title, rule, source, as_json=as_json)
+            _show_finding(analyser, title, rule, where, as_json=as_json)
         elif function is not None:
-            _show_function(analyser, title, function, source, head=head, as_json=as_json)
+            _show_function(analyser, title, function, where, head=head, as_json=as_json)
         else:
-            _answer(analyser, title, analyses, output, head, source=source, as_json=as_json)
+            _answer(analyser, title, analyses, output, head, where=where, as_json=as_json)
 
 
 def _show_finding(
-    analyser: TraceAnalyser, title: str, rule: str, source: str, *, as_json: bool
+    analyser: TraceAnalyser, title: str, rule: str, where: str, *, as_json: bool
 ) -> None:
     from dasfprof.cli import drill_down
 
     findings = drill_down.findings_of(analyser, rule)
     if as_json:
-        following = drill_down.after_finding(findings, source)
+        following = drill_down.after_finding(findings, where)
         click.echo(step_document(analyser, title, findings, {}, following))
     else:
-        drill_down.print_finding(findings, source)
+        drill_down.print_finding(findings, where)
 
 
 def _show_function(
     analyser: TraceAnalyser,
     title: str,
     function: str,
-    source: str,
+    where: str,
     *,
     head: int | None,
     as_json: bool,
@@ -187,11 +191,11 @@ def _show_function(
 
     tables = drill_down.tables_of(analyser, function)
     if as_json:
-        following = drill_down.after_function(function, source)
+        following = drill_down.after_function(function, where)
         kept = {name: table.head(head or len(table)) for name, table in tables.items()}
         click.echo(step_document(analyser, title, None, kept, following))
     else:
-        drill_down.print_function(tables, function, head or DEFAULT_ROWS, source)
+        drill_down.print_function(tables, function, head or DEFAULT_ROWS, where)
 
 
 def _answer(
@@ -201,13 +205,13 @@ def _answer(
     output: Path | None,
     head: int | None,
     *,
-    source: str,
+    where: str,
     as_json: bool,
 ) -> None:
     requests = _requests(analyses, analyser)
     analyser.prepare(requests)
     if as_json:
-        for piece in document(analyser, title, requests, head, source):
+        for piece in document(analyser, title, requests, head, where):
             click.echo(piece, nl=False)
         return
     if analyser.is_in_parts:
@@ -219,7 +223,7 @@ def _answer(
     if not (analyses or output) and "findings" in answers:
         from dasfprof.cli.drill_down import after_overview, print_next
 
-        print_next(after_overview(answers["findings"], source)[:1])
+        print_next(after_overview(answers["findings"], where)[:1])
     if output is not None:
         from dasfprof.report.formats.csv import write_csv
 

@@ -1,6 +1,7 @@
 """From an overview to one finding, from there to one function, and to single task runs.
 
-Each step prints the commands of the next one.
+Each step prints the commands of the next one. In these ``where`` are the words of a shell that open
+the run again: its source, with the options by which it was opened.
 """
 
 from __future__ import annotations
@@ -27,36 +28,35 @@ if TYPE_CHECKING:
 _MOST_NEXT = 3
 #: Questions that findings name in their evidence, as ``hot_lines()`` or ``transfers("time")``.
 _CALL = re.compile(r"\b([a-z_]+\((?:\"\w+\")?\))")
-#: Where a run's task runs are, of one function: their longest, and how they were spent.
+#: What is shown of one function, by the names of the CSV files, and its headings.
 _OF_FUNCTION = {
-    "per_function_bottleneck": "By worker",
+    "function_bottleneck": "By worker",
     "hot_lines": "Lines that ran, by samples",
-    "per_task_bottleneck": "Task runs, the longest first",
+    "task_bottleneck": "Task runs, the longest first",
 }
 
 
-def after_overview(findings: pd.DataFrame, source: str) -> list[str]:
+def after_overview(findings: pd.DataFrame, where: str) -> list[str]:
     """Return the commands that show the gravest findings one by one, or without any functions."""
     rules = list(dict.fromkeys(findings["Rule"].tolist()))[:_MOST_NEXT]
-    commands = [_command("--finding", rule, source) for rule in rules]
-    return commands or [_command("-a", "function", source)]
+    commands = [_command("--finding", rule, where) for rule in rules]
+    return commands or [_command("-a", "function", where)]
 
 
-def after_finding(findings: pd.DataFrame, source: str) -> list[str]:
+def after_finding(findings: pd.DataFrame, where: str) -> list[str]:
     """Return the commands that show the functions of findings, and what these name as evidence."""
     functions = dict.fromkeys(name for name in findings["Function"] if isinstance(name, str))
-    commands = [_command("--function", name, source) for name in functions]
-    return commands + [_command("-a", call, source) for call in _questions(findings)]
+    commands = [_command("--function", name, where) for name in functions]
+    return commands + [_command("-a", call, where) for call in _questions(findings)]
 
 
-def after_function(name: str, source: str) -> list[str]:
+def after_function(name: str, where: str) -> list[str]:
     """Return the commands that give the rows of which a function's figures are made."""
     literal = json.dumps(name)
     return [
-        _command("-a", f"call_tree({literal})", source),
-        _command("-a", f"task_arguments({literal})", source),
-        f"dasfprof analyse -a processed_tasks -o rows {shlex.quote(source)}",
-        f"dasfprof export --to csv -o rows {shlex.quote(source)}",
+        _command("-a", f"call_tree({literal})", where),
+        _command("-a", f"task_arguments({literal})", where),
+        f"{_command('-a', 'processed_tasks', '-o rows')} {where}",
     ]
 
 
@@ -79,7 +79,7 @@ def findings_of(analyser: TraceAnalyser, rule: str) -> pd.DataFrame:
 
 
 def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]:
-    """Return what there is of one function, by question.
+    """Return what there is of one function, by the names of the CSV files.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
     }
 
 
-def print_finding(findings: pd.DataFrame, source: str) -> None:
+def print_finding(findings: pd.DataFrame, where: str) -> None:
     """Print findings of one rule whole, and what to ask next."""
     for row in findings.to_dict("records"):
         heading(f"{row['Severity']}  {row['Rule']}", apart=True)
@@ -110,17 +110,17 @@ def print_finding(findings: pd.DataFrame, source: str) -> None:
         say(clean(row["Evidence"]))
     rule = str(findings["Rule"].iloc[0])
     say(f"What it means: {finding_url(rule) or finding_page(rule) + ' of the documentation'}")
-    print_next(after_finding(findings, source))
+    print_next(after_finding(findings, where))
 
 
-def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, source: str) -> None:
+def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, where: str) -> None:
     """Print what there is of one function, and what to ask next."""
     heading(elide(clean(name), terminal_width()))
-    for question, table in tables.items():
+    for name_of_table, table in tables.items():
         shown = f" (first {rows} of {len(table)} rows)" if len(table) > rows else ""
-        heading(_OF_FUNCTION[question], shown, apart=True)
+        heading(_OF_FUNCTION[name_of_table], shown, apart=True)
         echo(format_table(table, terminal_width(), rows=rows) if len(table) else "  None.")
-    print_next(after_function(name, source))
+    print_next(after_function(name, where))
 
 
 def print_next(commands: Iterable[str]) -> None:
@@ -131,8 +131,8 @@ def print_next(commands: Iterable[str]) -> None:
         echo(f"  {clean(command)}")
 
 
-def _command(option: str, value: str, source: str) -> str:
-    return f"dasfprof analyse {option} {shlex.quote(value)} {shlex.quote(source)}"
+def _command(option: str, value: str, where: str) -> str:
+    return f"dasfprof analyse {option} {shlex.quote(value)} {where}"
 
 
 def _questions(findings: pd.DataFrame) -> Iterator[str]:

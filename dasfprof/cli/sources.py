@@ -127,7 +127,7 @@ def document(
     title: str,
     requests: Iterable[Request],
     rows: int | None,
-    source: str,
+    where: str,
 ) -> Iterator[str]:
     """Write answers as JSON, in ASCII, piece by piece.
 
@@ -147,8 +147,8 @@ def document(
         The questions.
     rows
         How many rows of each; None: all.
-    source
-        What the run was opened by.
+    where
+        The words of a shell that open the run again.
     """
     from dasfprof.cli.drill_down import after_overview
 
@@ -158,7 +158,7 @@ def document(
     for request in asked:
         if request.question.name == "diagnose":
             findings = request.of(analyser)
-            following = after_overview(findings, source)
+            following = after_overview(findings, where)
             yield from _member("findings", _told(findings), rows)
             yield ",\n"
     yield '"tables": {'
