@@ -39,6 +39,9 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 # The tests execute each notebook; the site's own workflow does so once, for their outputs.
 nb_execution_mode = "force" if os.environ.get("DASFPROF_DOCS_EXECUTE") else "off"
+if nb_execution_mode == "force":  # on a busy host workers restart more slowly than Dask waits
+    os.environ.setdefault("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "10m")
+    os.environ.setdefault("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "2m")
 nb_execution_excludepatterns = ["gallery/tutorial_gpu.ipynb"]  # it needs a GPU
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
