@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -279,3 +281,79 @@ def test_the_recipe_asks_for_what_the_package_needs() -> None:
     python = asked.pop("python", None)
     assert python in (None, "3.10")
     assert asked == needed
+
+
+@pytest.mark.parametrize(
+    ("tag", "words"),
+    [("v9.9.9", "it should be v" + dasfprof.__version__), ("0.2", "The tag is 0.2, and")],
+)
+def test_a_tag_that_is_not_the_version_is_not_released(
+    tag: str, words: str, tmp_path: Path
+) -> None:
+    command = [str(ROOT / ".ci/release"), tag, str(tmp_path / "dist")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert not (tmp_path / "dist").exists()
+
+
+def test_issue_forms_ask_for_what_info_says() -> None:
+    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= form.keys()
+        assert any("dasfprof info" in part["attributes"]["label"] for part in form["body"])
+
+
+# --- A stranger -----------------------------------------------------------------------------------
+
+SCRIPT = """
+import time
+
+from dask.distributed import Client
+
+
+def slow(part):
+    time.sleep(0.5)
+    return part
+
+
+def quick(part):
+    return part
+
+
+if __name__ == "__main__":
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+        client.gather(client.map(slow, range(8)))
+        client.gather(client.map(quick, range(8)))
+"""
+
+
+@pytest.mark.whole_program
+def test_the_first_page_leads_to_a_finding_on_a_script_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(SCRIPT, encoding="utf-8")
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        return done
+
+    lines = [line for block in blocks(DOCS / "guide/start.md", "sh") for line in block.splitlines()]
+    recorded, analysed, *_ = lines
+    assert recorded == "dasfprof run -d traces pipeline.py"
+    run(recorded)
+    overview = run(f"{analysed} --json")
+    document = json.loads(overview.stdout)
+    of_slow = [row["Rule"] for row in document["findings"] if row["Function"] == "slow"]
+    assert of_slow
+    finding = run(f"dasfprof analyse --finding {of_slow[0]} traces").stdout
+    assert "dasfprof analyse --function slow traces" in finding
+    assert "slow" in run("dasfprof analyse --function slow traces").stdout
+    run("dasfprof report traces -o run.html")
+    assert (tmp_path / "run.html").stat().st_size > 50_000
