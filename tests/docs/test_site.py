@@ -256,6 +256,17 @@ def test_code_that_is_only_shown_is_python(path: Path) -> None:
         ast.parse(code)
 
 
+def test_code_is_as_wide_as_a_page() -> None:
+    wide = [
+        line
+        for path in PAGES
+        for block in re.findall(r"^```(?!\{note).*?^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+        if len(line) > 84
+    ]
+    assert wide == []
+
+
 # --- Releases -------------------------------------------------------------------------------------
 
 
