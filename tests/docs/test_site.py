@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shlex
 import shutil
@@ -173,7 +174,8 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_links_lead_to_pages(path: Path, site: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", path.read_text(encoding="utf-8"))
     place = site / path.relative_to(DOCS).parent
-    assert [link for link in links if not (place / link).exists()] == []
+    # Not by the file system: the directories of the site are links.
+    assert [link for link in links if not os.path.exists(os.path.normpath(place / link))] == []
 
 
 def test_no_page_needs_what_is_not_public() -> None:
