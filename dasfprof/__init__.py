@@ -17,7 +17,7 @@ from typing import Any
 
 from dasfprof import errors as errors
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Names that other programs look up in this module.
 _HOOKS = {

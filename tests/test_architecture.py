@@ -20,6 +20,7 @@ FLOORS = {
     "errors": -2,
     "config": -1,
     "text": -1,
+    "documentation": -1,
     "schema": 0,
     "database": 1,
     "recording": 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from dasfprof.cli.sources import (
     document,
     open_analyser,
     source_argument,
+    step_document,
 )
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
@@ -73,6 +75,17 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     "them. Default: an overview.",
 )
 @click.option(
+    "--finding",
+    "rule",
+    metavar="RULE",
+    help="Print this finding alone, whole, and what to ask next; a rule's name, such as io-bound.",
+)
+@click.option(
+    "--function",
+    metavar="NAME",
+    help="Print what there is of one function's task runs, and what to ask next.",
+)
+@click.option(
     "--questions",
     is_flag=True,
     is_eager=True,
@@ -101,6 +114,8 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 def analyse(  # noqa: PLR0917
     source: str,
     analyses: tuple[str, ...],
+    rule: str | None,
+    function: str | None,
     output: Path | None,
     head: int | None,
     between: tuple[str, str] | None,
@@ -110,18 +125,21 @@ def analyse(  # noqa: PLR0917
 ) -> None:
     """Print what is wrong with a run and where its time went.
 
-    In a terminal that is at most a screen; --head prints all, -a what it asks for.
+    In a terminal that is at most a screen; --head prints all, -a what it asks for. From the
+    overview --finding leads to one finding, --function to one function and its task runs; each
+    prints the commands of the next step.
 
     SOURCE is a trace file, a directory that holds one run, a quoted glob pattern, or the prefix of
     a run's name, with or without its directory.
 
-    The JSON document has "run", "summary", "findings", "tables" (by the names of their CSV files,
-    each a list of objects by label) and "notes"; NA is null.
+    The JSON document has "schema" (its name and version), "run", "summary", "findings", "tables"
+    (by the names of their CSV files, each a list of objects by label), "notes" and "next" (commands
+    that lead on); NA is null.
 
     \b
     Examples:
       dasfprof analyse traces/
-      dasfprof analyse -a findings traces/Tutorial_5
+      dasfprof analyse --finding tasks-too-small traces/Tutorial_5
       dasfprof analyse -a function --head 20 -o tables/ 'traces/Tutorial_5*'
       dasfprof analyse -a 'transfers("time", interval=1.0)' traces/Tutorial_5
       dasfprof analyse --scheduler tcp://10.0.0.5:8786 /scratch/traces/Tutorial_5
@@ -131,9 +149,53 @@ def analyse(  # noqa: PLR0917
         raise click.UsageError("--json and --output cannot be used together.")
     if scheduler is not None and between is not None:
         raise click.UsageError("--scheduler and --between cannot be used together.")
+    asked = [rule is not None, function is not None, bool(analyses or output)]
+    if sum(asked) > 1:
+        raise click.UsageError("--finding, --function and -a or -o cannot be used together.")
+    options = ["--between", *between] if between else []
+    options += ["--scheduler", scheduler] if scheduler else []
+    where = shlex.join([*options, source])
     with connected(scheduler) as client:
         analyser, title = open_analyser(source, between, client=client)
-        _answer(analyser, title, analyses, output, head, as_json=as_json)
+        if rule is not None:
+            _show_finding(analyser, title, rule, where, as_json=as_json)
+        elif function is not None:
+            _show_function(analyser, title, function, where, head=head, as_json=as_json)
+        else:
+            _answer(analyser, title, analyses, output, head, where=where, as_json=as_json)
+
+
+def _show_finding(
+    analyser: TraceAnalyser, title: str, rule: str, where: str, *, as_json: bool
+) -> None:
+    from dasfprof.cli import drill_down
+
+    findings = drill_down.findings_of(analyser, rule)
+    if as_json:
+        following = drill_down.after_finding(findings, where)
+        click.echo(step_document(analyser, title, findings, {}, following))
+    else:
+        drill_down.print_finding(findings, where)
+
+
+def _show_function(
+    analyser: TraceAnalyser,
+    title: str,
+    function: str,
+    where: str,
+    *,
+    head: int | None,
+    as_json: bool,
+) -> None:
+    from dasfprof.cli import drill_down
+
+    tables = drill_down.tables_of(analyser, function)
+    if as_json:
+        following = drill_down.after_function(function, where)
+        kept = {name: table.head(head or len(table)) for name, table in tables.items()}
+        click.echo(step_document(analyser, title, None, kept, following))
+    else:
+        drill_down.print_function(tables, function, head or DEFAULT_ROWS, where)
 
 
 def _answer(
@@ -143,12 +205,13 @@ def _answer(
     output: Path | None,
     head: int | None,
     *,
+    where: str,
     as_json: bool,
 ) -> None:
     requests = _requests(analyses, analyser)
     analyser.prepare(requests)
     if as_json:
-        for piece in document(analyser, title, requests, head):
+        for piece in document(analyser, title, requests, head, where):
             click.echo(piece, nl=False)
         return
     if analyser.is_in_parts:
@@ -157,6 +220,10 @@ def _answer(
         print_summary(analyser.trace, title)
     whole = bool(head or analyses or output)
     answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests, whole=whole)
+    if not (analyses or output) and "findings" in answers:
+        from dasfprof.cli.drill_down import after_overview, print_next
+
+        print_next(after_overview(answers["findings"], where)[:1])
     if output is not None:
         from dasfprof.report.formats.csv import write_csv
 

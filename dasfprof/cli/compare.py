@@ -94,7 +94,7 @@ def compare(
     be the cause: record five of each side to be certain. They are held against what other runs of
     the same pipeline vary by, if `dasfprof history` has summed up five in their directory.
 
-    The JSON document has "verdict", "gate", "sentences", "notes", and the tables "runs",
+    The JSON document has "schema", "verdict", "gate", "sentences", "notes", and the tables "runs",
     "waterfall", "waterfall_by_step", "thread_time", "functions", "steps", "memory", "hot_lines",
     "findings" and "surroundings".
 
@@ -134,6 +134,7 @@ def compare(
 
 def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
     """Return a comparison as dicts and lists; tables are lists of objects by label."""
+    from dasfprof.report.documents import schema_of
     from dasfprof.report.json_text import records
 
     verdict = comparison.verdict
@@ -150,6 +151,7 @@ def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[st
         "surroundings": comparison.surroundings,
     }
     return {
+        "schema": schema_of("compare"),
         "verdict": {
             "kind": verdict.kind,
             "certain": verdict.certain,

@@ -49,16 +49,16 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
     Runs in the directories in DIRECTORY belong to it too. Summaries of runs are kept in the file
     .dasfprof-history.json of each directory, so that only new runs are read.
 
-    The JSON document is a list of objects, a run each. The index page leads to the reports that
-    there are: files of a run's name and .html, as `dasfprof report` writes them, beside the run's
-    files or beside the page.
+    The JSON document has "schema" and "runs", an object each. The index page leads to the reports
+    that there are: files of a run's name and .html, as `dasfprof report` writes them, beside the
+    run's files or beside the page.
 
     \b
     Examples:
       dasfprof history traces
       dasfprof history --by graph traces
       dasfprof history --html traces/index.html traces
-      dasfprof history --json traces | jq '.[] | select(.Change != "")'
+      dasfprof history --json traces | jq '.runs[] | select(.Change != "")'
     """
     from dasfprof.analysis.history import history as history_of
     from dasfprof.report.page.history.html import pipelines_of, write_history
@@ -69,9 +69,10 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         words = f"Wrote {clean(write_history(table, page))}: {count_of(len(table), 'run')}."
         say(words, err=as_json)
     if as_json:
+        from dasfprof.report.documents import schema_of
         from dasfprof.report.json_text import json_of, records
 
-        click.echo(json_of(records(table)))
+        click.echo(json_of({"schema": schema_of("history"), "runs": records(table)}))
     if as_json or page is not None:
         return
     table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.sources import open_source, source_argument
+from dasfprof.report.documents import schema_of
+from dasfprof.report.json_text import json_of
 from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
 from dasfprof.text import clean, count_of, elide, format_date, format_duration, format_size
 
@@ -27,16 +29,20 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 @click.command()
 @source_argument(required=False)
-def info(source: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def info(source: str, *, as_json: bool) -> None:
     """Show what trace files hold and what was lost.
 
     SOURCE is as for `dasfprof analyse`; default: the working directory, or the one directory in it
     that has runs. If a directory holds several runs, they are listed.
 
+    The JSON document has "schema", "runs" and, of a single run, "files"; null is unknown.
+
     \b
     Examples:
       dasfprof info
       dasfprof info traces/Tutorial_5
+      dasfprof info --json traces | jq '.runs[].run'
     """
     from dasfprof.cli.contents import read_all_contents
     from dasfprof.database import find_runs
@@ -46,18 +52,22 @@ def info(source: str) -> None:
     if source == "." and not any(directory.glob("*.msgpack")):
         directory = _directory_with_runs(directory)
         source = str(directory)
+    show_runs = _runs_as_json if as_json else _list_runs
     if is_url(source):
         stored = _stored_runs(source)
         if len(stored) > 1:
-            _list_runs(source, stored)
+            show_runs(source, stored)
             return
     elif directory.is_dir():
         runs = find_runs(directory)
         _name_others(directory, runs)
         if len(runs) > 1:
-            _list_runs(source, runs)
+            show_runs(source, runs)
             return
     contents = read_all_contents(open_source(source).databases)
+    if as_json:
+        _run_as_json(contents)
+        return
     _print_run(source, contents, is_whole=not directory.is_file())
     for file in contents:
         _print_file(file)
@@ -244,3 +254,40 @@ def _versions(file: FileContents) -> str:
     if not isinstance(versions, dict):
         return ""
     return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if versions.get(name))
+
+
+# --- The same as JSON -----------------------------------------------------------------------------
+
+
+def _runs_as_json(_source: str, runs: Sequence[Run]) -> None:
+    told = [{"run": run.name, "began": run.created, "files": len(run.files)} for run in runs]
+    click.echo(json_of({"schema": schema_of("info"), "runs": told, "files": []}))
+
+
+def _run_as_json(contents: list[FileContents]) -> None:
+    """Print what is known of a run, and of each of its files."""
+    firsts = [file.first for file in contents if file.first is not None]
+    lasts = [file.last for file in contents if file.last is not None]
+    run = {
+        "run": next((str(file.fact("run")) for file in contents if file.fact("run")), None),
+        "began": min(firsts, default=None),
+        "ended": max(lasts, default=None),
+        "files": len(contents),
+        "versions": next((file.fact("versions") for file in contents if _versions(file)), None),
+    }
+    files = [
+        {
+            "file": file.path.name,
+            "size": file.size,
+            "plugin": file.fact("plugin"),
+            "host": file.fact("host"),
+            "process": file.fact("pid"),
+            "owner": file.owner() or None,
+            "state": file.state,
+            "closed": file.is_closed,
+            "events": dict(file.events),
+            "lost": file.losses,
+        }
+        for file in contents
+    ]
+    click.echo(json_of({"schema": schema_of("info"), "runs": [run], "files": files}))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dasfprof.documentation import finding_page, finding_url
 from dasfprof.errors import NoSchedulerError
+from dasfprof.report.documents import schema_of
 from dasfprof.report.json_text import json_of, records
 from dasfprof.report.terminal.console import echo
 from dasfprof.text import clean
@@ -121,15 +123,19 @@ _BLOCK = 1 << 12
 
 
 def document(
-    analyser: TraceAnalyser, title: str, requests: Iterable[Request], rows: int | None
+    analyser: TraceAnalyser,
+    title: str,
+    requests: Iterable[Request],
+    rows: int | None,
+    where: str,
 ) -> Iterator[str]:
     """Write answers as JSON, in ASCII, piece by piece.
 
-    The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
-    names of their CSV files) and ``notes`` (on missing data). The summary of a run that is analysed
-    part by part is null. A table is a list of objects
-    by label; NA and numbers that are not finite are null; times are ISO 8601. A finding has its
-    ``Figures`` besides.
+    The whole is an object of ``schema`` (its name and version), ``run`` (its name), ``summary``,
+    ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (on missing data) and
+    ``next`` (commands that lead on). The summary of a run that is analysed part by part is null. A
+    table is a list of objects by label; NA and numbers that are not finite are null; times are ISO
+    8601. A finding has its ``Figures`` and its ``Page`` besides.
 
     Parameters
     ----------
@@ -141,17 +147,19 @@ def document(
         The questions.
     rows
         How many rows of each; None: all.
+    where
+        The words of a shell that open the run again.
     """
-    from dasfprof.report.run_summary import summarise
+    from dasfprof.cli.drill_down import after_overview
 
-    summary = None if analyser.is_in_parts else summarise(analyser.trace)
-    yield f'{{"run": {json_of(title)},\n"summary": {json_of(summary)},\n'
-    asked = list(requests)
+    head = json_of(_head(analyser, title))
+    yield head.removesuffix("}") + ",\n"
+    asked, following = list(requests), []
     for request in asked:
         if request.question.name == "diagnose":
             findings = request.of(analyser)
-            told = findings.assign(Figures=findings.attrs["figures"])
-            yield from _member("findings", told, rows)
+            following = after_overview(findings, where)
+            yield from _member("findings", _told(findings), rows)
             yield ",\n"
     yield '"tables": {'
     separator = "\n"
@@ -160,7 +168,41 @@ def document(
             yield separator
             yield from _member(request.file_stem, request.of(analyser), rows)
             separator = ",\n"
-    yield f'}},\n"notes": {json_of([note.text for note in analyser.in_memory.notes])}}}\n'
+    notes = json_of([note.text for note in analyser.in_memory.notes])
+    yield f'}},\n"notes": {notes},\n"next": {json_of(following)}}}\n'
+
+
+def step_document(
+    analyser: TraceAnalyser,
+    title: str,
+    findings: pd.DataFrame | None,
+    tables: Mapping[str, pd.DataFrame],
+    following: list[str],
+) -> str:
+    """Return some findings and tables of a run as a `document`, with the commands that lead on."""
+    told = {} if findings is None else {"findings": records(_told(findings))}
+    return json_of(
+        {
+            **_head(analyser, title),
+            **told,
+            "tables": {name: records(table) for name, table in tables.items()},
+            "notes": [note.text for note in analyser.in_memory.notes],
+            "next": following,
+        }
+    )
+
+
+def _head(analyser: TraceAnalyser, title: str) -> dict[str, Any]:
+    from dasfprof.report.run_summary import summarise
+
+    summary = None if analyser.is_in_parts else summarise(analyser.trace)
+    return {"schema": schema_of("analyse"), "run": title, "summary": summary}
+
+
+def _told(findings: pd.DataFrame) -> pd.DataFrame:
+    """Return findings with their figures, and the pages of the documentation about them."""
+    pages = [finding_url(rule) or finding_page(rule) for rule in findings["Rule"]]
+    return findings.assign(Figures=findings.attrs["figures"], Page=pages)
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dasfprof.errors import NoSchedulerError
+from dasfprof.report.documents import schema_of
 from dasfprof.report.json_text import json_of
 from dasfprof.text import clean, format_date
 
@@ -155,7 +156,8 @@ def _print(state: ClusterState, title: str, *, as_json: bool, note: str | None =
 
     causes = find_causes(state)
     if as_json:
-        click.echo(json_of({"causes": list(map(asdict, causes)), "state": asdict(state)}))
+        told = {"causes": list(map(asdict, causes)), "state": asdict(state)}
+        click.echo(json_of({"schema": schema_of("stuck"), **told}))
         return
     from dasfprof.report.terminal.findings import print_causes
 

@@ -65,12 +65,13 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
 
 
 def _print_documents(run: LiveRun, *, once: bool) -> None:
+    from dasfprof.report.documents import schema_of
     from dasfprof.report.json_text import json_of
 
     while True:
         began = time.monotonic()
         state = run.read()
-        click.echo(json_of(state.document()))
+        click.echo(json_of({"schema": schema_of("watch"), **state.document()}))
         sys.stdout.flush()
         if once or state.goes_on is False:
             return

@@ -163,5 +163,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert "100 % slower" in run.stdout
     assert "█" * 16 in run.stdout
     document = json.loads(CliRunner().invoke(cli, ["history", "--json", str(tmp_path)]).stdout)
-    assert [run["Change"] for run in document] == ["", "", "", "100 % slower", ""]
+    assert [run["Change"] for run in document["runs"]] == ["", "", "", "100 % slower", ""]
     assert CliRunner().invoke(cli, ["history", str(tmp_path / "no")]).exit_code == 1

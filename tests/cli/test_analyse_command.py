@@ -189,7 +189,8 @@ def test_json_is_one_document(trace: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr == ""
     document = json.loads(result.stdout)
-    assert document.keys() == {"run", "summary", "findings", "tables", "notes"}
+    parts = {"schema", "run", "summary", "findings", "tables", "notes", "next"}
+    assert document.keys() == parts
     assert document["run"] == "mine"
     assert document["summary"]["tasks"] == 3
     tables = document["tables"]
@@ -213,7 +214,11 @@ def test_json_of_what_was_asked(trace: Path) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_tables_fit_the_terminal(trace: Path, columns: int) -> None:
-    assert max(map(len, analyse(trace, columns=columns).stdout.splitlines())) <= columns
+    tables, heading, commands = analyse(trace, columns=columns).stdout.partition("\nNext\n")
+    assert max(map(len, tables.splitlines())) <= columns
+    # What is to be copied stays whole.
+    assert heading
+    assert commands == f"  dasfprof analyse --finding missing-evidence {trace}\n"
 
 
 @pytest.mark.parametrize("source", ["traces", "traces/mine", "traces/m*.msgpack", "traces/mi"])

@@ -13,7 +13,7 @@ import pytest
 from opened_pages import EVENTS, SUM, OpenedPage
 from traces import write_trace
 
-from dasfprof import TraceAnalyser
+from dasfprof import TraceAnalyser, documentation
 from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.wording import Statement
@@ -94,6 +94,19 @@ def test_symptoms_are_shown_beneath_their_grave_cause(browser: Any, tmp_path: Pa
     assert "2.9 s" in page.text("#finding-2")
     assert not page.tab.locator("#finding-3").is_visible()
     page.close()
+
+
+def test_a_finding_leads_to_its_page_once_the_documentation_has_an_address(
+    browser: Any, page: OpenedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert page.tab.locator("#findings a[target]").count() == 0
+    monkeypatch.setattr(documentation, "_address", lambda: "https://example.org/docs/")
+    told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
+    linked = OpenedPage(browser, told.report(tmp_path / "mine.html"))
+    links = linked.tab.locator("#findings a[target]")
+    assert links.count() == 4
+    assert links.first.get_attribute("href") == "https://example.org/docs/findings/slow-sums.html"
+    linked.close()
 
 
 def test_the_title_is_the_name_of_the_run(page: OpenedPage) -> None:

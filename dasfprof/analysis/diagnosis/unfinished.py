@@ -1,4 +1,4 @@
-"""The rules that come first: the run did not end, and why; tasks that were given up."""
+"""Rules about runs that did not end, and tasks that were given up: they come first."""
 
 from __future__ import annotations
 

@@ -69,6 +69,7 @@ export class Findings {
           { class: "evidence" },
           make("summary", { class: "suggestion", title: "What it rests on" }, visible(row.Suggestion)),
           make("p", {}, visible(row.Evidence)),
+          ...explanation(row),
         ),
       ),
     );
@@ -123,6 +124,12 @@ function verdict(rows, grave, tasks) {
   if (!rows.length) return "No problem found: none of the known faults is in this run.";
   if (!grave) return "Nothing grave found.";
   return "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up.";
+}
+
+/** A link to the documentation's page of a finding, if the documentation has an address. */
+function explanation({ Page: href }) {
+  if (!href) return [];
+  return [make("p", {}, make("a", { href, target: "_blank", rel: "noopener" }, "What it means"))];
 }
 
 /** Of how many seconds of the run a finding speaks. */

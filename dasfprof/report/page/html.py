@@ -12,6 +12,7 @@ from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.tables import questions
+from dasfprof.documentation import finding_url
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
 from dasfprof.report.page.packing import (
@@ -128,7 +129,7 @@ def _told(analyser: Analyser) -> dict[str, Any]:
     accounting = analyser.time_accounting()
     return {
         "summary": {**summary, **verdict(summary, accounting, findings)._asdict()},
-        "findings": table_facts(findings),
+        "findings": table_facts(findings.assign(Page=findings["Rule"].map(finding_url))),
         "places": findings.attrs["places"],
         "accounting": {
             "cluster": table_facts(accounting),

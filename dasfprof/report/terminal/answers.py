@@ -92,8 +92,8 @@ def _seconds(seconds: float) -> str:
 
 
 DEFAULT_ROWS = 10
-#: Lines of a run's summary, which commands print before its answers.
-_SUMMARY_LINES = 6
+#: Lines of a run's summary, which commands print before its answers, and of what they print after.
+_SUMMARY_LINES = 9
 
 
 def default_requests(trace: Trace) -> list[Request]:

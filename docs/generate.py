@@ -1,0 +1,311 @@
+"""Makes the pages of what is declared in the code: nothing of it is written twice.
+
+`write` makes ``reference/`` (questions, options, columns, documents beside the code), ``gallery/``
+(copies of the notebooks) and ``files/`` (``llms.txt``, the schemas of ``--json``), which git
+ignores. `complete` adds to the pages of findings what their rules declare.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dasfprof.analysis.diagnosis.ranking import FAILED
+from dasfprof.analysis.diagnosis.registry import EXPLAINS
+from dasfprof.analysis.diagnosis.rules import RULES, SYMPTOMS
+from dasfprof.analysis.tables import questions
+from dasfprof.cli.main import cli
+from dasfprof.config.options import RECORDING, SETTINGS
+from dasfprof.schema import KINDS
+
+ROOT = Path(__file__).parents[1]
+#: Made anew by each build.
+GENERATED = ("reference", "gallery", "files")
+#: Documents that stand beside the code that they are about, by the name of their page.
+BESIDE_THE_CODE = {
+    "format": "dasfprof/database/FORMAT.md",
+    "parquet": "dasfprof/report/formats/parquet/PARQUET.md",
+    "disks": "dasfprof/recording/shipping/CLUSTERS.md",
+    "gate": "dasfprof/analysis/comparison/CI.md",
+    "changelog": "CHANGELOG.md",
+}
+_FINDINGS = "<!-- findings -->"
+_LINK = re.compile(r"\]\((?!https?:|#)([^)\s]+)\)")
+
+
+def write(docs: Path) -> None:
+    """Write all pages and files that are made of declarations."""
+    for name in GENERATED:
+        shutil.rmtree(docs / name, ignore_errors=True)
+        (docs / name).mkdir()
+    pages = {
+        "commands": _commands(),
+        "questions": _questions(),
+        "configuration": _configuration(),
+        "columns": _columns(),
+        **{name: _document(ROOT / path) for name, path in BESIDE_THE_CODE.items()},
+    }
+    for name, text in pages.items():
+        (docs / "reference" / f"{name}.md").write_text(text, encoding="utf-8")
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        shutil.copy(path, docs / "gallery")
+    for path in sorted((ROOT / "dasfprof/report/schemas").glob("*.json")):
+        (docs / "files/schemas").mkdir(exist_ok=True)
+        shutil.copy(path, docs / "files/schemas")
+    for picture in ("report.png", "watch.svg"):
+        shutil.copy(ROOT / "notebooks" / picture, docs / "gallery")
+    (docs / "files/llms.txt").write_text(llms(docs), encoding="utf-8")
+
+
+# --- Findings -------------------------------------------------------------------------------------
+
+
+def complete(_app: object, page: str, source: list[str]) -> None:
+    """Complete a page's source by what the rules declare; Sphinx's event ``source-read``."""
+    if page == "findings":
+        source[0] = source[0].replace(_FINDINGS, "\n".join(_all_findings()))
+    elif page.startswith("findings/"):
+        slug = page.removeprefix("findings/")
+        title, rest = source[0].split("\n", 1)
+        source[0] = "\n".join([title, "", f"*{_found_by(slug)}*", rest, *_relations(slug)])
+
+
+def _found_by(slug: str) -> str:
+    """Return what a rule finds, by its docstring: ``Find that a run ...`` less the verb."""
+    if slug == FAILED:
+        return "A rule of the diagnosis failed itself."
+    first = (inspect.getdoc(RULES[slug]) or "").partition("\n")[0]
+    found = first.removeprefix("Find ").removeprefix("that ")
+    return found[:1].upper() + found[1:]
+
+
+def _relations(slug: str) -> Iterator[str]:
+    """Say which findings may come with one, and where its rule stands."""
+    brings = {*SYMPTOMS.get(slug, ()), *EXPLAINS.get(slug, ())}
+    follows = {cause for table in (SYMPTOMS, EXPLAINS) for cause in table if slug in table[cause]}
+    yield "\n## Beside other findings\n"
+    if brings:
+        yield f"It may bring about {_links(brings)}: these then stand beneath it, and are `low`.\n"
+    if follows:
+        yield f"It may follow from {_links(follows)}.\n"
+    if not brings and not follows:
+        yield "It stands by itself.\n"
+    if slug in RULES:
+        module = RULES[slug].__module__
+        yield f"The rule is in `{module.replace('.', '/')}.py`.\n"
+
+
+def _links(slugs: Iterable[str]) -> str:
+    return ", ".join(f"[{slug}]({slug}.md)" for slug in sorted(slugs))
+
+
+def _all_findings() -> Iterator[str]:
+    """List the rules by module, in the order in which they are asked."""
+    module = ""
+    for slug, rule in RULES.items():
+        if rule.__module__ != module:
+            module = rule.__module__
+            about = (sys.modules[module].__doc__ or "").partition("\n")[0]
+            about = about.removeprefix("Rules about ").removeprefix("The rule about ")
+            about = re.split(r"[:,.] ?", about, maxsplit=1)[0]
+            yield f"\n## {about[:1].upper()}{about[1:]}\n"
+        yield f"- [{slug}](findings/{slug}.md): {_lower(_found_by(slug))}"
+    yield "\n## When a rule fails\n"
+    yield f"- [{FAILED}](findings/{FAILED}.md): {_lower(_found_by(FAILED))}"
+
+
+def _lower(text: str) -> str:
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+# --- Commands -------------------------------------------------------------------------------------
+
+
+def _commands() -> str:
+    whole = click.Context(cli, info_name="dasfprof")
+    lines = [
+        "# Commands",
+        "",
+        "Each is a command of `dasfprof`, and of Dask as well: `dask dasfprof analyse traces/`.",
+        "",
+        f"{cli.epilog}",
+    ]
+    for name, command in cli.commands.items():
+        context = click.Context(command, parent=whole, info_name=name)
+        usage = command.get_usage(context).removeprefix("Usage: ")
+        lines += ["", f"## {name}", "", "```text", usage, "```", "", *_help(command.help or "")]
+        options = (each for each in command.params if isinstance(each, click.Option))
+        records = (option.get_help_record(context) for option in options)
+        lines += (f"`{record[0]}`\n: {_prose(record[1])}\n" for record in records if record)
+    return "\n".join(lines) + "\n"
+
+
+def _help(text: str) -> Iterator[str]:
+    """Yield a command's help; what it shows line by line, behind ``\\b``, is code."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        head, marked, rest = paragraph.partition("\b\n")
+        if not marked:
+            yield f"{_prose(head)}\n"
+            continue
+        title, *shown = rest.splitlines()
+        yield "\n".join([title, "", "```sh", *(line.strip() for line in shown), "```", ""])
+
+
+def _prose(text: str) -> str:
+    """Write a text of the shell as Markdown: options and placeholders as code."""
+    text = " ".join(text.split())
+    return re.sub(r"(?<![\w`-])(--?[a-zA-Z][\w-]*)(?![\w`])", r"`\1`", _escaped(text))
+
+
+def _escaped(text: str) -> str:
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([<*\[\]])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+# --- Questions, options, columns ------------------------------------------------------------------
+
+
+def _questions() -> str:
+    lines = [
+        "# The questions",
+        "",
+        "A recorded run can be asked what stands here: each is a method of `TraceAnalyser` and "
+        "answers with a DataFrame; in the shell `dasfprof analyse -a NAME SOURCE` prints it, "
+        "`-a 'NAME(argument=value)'` takes arguments, and `-o DIRECTORY` writes it as CSV.",
+    ]
+    for group, about in questions.GROUPS.items():
+        lines += ["", f"## {group.capitalize()}", "", _code(about)]
+        for one in questions.all():
+            if one.group == group:
+                lines += ["", f"### {one.name}", ""]
+                if one.short:
+                    lines += [f"In the shell also `-a {one.short}`.", ""]
+                lines += ["```{eval-rst}", f".. automethod:: dasfprof.TraceAnalyser.{one.name}"]
+                lines += ["   :no-index:", "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _configuration() -> str:
+    lines = [
+        "# Options and configuration",
+        "",
+        "An option can be given as a keyword (`register_default_profiler`, `profile`), as a flag "
+        "(`dasfprof run`, `%%dasfprof`) and in Dask's config under `dasfprof.`, in this order: a "
+        "keyword overrides the config, which overrides the default. In the environment the config "
+        "is `DASK_DASFPROF__NAME`, such as `DASK_DASFPROF__DIRECTORY=/scratch/traces`.",
+        "",
+        "## Of a recording",
+        "",
+    ]
+    lines += (_option(option) for option in RECORDING.values())
+    lines += ["", "## Of the analysis, in the config alone", ""]
+    lines += (_option(option) for name, option in SETTINGS.items() if name not in RECORDING)
+    return "\n".join(lines) + "\n"
+
+
+def _option(option: Any) -> str:
+    default = "none" if option.default is None else f"`{option.default}`"
+    config = f"Config `dasfprof.{option.config_name}`, default {default}."
+    return f"`{option.name}`\n: {_code(option.meaning)}\n\n  {config}\n"
+
+
+def _columns() -> str:
+    lines = [
+        "# What is recorded",
+        "",
+        "Every kind of event and each of its columns, as `dasfprof/schema/` declares them. They "
+        "are the columns of `Trace`'s tables and, described in [](parquet.md), of the exported "
+        "Parquet files. Times are Unix seconds of the recording host's clock.",
+    ]
+    for kind in KINDS.values():
+        lines += ["", f"## {kind.name}", "", kind.about, ""]
+        lines += [f"Recorded by `{kind.recorder}`.", "", "| column | kind | what it is |"]
+        lines += ["|---|---|---|"]
+        lines += (f"| `{c.name}` | {c.kind} | {_cell(c.about)} |" for c in kind.columns)
+    return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """Make code of reStructuredText that of Markdown."""
+    return text.replace("``", "`")
+
+
+def _cell(text: str) -> str:
+    return _code(text).replace("|", r"\|").replace("<", r"\<")
+
+
+def _document(path: Path) -> str:
+    """Return a document with its links to other files as names, or as pages where there is one."""
+    pages = {(ROOT / path).resolve(): name for name, path in BESIDE_THE_CODE.items()}
+
+    def linked(found: re.Match[str]) -> str:
+        page = pages.get((path.parent / found[1]).resolve())
+        return f"]({page}.md)" if page else "]"
+
+    text = _LINK.sub(linked, path.read_text(encoding="utf-8")).replace("```base64", "```text")
+    return re.sub(r"\[([^\]\[]+)\](?![(\[])", _unlinked, text)
+
+
+def _unlinked(found: re.Match[str]) -> str:
+    return found[1] if found[1].endswith((".py", ".yaml", ".md")) else found[0]
+
+
+# --- For programs that help people ----------------------------------------------------------------
+
+_ABOUT = """\
+# dasfprof
+
+> A profiler native to Dask: it records what the scheduler and every worker of a run did, and tells
+> where the time went, why, and what to change.
+
+- Record a script as it is: `dasfprof run pipeline.py`
+- What is wrong with the run, and what to change: `dasfprof analyse --json traces/`
+- Why a live cluster does not come to an end: `dasfprof stuck --json tcp://scheduler:8786`
+
+Each finding has the name of a rule, which stays, and a page of that name.
+"""
+#: Headings of the list, and which pages stand beneath them.
+_SECTIONS = (
+    ("Guide", ("guide", "agents")),
+    ("Findings", ("findings",)),
+    ("Reference", ("reference",)),
+)
+
+
+def llms(docs: Path) -> str:
+    """Return ``llms.txt``: every page with what it is about, for programs that read."""
+    lines = [_ABOUT]
+    for heading, names in _SECTIONS:
+        lines += [f"## {heading}", ""]
+        for name in names:
+            own = [docs / f"{name}.md", *sorted((docs / name).glob("*.md"))]
+            lines += (_listed(docs, path) for path in own if path.is_file())
+        lines.append("")
+    schemas = sorted((docs / "files/schemas").glob("*.json"))
+    lines += ["## Schemas of --json", ""]
+    lines += (f"- [{path.stem}](schemas/{path.name})" for path in schemas)
+    return "\n".join(lines) + "\n"
+
+
+def _listed(docs: Path, path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    title = text.partition("\n")[0].removeprefix("# ")
+    page = path.relative_to(docs).with_suffix("").as_posix()
+    slug = page.removeprefix("findings/")
+    known = slug in RULES or slug == FAILED
+    about = _found_by(slug) if known else _first_sentence(text)
+    return f"- [{title}]({page}.html): {about}"
+
+
+def _first_sentence(text: str) -> str:
+    paragraphs = (part.strip() for part in text.split("\n\n")[1:])
+    prose = next(part for part in paragraphs if re.match(r"\w|`(?!``)", part))
+    return re.split(r"(?<=\.)\s", " ".join(prose.split()), maxsplit=1)[0].rstrip(":")

@@ -1,0 +1,209 @@
+"""The JSON documents of commands have versioned schemas, and lead from one to the next."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from distributed import Client, Event, LocalCluster
+from jsonschema import Draft202012Validator
+from shell import shell
+from traces import Plan, Task, filled
+
+from dasfprof.cli.main import cli
+from dasfprof.report.documents import SCHEMAS, VERSIONS, read_schema
+
+
+def asked(*args: Any) -> dict[str, Any]:
+    """Run a command in this process and read its document."""
+    done = CliRunner().invoke(cli, list(map(str, args)), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def wait_for(name: str) -> None:
+    """Wait for an event of Dask's; a function of a module, so that workers can unpickle it."""
+    Event(name).wait()
+
+
+def slow_function(name: str, seconds: float) -> Plan:
+    """Plan tasks of one function that are far longer than those of another."""
+    tasks = filled(["load"], 0.1)
+    for number in range(16):
+        turn, lane = divmod(number, 4)
+        worker, thread = divmod(lane, 2)
+        begin = 0.4 + turn * seconds
+        tasks.append(Task(f"{name}-{number}", worker, begin, begin + seconds, thread=thread))
+    return Plan(tasks)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a directory of two runs, of which the second takes twice as long."""
+    place = tmp_path_factory.mktemp("runs")
+    for number, seconds in enumerate((1.0, 2.0)):
+        slow_function("fit", seconds).write(place / str(number))
+    return place
+
+
+@pytest.fixture(scope="module")
+def documents(runs: Path) -> dict[str, dict[str, Any]]:
+    """Give a document of each command; that of a live cluster has a task under way."""
+    told = {
+        "analyse": asked("analyse", "--json", runs / "0"),
+        "compare": asked("compare", "--json", "--fail-if-slower", "900%", runs / "0", runs / "1"),
+        "history": asked("history", "--json", runs),
+        "info": asked("info", "--json", runs / "0"),
+        "watch": asked("watch", "--once", "--json", runs / "0"),
+    }
+    with (
+        LocalCluster(
+            n_workers=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        until = Event("go", client=client)
+        future = client.submit(wait_for, "go")
+        done = shell("dasfprof", "stuck", "--json", cluster.scheduler_address, cwd=runs)
+        until.set()
+        future.result()
+    assert done.returncode == 0, done.stderr
+    return {**told, "stuck": json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("command", VERSIONS)
+def test_a_document_is_as_its_schema_says(
+    command: str, documents: dict[str, dict[str, Any]]
+) -> None:
+    document = documents[command]
+    assert document["schema"] == f"dasfprof/{command}/{VERSIONS[command]}"
+    Draft202012Validator(read_schema(command)).validate(document)
+
+
+def test_documents_hold_what_schemas_describe_in_detail(
+    documents: dict[str, dict[str, Any]],
+) -> None:
+    assert documents["analyse"]["findings"]
+    assert documents["stuck"]["state"]["workers"]
+    assert documents["history"]["runs"]
+    assert documents["info"]["files"]
+    assert documents["watch"]["functions"]
+    assert documents["compare"]["gate"]["closed"] is False
+
+
+def _without_each_required(schema: dict[str, Any], document: Any) -> Iterator[Any]:
+    """Yield the document without each member that a schema requires, at any depth."""
+    for name in schema.get("required", ()) if isinstance(document, dict) else ():
+        broken = copy.deepcopy(document)
+        del broken[name]
+        yield broken
+    for name, part in schema.get("properties", {}).items():
+        if isinstance(document, dict) and name in document:
+            for broken in _without_each_required(part, document[name]):
+                yield {**document, name: broken}
+    if isinstance(document, list) and document and "items" in schema:
+        for broken in _without_each_required(schema["items"], document[0]):
+            yield [broken, *document[1:]]
+
+
+@pytest.mark.parametrize("command", VERSIONS)
+def test_a_schema_refuses_a_document_that_lacks_something(
+    command: str, documents: dict[str, dict[str, Any]]
+) -> None:
+    schema = read_schema(command)
+    Draft202012Validator.check_schema(schema)
+    broken = list(_without_each_required(schema, documents[command]))
+    assert len(broken) > 5
+    validator = Draft202012Validator(schema)
+    assert [one for one in broken if validator.is_valid(one)] == []
+
+
+def test_each_command_with_json_has_one_schema() -> None:
+    with_json = {
+        name
+        for name, command in cli.commands.items()
+        if any("--json" in option.opts for option in command.params)
+    }
+    assert with_json == set(VERSIONS)
+    files = {path.stem for path in SCHEMAS.glob("*.json")}
+    # Schemas of earlier versions may stay.
+    assert {f"{name}-{version}" for name, version in VERSIONS.items()} <= files
+
+
+def followed(command: str) -> dict[str, Any]:
+    """Run a command that a document names, as JSON."""
+    program, *args = shlex.split(command)
+    assert program == "dasfprof"
+    return asked(*args, "--json")
+
+
+def test_the_overview_leads_to_a_finding_a_function_and_its_rows(runs: Path) -> None:
+    overview = asked("analyse", "--json", runs / "0")
+    assert overview["next"][0].startswith("dasfprof analyse --finding dominating-function ")
+    finding = followed(overview["next"][0])
+    assert {row["Rule"] for row in finding["findings"]} == {"dominating-function"}
+    assert finding["findings"][0]["Page"].endswith("findings/dominating-function.html")
+    function = finding["findings"][0]["Function"]
+    leads = [one for one in finding["next"] if "--function" in one]
+    questions = [one for one in finding["next"] if " -a " in one]
+    assert len(leads) == 1
+    assert questions
+    assert all(followed(question)["tables"] for question in questions)
+    of_function = followed(leads[0])
+    assert of_function["tables"]["task_bottleneck"]
+    assert {row["Function"] for row in of_function["tables"]["task_bottleneck"]} == {function}
+    for step in (overview, finding, of_function):
+        Draft202012Validator(read_schema("analyse")).validate(step)
+
+
+def test_each_step_prints_the_next(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    printed = ["  dasfprof analyse 0"]
+    for _ in range(3):
+        done = CliRunner().invoke(cli, shlex.split(printed[0])[1:], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        _, _, following = done.stdout.partition("\nNext\n")
+        printed = following.splitlines()
+        assert printed
+    for row in printed:
+        done = CliRunner().invoke(cli, shlex.split(row)[1:], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    assert (runs / "rows" / "processed_tasks.csv").is_file()
+
+
+def test_names_with_quotes_are_quoted_for_a_shell(tmp_path: Path) -> None:
+    slow_function('it\'s "slow"; $(x)', 1.0).write(tmp_path / "a run")
+    overview = asked("analyse", "--json", tmp_path / "a run")
+    finding = followed(overview["next"][0])
+    (lead,) = [one for one in finding["next"] if "--function" in one]
+    of_function = followed(lead)
+    assert len(of_function["tables"]["task_bottleneck"]) == 16
+    assert followed(of_function["next"][0])["tables"]
+
+
+def test_a_step_opens_what_the_one_before_it_had_opened(runs: Path) -> None:
+    times = ["--between", "1970-01-01 00:00", "2100-01-01 00:00"]
+    overview = asked("analyse", "--json", *times, runs / "0")
+    assert shlex.split(overview["next"][0])[-4:] == [*times, str(runs / "0")]
+    assert followed(overview["next"][0])["findings"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--finding", "io-bound"], "has no finding 'io-bound'; there are: dominating-function"),
+        (["--function", "nobody"], "No task run is of 'nobody'; functions: "),
+        (["--finding", "x", "-a", "task"], "cannot be used together"),
+    ],
+)
+def test_what_is_not_there_is_named(runs: Path, options: list[str], words: str) -> None:
+    done = CliRunner().invoke(cli, ["analyse", *options, str(runs / "0")])
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.split())
