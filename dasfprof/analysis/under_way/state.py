@@ -221,7 +221,7 @@ def is_of_user(frame: Frame) -> bool:
 
 
 def _in_library(frame: Frame) -> Frame:
-    """Give a library's frame a path from the library on, such as ``pandas/core/frame.py``."""
+    """Return a frame with its path from the library on, such as ``pandas/core/frame.py``."""
     return frame._replace(file=_WHERE_INSTALLED.sub("", frame.file.replace("\\", "/")))
 
 

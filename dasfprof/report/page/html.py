@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.live.so_far import still_to_come
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.open_runs import with_open_runs
@@ -114,6 +116,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             "flame": flames.facts,
             "client": client_facts,
             "moved": moved_facts(trace),
+            "left": None if (left := still_to_come(trace)) is None else asdict(left),
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),
         }
