@@ -35,12 +35,13 @@ _WHOLE = 0xFFFF
 #: Of a cell, what is left of rounded times is no less.
 _LEAST = 0.01
 #: The class behind all others, of a page alone: accounts have the seconds of these tasks as theirs.
-_IN_LOOP = len(ThreadTime)
-_IN_LOOP_FACTS = {
-    "name": "Held by the event loop",
-    "meaning": "A task that runs in the worker's event loop, such as a coroutine or the barrier of "
-    "a P2P shuffle, has the place of one of its threads: no other task begins there.",
-    "helps": "",
+_ELSEWHERE = len(ThreadTime)
+_ELSEWHERE_FACTS = {
+    "name": "Held from elsewhere",
+    "meaning": "A task had this thread's place, so that no other began here, and was not in it: it "
+    "runs in the worker's event loop, as coroutines and barriers of P2P shuffles do, or another "
+    "thread had run it, and the worker had not taken in its end.",
+    "helps": "Look for what blocks the worker's event loop.",
     "colour": FIRST_COLOUR + 3,
     "busy": False,
     "back": True,
@@ -146,22 +147,24 @@ def gap_columns(
         behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
+    known = worker_lives(trace, task_slots(trace))
+    threads = dict(zip(known.ids.tolist(), known.threads.tolist(), strict=True))
     titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
     for cells in thread_seconds(trace).cells:
         lives[places[titles[named[cells.worker]]]].append(cells)
-    begins, shares, first = [np.empty(0)], [np.empty((0, _IN_LOOP + 1), dtype=np.int64)], []
-    total, in_loop = 0, 0.0
+    begins, shares, first = [np.empty(0)], [np.empty((0, _ELSEWHERE + 1), dtype=np.int64)], []
+    total, elsewhere = 0, 0.0
     for worker, own in enumerate(lives):
         first.append(total)
         for cells in sorted(own, key=lambda one: float(one.edges[0])):
             idle = by_class(trace, cells.seconds)
-            parts, held = free.shares(worker, cells.edges, idle)
+            parts, held = free.shares(worker, cells.edges, idle, threads[cells.worker])
             edges, share = _merged(cells.edges, parts)
-            in_loop += held
+            elsewhere += held
             begins.append(edges)
-            shares.append(np.vstack([share, np.zeros((1, _IN_LOOP + 1), dtype=np.int64)]))
+            shares.append(np.vstack([share, np.zeros((1, _ELSEWHERE + 1), dtype=np.int64)]))
             total += len(edges)
     share = np.concatenate(shares)
     used = share > 0
@@ -182,8 +185,8 @@ def gap_columns(
         }
         for spent in ThreadTime
     ]
-    if in_loop:
-        classes.append({**_IN_LOOP_FACTS, "seconds": in_loop})
+    if elsewhere:
+        classes.append({**_ELSEWHERE_FACTS, "seconds": elsewhere})
     return columns, {"first": [*first, total], "classes": classes}
 
 
@@ -194,35 +197,29 @@ class _FreeTime:
         workers = np.array([fact["worker"] for fact in tracks.facts], dtype=np.int64)
         threads = np.array([fact["thread"] is not None for fact in tracks.facts], dtype=bool)
         self._tracks = np.bincount(workers[threads], minlength=len(tracks.workers))
-        # Those of event loops are groups of their own, behind all workers.
-        groups = np.where(threads, workers, workers + len(tracks.workers))
-        of_rows = np.repeat(groups, np.diff(tracks.offsets))
+        of_rows = np.repeat(np.where(threads, workers, -1), np.diff(tracks.offsets))
         order = np.lexsort((begins, of_rows))
-        self._bounds = np.searchsorted(of_rows[order], np.arange(2 * len(tracks.workers) + 1))
+        self._bounds = np.searchsorted(of_rows[order], np.arange(len(tracks.workers) + 1))
         self._begins, self._lengths = begins[order], lengths[order]
 
-    def shares(self, worker: int, edges: Array, seconds: Array) -> tuple[Array, float]:
+    def shares(
+        self, worker: int, edges: Array, seconds: Array, threads: int
+    ) -> tuple[Array, float]:
         """Return the share that each class has between edges, in parts of `_WHOLE`.
 
-        What is left of the threads' free time while tasks ran in the event loop is the last class;
-        its seconds are returned, too.
+        What of the worker's threads is neither idle nor held by a task on its track is the last
+        class; its seconds are returned, too.
         """
-        spans, tracks = np.diff(edges), self._tracks[worker]
-        free = tracks * spans - self._held(worker, edges)
-        left = np.maximum(free - seconds.sum(axis=1), 0.0)
-        in_loop = np.minimum(left, self._held(worker + len(self._tracks), edges))
-        in_loop[in_loop < _LEAST * spans] = 0.0
-        seconds = np.column_stack([seconds, in_loop])
+        own, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
+        held = np.diff(busy_until(edges, self._begins[own], self._lengths[own]))
+        free = self._tracks[worker] * spans - held
+        elsewhere = np.minimum(free, threads * spans - held) - seconds.sum(axis=1)
+        elsewhere[elsewhere < _LEAST * spans] = 0.0
+        seconds = np.column_stack([seconds, elsewhere])
         whole = np.maximum(free, seconds.sum(axis=1))[:, None]
         share = np.divide(seconds, whole, out=np.zeros_like(seconds), where=whole > 0)
         rounded: Array = np.rint(share * _WHOLE).astype(np.int64)
-        return rounded, float(in_loop.sum())
-
-    def _held(self, group: int, edges: Array) -> Array:
-        """Return the seconds between edges that tasks of a group held."""
-        own = slice(self._bounds[group], self._bounds[group + 1])
-        held: Array = np.diff(busy_until(edges, self._begins[own], self._lengths[own]))
-        return held
+        return rounded, float(elsewhere.sum())
 
 
 def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:
