@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from traces.hung import hung
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history import keep_summary
+from dasfprof.analysis.history.over_time import changes_of
 from dasfprof.analysis.history.summary import FILE
 from dasfprof.cli.main import cli
 from dasfprof.database import find_runs
@@ -74,6 +76,46 @@ def test_changes_of_the_wall_time(
     for number, wall in enumerate(seconds):
         write(tmp_path, number, wall)
     assert changes(tmp_path) == expected
+
+
+def write_steps(directory: Path, number: int, load: float, clean: float, **options: Any) -> None:
+    """Write a run of two tasks of load and one of clean, one after another."""
+    plan = [Task(f"load-{n}", 0, n * load, (n + 1) * load) for n in range(2)]
+    plan.append(Task("clean-1", 0, 2 * load, 2 * load + clean))
+    run = f"two-{1_790_000_000 + number}"
+    facts = {"run": run, "run_uuid": run, "run_created": 1_790_000_000.0 + number}
+    Plan(plan, 1, 2, **facts, **options).write_files(directory)
+
+
+def test_what_slowed_is_named(tmp_path: Path) -> None:
+    for number, clean in enumerate([1.0, 1.1, 0.9, 2.0, 2.1]):
+        write_steps(tmp_path, number, 1.0 + number / 100, clean)
+    table = dasfprof.history(tmp_path, progress=False)
+    assert table["Change"].tolist() == ["", "", "", "35 % slower", ""]
+    assert table["What Changed"].tolist() == ["", "", "", "clean 1 s → 2 s", ""]
+    assert table.attrs["seconds"][3] == {"load": pytest.approx(2.06), "clean": pytest.approx(2.0)}
+
+
+def test_nothing_is_named_where_functions_vary_as_much(tmp_path: Path) -> None:
+    """Each is as long as it was now and then: which made the run slower, nothing tells."""
+    for number, (load, clean) in enumerate([(0.5, 2.0), (1.0, 1.0), (1.3, 0.4), (1.3, 2.0)]):
+        write_steps(tmp_path, number, load, clean)
+    table = dasfprof.history(tmp_path, progress=False)
+    assert table["Change"].tolist() == ["", "", "", "53 % slower"]
+    assert table["What Changed"].tolist() == [""] * 4
+
+
+def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
+    whole = {"ended": True, "goes_on": False, "seconds": 4.0, "shape": "s", "left": None}
+    whole["functions"] = {}
+    left = {"tasks": 12, "seconds": 30.0, "unknown": 0}
+    going = [whole | {"goes_on": True, "left": now} for now in (left, left | {"unknown": 2}, None)]
+    assert [change.text for change in changes_of([whole, *going])] == [
+        "",
+        "goes on: 12 tasks left, about 30 s",
+        "goes on: 12 tasks left, at least 30 s",
+        "goes on",
+    ]
 
 
 def test_pipelines_by_name_or_graph(tmp_path: Path) -> None:
@@ -140,7 +182,7 @@ def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
     write(tmp_path, 0, 4.0)
     (tmp_path / FILE).write_text(kept)
     assert len(dasfprof.history(tmp_path, progress=False)) == 1
-    assert json.loads((tmp_path / FILE).read_text())["version"] == 1
+    assert json.loads((tmp_path / FILE).read_text())["version"] == 2
 
 
 def test_nothing_to_list(tmp_path: Path) -> None:

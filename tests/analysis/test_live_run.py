@@ -13,7 +13,9 @@ from traces import Plugin, row
 
 from dasfprof.analysis.live import LiveRun
 from dasfprof.analysis.live.counts import TaskCounts
-from dasfprof.database import FileDatabase
+from dasfprof.analysis.live.so_far import still_to_come
+from dasfprof.analysis.trace import Trace
+from dasfprof.database import FileDatabase, open_run
 from dasfprof.database.following import FollowedFile
 from dasfprof.database.writer import Source
 from dasfprof.database.writing_process import process_facts
@@ -182,8 +184,21 @@ def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     file.add(SCHEDULER_STATE, scheduler_state(now, long={"waiting": 20}, short={"waiting": 4}))
     state = LiveRun(tmp_path).read()
     assert state.seconds_left == pytest.approx((20 * 2 + 4 * 1) / 2, rel=0.1)
+    # A trace of the run, read meanwhile, tells the same.
+    worker, names = Growing(tmp_path, "TracePlugin"), ("timestamp", "duration", "key", "state")
+    worker.add(COMPUTE, *({name: run[name] for name in names} for run in (*short, *long)))
+    left = still_to_come(Trace.from_database(open_run(tmp_path)))
+    assert left is not None
+    assert (left.tasks, left.unknown) == (24, 0)
+    assert left.seconds == pytest.approx((20 * 2 + 4 * 1) / 2, rel=0.1)
     file.add(SCHEDULER_STATE, scheduler_state(now + 0.1, new={"waiting": 20}))
     assert LiveRun(tmp_path).read().unknown_tasks == 20
+    left = still_to_come(Trace.from_database(open_run(tmp_path)))
+    assert left is not None
+    assert (left.tasks, left.seconds, left.unknown) == (20, None, 20)
+    for one in (file, worker):
+        one.database.close()
+    assert still_to_come(Trace.from_database(open_run(tmp_path))) is None
 
 
 @pytest.mark.parametrize(("ago", "length", "quiet"), [(26.0, 0.5, True), (5.0, 0.5, False)])

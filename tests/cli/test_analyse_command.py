@@ -13,8 +13,10 @@ from click.testing import CliRunner, Result
 from shell import compute, held
 from traces import write_trace
 
+from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.state import Activity, ClusterState, Frame, TaskUnderWay
 from dasfprof.cli.main import cli
-from dasfprof.report.terminal.findings import print_findings, short_keys
+from dasfprof.report.terminal.findings import print_causes, print_findings, short_keys
 from dasfprof.report.terminal.tables import print_time
 
 #: Two functions on one worker: load took 2 + 1 of 4 seconds.
@@ -154,6 +156,27 @@ def test_keys_in_findings_are_short_and_stay_apart() -> None:
     # Two of one end, what is no hash, and a longer one stay as they are.
     for text in (f"take-{one}, take-{other}", "load-12, sum-3", f"take-{one}{one}"):
         assert short_keys(text) == text
+
+
+def test_a_lock_is_a_line_of_what_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
+    stack = (Frame("load", "/home/me/load.py", 12), Frame("wait", "/usr/lib/python3.12/t.py", 3))
+    waiting, asleep = Activity("sleeping", stack, "Lock", ("a",)), Activity("sleeping", stack[:1])
+    keys = [f"take-{number:032x}" for number in range(9)]
+    tasks = [
+        TaskUnderWay(key, "take", f"w{number % 2}", "executing", 20.0 - number, activity=waiting)
+        for number, key in enumerate(keys)
+    ]
+    tasks.append(TaskUnderWay("load-1", "load", "w1", "executing", None, activity=asleep))
+    state = ClusterState(0.0, 10, tasks=tuple(tasks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        print_causes(state, find_causes(state), "tcp://here")
+    causes, under_way = capsys.readouterr().out.split("Tasks under way, the oldest first\n")
+    assert causes.count("wait for the Lock 'a'") == 1
+    assert " ".join(under_way.split()) == (
+        "20 s waits in Lock a at /home/me/load.py:12 load. 9 tasks: take-…000, take-…001, "
+        "take-…002 and 6 more on w0, w1 unknown sleeping at /home/me/load.py:12 load. load-1 on w1"
+    )
 
 
 def test_no_finding_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 from pathlib import Path
@@ -41,7 +42,14 @@ def test_demo(tmp_path: Path) -> None:
     assert all(60_000 < count < 73_000 for count in counts)
 
     shell("dasfprof", "report", "-o", "run.html", f"dasfprof-demo/{run.name}", cwd=tmp_path)
-    assert (tmp_path / "run.html").stat().st_size < 400_000
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert len(page) < 400_000
+    # It begins with the gravest finding, and what to do about it.
+    facts = json.loads(re.search(r'id="facts">([^<]*)', page)[1])  # type: ignore[index]
+    first = TraceAnalyser(run.files, progress=False).diagnose().iloc[0]
+    *_, finding, advice = re.findall(r"[^.]+(?:\.\S[^.]*)*\.(?= |$)", facts["summary"]["headline"])
+    assert first["Finding"].startswith(finding.strip(" ."))
+    assert first["Suggestion"].startswith(advice.strip(" ."))
     shell("dasfprof", "analyse", "-o", "tables", f"dasfprof-demo/{run.name}", cwd=tmp_path)
     with (tmp_path / "tables" / "function_bottleneck.csv").open(newline="") as file:
         functions = list(csv.DictReader(file))

@@ -7,9 +7,16 @@ import { stretched } from "../../dasfprof/report/page/comparison/axis.js";
 import { treeOf } from "../../dasfprof/report/page/flame/graph.js";
 import { spentWords } from "../../dasfprof/report/page/flame/sources.js";
 import { histogram } from "../../dasfprof/report/page/functions/histogram.js";
-import { axisValues } from "../../dasfprof/report/page/resources/resources.js";
+import { axisValues, linesOfTitle } from "../../dasfprof/report/page/resources/resources.js";
 import { cellText, decimalsOf } from "../../dasfprof/report/page/tables/columns.js";
 import { drawn } from "./random.js";
+
+test("a title of a chart ends before the numbers of its axis", () => {
+  assert.deepEqual(linesOfTitle("Memory of the scheduler and the client"),
+    ["Memory of the", "scheduler and the", "client"]);
+  assert.deepEqual(linesOfTitle("Memory of workers"), ["Memory of workers"]);
+  assert.deepEqual(linesOfTitle("x".repeat(30)), ["x".repeat(30)]);
+});
 
 test("each number is in the bin between whose edges it lies", () => {
   for (const spread of [1, 1e4]) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { progressOf } from "../../dasfprof/report/page/pictures/progress.js";
+import { leftInWords, progressOf } from "../../dasfprof/report/page/pictures/progress.js";
 import { tasksOf } from "./tasks.js";
 
 test("at each time task runs wait, run, are done or failed", () => {
@@ -25,4 +25,13 @@ test("at each time task runs wait, run, are done or failed", () => {
     assert.equal(progress.running[time], is((run) => run[1] <= time && !ended(run)));
     assert.equal(progress.waiting[time], is((run, at) => known[at] <= time && run[1] > time));
   }
+});
+
+test("when a run ends is only said where something tells", () => {
+  assert.equal(leftInWords(null, 0), "");
+  assert.match(leftInWords(null, 3), /^3 tasks had not ended\. Those/);
+  const words = (seconds, unknown = 0) => leftInWords({ tasks: 12, seconds, unknown }, 12);
+  assert.match(words(30), /^It goes on: 12 tasks had not ended, at the pace of the last 30 s until about 30 s from/);
+  assert.match(words(null), /had not ended; when they end, nothing tells\./);
+  assert.match(words(30, 2), /no sooner than about 30 s from then: of 2 tasks no other of the function has ended/);
 });

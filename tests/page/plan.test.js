@@ -41,6 +41,30 @@ test("nodes of a line are one box, unless that would close a circle", () => {
   assert.equal(blocksOf(plan, "node")[0].boxes.length, 6);
 });
 
+/** Twelve layers of a line beside each other, of what one has loaded, each with one that follows it. */
+function fan(lineOf) {
+  const each = Array.from({ length: 12 }, (_, at) => at);
+  const both = ["split", "mean"].flatMap((name) => each.map((at) => [name, lineOf(at)]));
+  const pairs = [...each.map((at) => [0, 1 + at]), ...each.map((at) => [1 + at, 13 + at])];
+  return planned([["load", "a:1"], ...both, ["concat", "a:3"]], [...pairs, ...each.map((at) => [13 + at, 25])]);
+}
+
+test("layers that are alike and beside each other are one box, few of them are not", () => {
+  const [{ boxes, links }] = blocksOf(fan(() => "a:2"), "node");
+  assert.deepEqual(boxes.map(({ functions, nodes }) => [functions[0], nodes.length]),
+    [["load", 1], ["split", 12], ["mean", 12], ["concat", 1]]);
+  assert.deepEqual(links.map(({ size }) => size), [24e6, 24e6, 24e6]);
+  const few = planned([["load", "a:1"], ["f", "a:2"], ["f", "a:2"], ["f", "a:2"]], [[0, 1], [0, 2], [0, 3]]);
+  assert.equal(blocksOf(few, "node")[0].boxes.length, 4);
+});
+
+test("a plan is shown by what keeps it from being wide", () => {
+  const plan = fan((at) => `a:${at}`);
+  assert.equal(blocksOf(plan, "node")[0].boxes.length, 26);
+  assert.equal(usualLevel(plan), "function");
+  assert.equal(usualLevel(fan(() => "a:2")), "node");
+});
+
 test("a line that cannot be told is no line, and steps are there where there are any", () => {
   assert.deepEqual(levelsOf(planned([["a", "(why)"]], [])), ["node", "function"]);
   assert.deepEqual(levelsOf(planned([["a", "a:1", "load"]], [])), ["node", "line", "step", "function"]);

@@ -93,7 +93,8 @@ def test_the_table_is_that_of_history(page: Any, place: Path) -> None:
     shown = [rows.nth(n).locator("td").all_text_contents() for n in range(rows.count())]
     assert [row[0] for row in shown] == own["Run"].tolist()
     assert [float(row[2]) for row in shown] == own["Wall Time (s)"].round(3).tolist()
-    assert [float(row[4]) for row in shown] == own["Efficiency (%)"].round(1).tolist()
+    assert [row[4] for row in shown] == own["What Changed"].tolist()
+    assert [float(row[5]) for row in shown] == own["Efficiency (%)"].round(1).tolist()
     assert [row[3] for row in shown] == own["Change"].tolist()
     assert shown[0][1] == "2026-09-21 14:13:25"
 
@@ -101,7 +102,7 @@ def test_the_table_is_that_of_history(page: Any, place: Path) -> None:
 def test_changes_are_marked_in_the_chart(page: Any) -> None:
     own = section(page, "load")
     assert own.locator(".change").count() == 1
-    assert own.locator(".change.slower text").text_content() == "25 % slower"
+    assert own.locator(".change.slower text").text_content() == "25 % slower: f 2 s → 2.5 s"
     points = own.locator("circle")
     places = [
         tuple(float(points.nth(n).get_attribute(name)) for name in ("cx", "cy")) for n in range(6)
@@ -114,6 +115,28 @@ def test_changes_are_marked_in_the_chart(page: Any) -> None:
     zero = max(float(own.locator(".rule").nth(n).get_attribute("y1")) for n in range(3))
     heights = [zero - y for _, y in places]
     assert heights[4] / heights[2] == pytest.approx(5.1 / 3.9, rel=0.01)
+
+
+def test_time_by_function_is_stacked(page: Any) -> None:
+    own = section(page, "load")
+    bars = own.locator(".stacked rect")
+    assert bars.locator("title").nth(3).text_content() == "load-1790000003: f 5 s"
+    heights = [float(bars.nth(at).get_attribute("height")) for at in range(6)]
+    assert heights[3] / heights[0] == pytest.approx(5.0 / 4.0, rel=0.01)
+    assert own.locator(".legend li").all_text_contents() == ["f"]
+
+
+def test_the_comparison_of_before_and_after_is_one_command(page: Any, place: Path) -> None:
+    (command,) = section(page, "load").locator("code").all_text_contents()
+    sides = command.removeprefix("dasfprof compare ").removesuffix(" --html compared.html")
+    before, after = (side.split() for side in sides.split(" -- "))
+    names = [[Path(path).name for path in side] for side in (before, after)]
+    runs = [f"load-{1_790_000_000 + number}" for number in range(6)]
+    assert names == [runs[:3], runs[3:]]
+    out = place / "pages" / "compared.html"
+    arguments = ["compare", *before, "--", *after, "--html", str(out)]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    assert out.is_file()
 
 
 def panels(own: Any) -> list[str]:

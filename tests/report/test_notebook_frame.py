@@ -260,3 +260,22 @@ def test_the_frame_of_an_empty_run_is_as_low_as_what_it_shows(browser: Any, tmp_
     assert room < 600
     assert tab.frames[1].text_content("#findings") == "No task runs: there is nothing to judge."
     tab.close()
+
+
+@pytest.mark.parametrize(("light", "dark"), [("false", True), ("true", False)])
+def test_a_report_has_the_notebooks_theme(
+    report: str, browser: Any, tmp_path: Path, light: str, dark: bool
+) -> None:
+    """JupyterLab notes its theme beside the notebook; the system's is light here."""
+    page = tmp_path / "notebook.html"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><body data-jp-theme-light={light}>"
+        f"{frame_html(report, 'run')}",
+        encoding="utf-8",
+    )
+    tab = browser.new_page(color_scheme="null")  # emulated, frames would not follow
+    tab.set_default_timeout(DEADLINE * 1000)
+    tab.goto(page.as_uri())
+    inner = whole(tab, 0)
+    assert inner.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == dark
+    tab.close()

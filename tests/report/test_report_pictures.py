@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from clusters import wait_until
+from distributed import Client, LocalCluster, wait
 from opened_pages import Opener
 from traces import Plan, Task
 
+import dasfprof
 from dasfprof import TraceAnalyser
+from dasfprof.analysis.live.so_far import still_to_come
 
 #: Ten seconds: four tasks that are known from the begin on run one after another, the last fails.
 TASKS = [
@@ -80,3 +87,49 @@ def test_a_run_without_transfers_has_no_matrix(open_page: Opener, tmp_path: Path
     page = open_page(path)
     assert page.tab.locator(".matrix").count() == 0
     assert page.tab.locator(".progress").count() == 1
+
+
+RELEASED = threading.Event()
+
+
+def work(number: int) -> int:
+    if number >= 30:
+        RELEASED.wait()
+    time.sleep(0.02)
+    return number
+
+
+@pytest.fixture(scope="module")
+def going_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the report of a run while it goes on: 30 of 50 task runs of a function have ended."""
+    place = tmp_path_factory.mktemp("run")
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=place) as run,
+    ):
+        futures = client.map(work, range(50), pure=False)
+
+        def analysed() -> TraceAnalyser | None:
+            analyser = TraceAnalyser(run.files(), progress=False)
+            left = still_to_come(analyser.trace)
+            return analyser if left and left.tasks == 20 else None
+
+        path = wait_until(analysed).report(place / "run.html")
+        RELEASED.set()
+        wait(futures)
+    return path
+
+
+def test_a_run_that_goes_on_has_its_expected_end(open_page: Opener, going_on: Path) -> None:
+    page = open_page(going_on)
+    caption = page.text(".progress figcaption")
+    assert "30 task runs in" in caption or "32 task runs in" in caption, "with those that wait"
+    assert re.search(
+        r"It goes on: 20 tasks had not ended(, at the pace of .* until about|;)", caption
+    )
+    foreseen = page.tab.locator(".progress polyline.ahead").count()
+    assert foreseen == ("expected" in page.texts(".progress .legend li"))
+    assert "waiting that began later" in page.text(".progress output")

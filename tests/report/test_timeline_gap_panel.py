@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Client, LocalCluster
 from opened_pages import RULER, OpenedPage, Opener
 from traces import Plan, Plugin, T, Task, row
 
+import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.report.page.timeline import client_data
 from dasfprof.schema.client import CLIENT_CALLS
@@ -145,3 +149,46 @@ def test_it_is_said_why_nothing_is_told(
     click(page, 8.0)
     page.until(lambda: page.texts("#details .absent"))
     assert "3 briefer ones may be of this time" in page.text("#details .absent")
+
+
+def test_in_a_folded_lane_the_shortest_gap_is_told(open_page: Opener, tmp_path: Path) -> None:
+    tasks = [Task("a-1", 0, 0.0, 4.0), Task("b-1", 0, 0.0, 6.0, thread=2)]
+    tasks += [Task("c-1", 0, 12.0, 16.0), Task("d-1", 0, 13.0, 16.0, thread=2)]
+    path = Plan(tasks, workers=1, threads=2).write(tmp_path / "two").report(tmp_path / "two.html")
+    page = open_page(path, "#view=flatten&folded=*")
+    click(page, 8.0)
+    page.until(lambda: page.text("#details h3") == "7 s without a task")
+    assert page.details()["From"].startswith("6.000 s")
+
+
+async def naps(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, looped: Path) -> None:
+    """The one thread of its worker begins nothing meanwhile: that has a class, and no account."""
+    page = open_page(looped, "#view=flatten")
+    assert any(text.startswith("Held from elsewhere ") for text in page.texts("#gap-legend li"))
+    tracks = page.tab.evaluate("JSON.parse(document.querySelector('#facts').textContent).timeline")
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    threads = [track["thread"] for track in tracks["tracks"]]
+    assert None in threads and len(threads) == 2
+    (lane,) = (at for at, thread in enumerate(threads) if thread is not None)
+    # It slept for four seconds in the middle of the run.
+    page.tab.mouse.click(*page.at(0.5, RULER + 12 + 26 * lane))
+    page.until(lambda: page.texts("#details .gap-classes b"))
+    assert page.texts("#details .gap-classes b")[0] == "Held from elsewhere"
+
+
+@pytest.fixture(scope="module")
+def looped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("looped")
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with (
+        LocalCluster(dashboard_address=None, **options) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=place) as run,
+    ):
+        for function, seconds in ((time.sleep, 0.1), (naps, 4.0), (time.sleep, 0.1)):
+            client.submit(function, seconds, pure=False).result()
+    return TraceAnalyser(run.files(), progress=False).report(place / "run.html")

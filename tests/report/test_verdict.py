@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from traces import Plan, Task
 
+from dasfprof.report.run_summary import summarise
 from dasfprof.report.verdict import verdict
 
 SHARES = {"Computing": 21.0, "Task overhead": 42.0, "Waiting for a core": 17.0, "Blocked": 4.9}
@@ -81,3 +84,19 @@ def test_verdict(
     spent: str,
 ) -> None:
     assert verdict(summary, accounting(shares), found) == (headline, spent)
+
+
+def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
+    """Two workers of two threads each compute for half of four seconds and wait for a core."""
+    facts = {"cpu": 0.5, "run_queue": 0.5}
+    tasks = [
+        Task(f"loop-{second}{worker}{thread}", worker, second, second + 1.0, thread=thread, **facts)
+        for second in range(4)
+        for worker in (0, 1)
+        for thread in (1, 2)
+    ]
+    analyser = Plan(tasks, workers=2, threads=2, cores=2).write(tmp_path)
+    found = verdict(summarise(analyser.trace), analyser.time_accounting(), analyser.diagnose())
+    # Two threads would take as long for the eight CPU seconds: nothing is known to be at stake.
+    assert found.headline == "The hosts have too few cores. Run fewer threads."
+    assert found.spent.startswith("4 s on 4 threads: 50 % computing, 50 % waiting for a core")

@@ -107,7 +107,8 @@ class Comparison:
         """The functions of both sides.
 
         A row a function, the one whose total differs most first: ``Function``; ``Tasks`` (``new``,
-        ``gone``, ``more``, ``fewer``, ``same``), ``Task Runs Before`` and ``After`` (a run);
+        ``gone``, ``more``, ``fewer``, ``same``; ``not clear``: a side that did not end lacks it),
+        ``Task Runs Before`` and ``After`` (a run);
         ``Change (%)`` of the median duration; ``p`` of that, corrected for the number of functions
         (Holm); ``Changed`` (``slower``, ``faster``, ``uncertain``); medians and 95th
         percentiles of the duration, median size of a result, throughput of input, share of the

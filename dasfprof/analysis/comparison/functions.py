@@ -11,6 +11,7 @@ import pandas as pd
 from dasfprof.analysis.comparison.matching import Matching
 from dasfprof.analysis.comparison.verdict import CERTAIN
 from dasfprof.analysis.comparison.waterfall import By
+from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.significance import holm, mann_whitney_p, welch_p
@@ -116,9 +117,13 @@ def compare_functions(
         np.array([pair[s].all_of(pair[s].seconds).sum() / sides[s] for pair in pairs])
         for s in (0, 1)
     ]
+    ended = tuple(all(find_run_end(run) is None for run in side) for side in (before, after))
     columns: dict[str, object] = {
         by.capitalize(): pd.Series(names, dtype=object),
-        "Tasks": pd.Series(list(map(_change_of_count, *counts)), dtype=object),
+        "Tasks": pd.Series(
+            [_change_of_count(was, now, ended) for was, now in zip(*counts, strict=True)],
+            dtype=object,
+        ),
         "Task Runs Before": counts[0],
         "Task Runs After": counts[1],
     }
@@ -141,7 +146,7 @@ def compare_functions(
 
 def share_in_common(functions: pd.DataFrame) -> float:
     """Return the lesser share of a side's time in functions that both have; 1 of no time."""
-    both = ~functions["Tasks"].isin(["new", "gone"]).to_numpy()
+    both = (functions[["Task Runs Before", "Task Runs After"]] > 0).all(axis=1)
     shares = []
     for column in ("Total Before (s)", "Total After (s)"):
         total = float(functions[column].sum())
@@ -190,7 +195,10 @@ def _p(before: _NamedRuns, after: _NamedRuns, *, one_each: bool) -> float:
     return welch_p(first, second)
 
 
-def _change_of_count(before: float, after: float) -> str:
+def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> str:
+    """Name the change; what a side lacks that did not end might have come yet."""
     if not before or not after:
+        if (before or after) and not ended[0 if after else 1]:
+            return "not clear"
         return "new" if after else "gone" if before else ""
     return "same" if before == after else "more" if after > before else "fewer"

@@ -200,7 +200,7 @@ def other_walls(before: ComparedRun, after: ComparedRun) -> Array:
         and not run["failed"]
         and run["seconds"]
     ]
-    changed = [at for at, change in enumerate(changes_of(runs)) if change]
+    changed = [at for at, change in enumerate(changes_of(runs)) if change.text]
     seconds = [run["seconds"] for run in runs[changed[-1] if changed else 0 :]]
     return np.array(seconds[-_MOST:] if len(seconds) >= _ENOUGH else [], dtype=float)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.database import find_runs
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
-from dasfprof.text import format_share
+from dasfprof.text import count_of, format_duration, format_share
 
 By = Literal["name", "graph"]
 
@@ -31,6 +32,10 @@ By = Literal["name", "graph"]
 _MOST_BEFORE, _LEAST_BEFORE = 10, 3
 #: A change is no less than this share of the wall time, and this many deviations.
 _LEAST_CHANGE, _DEVIATIONS = 0.1, 3 * 1.4826
+#: Functions that are named where the wall time changed.
+_MOST_NAMED = 2
+#: How it is called that a run did not end, or has not yet.
+NOT_ENDED, GOES_ON = "did not end", "goes on"
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 
@@ -56,8 +61,12 @@ def history(
         ``Began (UTC)``, ``Wall Time (s)`` (from the first submission to the last finish),
         ``Efficiency (%)`` (share of the threads' time in which functions ran), ``Task Runs``,
         ``Failed``, ``Findings`` (their number by severity), ``Versions``, and ``Change``:
-        ``did not end``; ``other graph`` than the run before; ``34 % slower`` or ``faster`` where
-        the wall time changed and stayed so; else empty. ``Directory``: where its files are.
+        ``did not end``, or ``goes on`` and what is left, as far as that is known; ``other graph``
+        than the run before; ``34 % slower`` or ``faster`` where the wall time changed and stayed
+        so; else empty. ``What Changed``: of the latter, the functions whose task runs take another
+        time since, with their medians, those that make the most difference; empty: none does.
+        ``Directory``: where its files are. ``attrs["seconds"]``: for each row the seconds of its
+        task runs by step, or by function where no run of the pipeline has steps.
 
     Raises
     ------
@@ -68,7 +77,8 @@ def history(
     -----
     A run has changed if it differs from the median of up to ten runs of the same graph before it,
     since the last change, by 10 % and by three deviations (of their median absolute
-    deviation), and the run after it, if there is one, does so too. Summaries are kept in the file
+    deviation), and the run after it, if there is one, does so too. So has the median of a
+    function. Summaries are kept in the file
     ``.dasfprof-history.json`` of each directory, so that only new runs are read; ``dasfprof run``
     writes that of its run.
     """
@@ -90,12 +100,15 @@ def history(
     pipelines: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         pipelines.setdefault(run["shape"] if by == "graph" else run["pipeline"], []).append(run)
-    ordered, changes = [], []
+    ordered, changes, seconds = [], [], []
     for own in pipelines.values():
         own.sort(key=lambda run: run["begin"] or 0.0)
         ordered += own
         changes += changes_of(own)
-    return _table(ordered, changes)
+        seconds += _seconds_of(own)
+    table = _table(ordered, changes)
+    table.attrs["seconds"] = seconds
+    return table
 
 
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
@@ -150,45 +163,106 @@ def kept_runs(directory: Path) -> list[dict[str, Any]]:
     return sorted((summary for _, summary in kept), key=lambda run: run["begin"] or 0.0)
 
 
-def changes_of(runs: list[dict[str, Any]]) -> list[str]:
+class Change(NamedTuple):
+    """How a run differs from those before it: see ``Change`` and ``What Changed`` of `history`."""
+
+    text: str
+    what: str = ""
+
+
+def changes_of(runs: list[dict[str, Any]]) -> list[Change]:
     """Say of each run of a pipeline how it differs from those before it, as `history` does."""
-    found: list[str] = []
-    before: list[float] = []
+    found: list[Change] = []
+    before: list[dict[str, Any]] = []
     shape = None
     for place, run in enumerate(runs):
-        if not run["ended"] or run["seconds"] is None:
-            found.append("did not end" if not run["ended"] else "")
+        if not _counts(run):
+            found.append(Change(_unended(run)))
             continue
         changed = shape is not None and run["shape"] != shape
         if changed:
             before = []
         shape = run["shape"]
         following = [
-            other["seconds"]
-            for other in runs[place + 1 :]
-            if other["ended"] and other["seconds"] is not None and other["shape"] == shape
+            other for other in runs[place + 1 :] if _counts(other) and other["shape"] == shape
         ][:1]
-        change = _change(before, run["seconds"], following)
-        found.append("other graph" if changed else change)
-        before = [] if change else before[-_MOST_BEFORE + 1 :]
-        before.append(run["seconds"])
+        change = _change(before, run, following)
+        found.append(Change("other graph") if changed else change)
+        before = [] if change.text else before[-_MOST_BEFORE + 1 :]
+        before.append(run)
     return found
 
 
-def _change(before: list[float], seconds: float, following: list[float]) -> str:
+def _counts(run: dict[str, Any]) -> bool:
+    """Return whether a run's wall time is that of a whole run."""
+    return run["ended"] and not run["goes_on"] and run["seconds"] is not None
+
+
+def _unended(run: dict[str, Any]) -> str:
+    if not run["goes_on"]:
+        return "" if run["ended"] else NOT_ENDED
+    left = run["left"]
+    if left is None:
+        return GOES_ON
+    known = left["seconds"] is not None
+    bound = "at least" if left["unknown"] else "about"
+    until = f", {bound} {format_duration(left['seconds'])}" if known else ""
+    return f"{GOES_ON}: {count_of(left['tasks'], 'task')} left{until}"
+
+
+def _change(
+    before: list[dict[str, Any]], run: dict[str, Any], following: list[dict[str, Any]]
+) -> Change:
     """Say by how much a run is off those before it, if it and the next one are."""
-    if len(before) < _LEAST_BEFORE:
-        return ""
-    middle = float(np.median(before))
-    deviation = float(np.median(np.abs(np.array(before) - middle)))
+    runs = [*before, run, *following]
+    moved = _moved([each["seconds"] for each in runs], len(before))
+    if moved is None:
+        return Change("")
+    share = format_share(abs(moved.off) / moved.middle)
+    words = f"{share} {'slower' if moved.off > 0 else 'faster'}"
+    return Change(words, ", ".join(_functions_that_moved(runs, len(before), moved.off > 0)))
+
+
+class _Moved(NamedTuple):
+    #: The median before, and how far off the next one is.
+    middle: float
+    off: float
+
+
+def _moved(values: list[float], number: int) -> _Moved | None:
+    """Return how far values are off the first ones, so many; None: no more than they vary."""
+    if number < _LEAST_BEFORE:
+        return None
+    middle = float(np.median(values[:number]))
+    deviation = float(np.median(np.abs(np.array(values[:number]) - middle)))
     least = max(_LEAST_CHANGE * middle, _DEVIATIONS * deviation)
-    off = [value - middle for value in (seconds, *following)]
-    if not (min(off) > least or max(off) < -least):
-        return ""
-    return f"{format_share(abs(off[0]) / middle)} {'slower' if off[0] > 0 else 'faster'}"
+    off = [value - middle for value in values[number:]]
+    return _Moved(middle, off[0]) if min(off) > least or max(off) < -least else None
 
 
-def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
+def _functions_that_moved(runs: list[dict[str, Any]], number: int, slower: bool) -> Iterator[str]:
+    """Name those whose median moved as the wall time did, that which makes most of it first."""
+    found = []
+    for name, (count, _, median) in runs[number]["functions"].items():
+        if all(name in run["functions"] for run in runs):
+            moved = _moved([run["functions"][name][2] for run in runs], number)
+            if moved is not None and (moved.off > 0) == slower:
+                words = f"{name} {format_duration(moved.middle)} → {format_duration(median)}"
+                found.append((abs(moved.off) * count, words))
+    found.sort(reverse=True)
+    for seconds, words in found[:_MOST_NAMED]:
+        if seconds >= _LEAST_CHANGE * found[0][0]:
+            yield words
+
+
+def _seconds_of(runs: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """Return the seconds of runs of a pipeline by step, or by function where none has steps."""
+    if any(run["steps"] for run in runs):
+        return [run["steps"] for run in runs]
+    return [{name: each[1] for name, each in run["functions"].items()} for run in runs]
+
+
+def _table(runs: list[dict[str, Any]], changes: list[Change]) -> pd.DataFrame:
     def numbers(name: str) -> np.ndarray:
         return np.array([np.nan if run[name] is None else run[name] for run in runs], dtype=float)
 
@@ -206,7 +280,8 @@ def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
             "Failed": [int(run["failed"]) for run in runs],
             "Findings": texts([_findings(run["findings"]) for run in runs]),
             "Versions": texts([_versions(run["versions"]) for run in runs]),
-            "Change": texts(changes),
+            "Change": texts([change.text for change in changes]),
+            "What Changed": texts([change.what for change in changes]),
             "Directory": texts([run["directory"] for run in runs]),
         }
     )

@@ -14,16 +14,20 @@ import math
 import os
 import re
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dasfprof.analysis import diagnosis
+from dasfprof.analysis.live.so_far import still_to_come
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RUNNING
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase
@@ -32,6 +36,8 @@ from dasfprof.database.runs import Run
 
 #: What registration adds to the name of a pipeline: when the run was created, in Unix seconds.
 _CREATED = re.compile(r"-\d{9,}$")
+#: Functions and steps of a run that are kept.
+_MOST = 40
 
 
 def read_trace(run: Run) -> Trace:
@@ -50,7 +56,10 @@ def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
     The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
     ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
     ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
-    ``ended``, ``findings`` (their number by severity), ``versions``. None: unknown.
+    ``ended``, ``findings`` (their number by severity), ``versions``, ``functions`` (task runs that
+    ended well, their seconds and the median of these, by name, of those with the most seconds),
+    ``steps`` (seconds of their task runs, by name; empty: there are none), ``goes_on``, ``left``
+    (of a run that does: see `StillToCome`). None: unknown.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     return {
@@ -65,7 +74,28 @@ def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
         "ended": find_run_end(trace) is None,
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
+        "functions": _functions(trace),
+        "steps": _steps(trace) if has_steps(trace) else {},
+        "goes_on": not stays(trace),
+        "left": None if (left := still_to_come(trace)) is None else asdict(left),
     }
+
+
+def _functions(trace: Trace) -> dict[str, tuple[int, float, float]]:
+    done = trace.tasks[trace.tasks["state"] == "memory"]
+    durations = done.groupby("function", observed=True)["duration"]
+    found = durations.agg(["size", "sum", "median"]).nlargest(_MOST, "sum")
+    return {
+        str(name): (int(count), float(seconds), float(median))
+        for name, count, seconds, median in found.itertuples()
+    }
+
+
+def _steps(trace: Trace) -> dict[str, float]:
+    codes, names = step_groups(trace.tasks)
+    seconds = Groups(codes, len(names)).sum(trace.tasks["duration"].to_numpy(dtype=float))
+    known = {name: float(each) for name, each in zip(names, seconds, strict=True) if each > 0}
+    return dict(sorted(known.items(), key=lambda item: -item[1])[:_MOST])
 
 
 def pipeline_of(run: str) -> str:
@@ -106,7 +136,7 @@ logger = logging.getLogger(__name__)
 #: The file's name; nobody takes it for a trace.
 FILE = ".dasfprof-history.json"
 #: Of what is in it; files of others are not read.
-_VERSION = 1
+_VERSION = 2
 
 #: Size and time of change, in ns, of each file of a run, by its name.
 State = dict[str, list[int]]

@@ -111,8 +111,8 @@ def held_locks(state: ClusterState) -> Iterator[Cause]:
     cycles = {key for cause in lock_cycles(state) for key in cause.keys}
     for (kind, name), waiters in _waiters(state, _HELD).items():
         tasks = [waiter for waiter in waiters if isinstance(waiter, TaskUnderWay)]
-        if tasks and all(task.key in cycles for task in tasks):
-            continue
+        if any(task.key in cycles for task in tasks):
+            continue  # who else waits for a lock of a cycle is counted there
         holders = [
             task
             for task in state.tasks

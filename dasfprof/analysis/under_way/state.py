@@ -212,11 +212,17 @@ _LOOKED_AT = 3.0
 _OF_LIBRARIES = re.compile(
     r"/(site|dist)-packages/|/lib/python\d+\.\d+/|^<frozen |/dasfprof/recording/"
 )
+_WHERE_INSTALLED = re.compile(r"^.*/((site|dist)-packages|lib/python\d+\.\d+)/")
 
 
 def is_of_user(frame: Frame) -> bool:
     """Return whether a frame runs code of neither Python nor an installed package."""
     return not _OF_LIBRARIES.search(frame.file.replace("\\", "/"))
+
+
+def _in_library(frame: Frame) -> Frame:
+    """Return a frame with its path from the library on, such as ``pandas/core/frame.py``."""
+    return frame._replace(file=_WHERE_INSTALLED.sub("", frame.file.replace("\\", "/")))
 
 
 def user_frame(stack: Stack) -> Frame | None:
@@ -241,14 +247,17 @@ def user_line(stack: Stack) -> str | None:
 
 
 def describe_stack(stack: Stack) -> str:
-    """Say where a thread is: the user's line first, its text, then the library's innermost line."""
+    """Say where a thread is: the user's line first, its text, then the library's innermost line.
+
+    What is between them is left out, as is where libraries are installed.
+    """
     frame = user_frame(stack)
     if frame is None:
         return "its stack is unknown"
     text = source_of(frame)
     words = write_frame(frame) + (f" (`{text}`)" if text else "")
     inner = stack[-1]
-    return words if inner == frame else f"{words}, in it {write_frame(inner)}"
+    return words if inner == frame else f"{words}, in it {write_frame(_in_library(inner))}"
 
 
 def source_of(frame: Frame) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.live.so_far import still_to_come
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.open_runs import with_open_runs
@@ -39,6 +41,8 @@ from dasfprof.text import count_of
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
+#: Of more task runs than this no report tells what would fit elsewhere: each takes 0.4 ms there.
+_MOST_REPLAYED = 3000
 #: Of what the page's data are: a page reads those of another one only if it has the same.
 _DATA_VERSION = 2
 
@@ -115,6 +119,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             "flame": flames.facts,
             "client": client_facts,
             "moved": moved_facts(trace),
+            "left": None if (left := still_to_come(trace)) is None else asdict(left),
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),
         }
@@ -142,13 +147,15 @@ def _tables(analyser: Analyser) -> dict[str, Any]:
     """Return the tables of the page, by their names there: first those that the shell shows."""
     shown = [item for item in questions.all() if item.page and item.applies(analyser.trace)]
     shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
+    tables = {str(item.page): (item, item.of(analyser)) for item in shown}
+    if 0 < len(analyser.trace.tasks) <= _MOST_REPLAYED:
+        forecast = questions.named("memory_forecast")
+        table = forecast.of(analyser)
+        if table["Process (MB)"].notna().any():
+            tables["memory-forecast"] = forecast, table
     return {
-        str(item.page): {
-            "title": item.title,
-            "file": f"{item.file_stem}.csv",
-            **table_facts(item.of(analyser)),
-        }
-        for item in shown
+        page: {"title": item.title, "file": f"{item.file_stem}.csv", **table_facts(table)}
+        for page, (item, table) in tables.items()
     }
 
 

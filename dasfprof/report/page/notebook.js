@@ -22,10 +22,13 @@
     });
   }
   const parts = shared.dasfprofParts;
+  // JupyterLab's theme need not be that of the system, which frames follow unless they are told.
+  const light = document.body.dataset.jpThemeLight;
   for (const { dataset, srcdoc } of frames()) {
     if (!dataset.page) parts.set(dataset.parts, Array.from(srcdoc.matchAll(SHARED), (found) => found[2]));
   }
   for (const frame of frames()) {
+    if (light) frame.style.colorScheme = light === "true" ? "light" : "dark";
     const rest = frame.dataset.page && parts.get(frame.dataset.parts)?.slice();
     if (!rest) continue;
     // Chromium does not paint a frame whose page is replaced while it loads.

@@ -113,7 +113,7 @@ class Page {
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
     await breathe();
-    showPictures(byId("pictures"), [progressFigure(this.tasks), movedFigure(this.facts.moved)]);
+    showPictures(byId("pictures"), [progressFigure(this.tasks, this.facts), movedFigure(this.facts.moved)]);
     showContents(find("#contents ul"));
     this.listen();
     this.otherReport = new OtherReport(this);

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.under_way.state import UNFINISHED
+from dasfprof.analysis.under_way.state import UNFINISHED, name_some, user_line
 from dasfprof.report.terminal.console import (
     Part,
     echo,
@@ -33,7 +33,7 @@ _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 #: Severities whose evidence is printed; for the others it is in the table only.
 _PROVEN = ("high", "medium")
 #: A finding that names a key of a megabyte does not fill the terminal with it.
-_LONGEST = 700
+_LONGEST = 900
 #: What stands before a finding that the one above it brings about.
 _BENEATH = "└ "
 #: A hash in a key, of 32 digits or as a UUID, and how many of them tell it from others.
@@ -195,8 +195,7 @@ def _heading(title: str, count: int, rows: int) -> None:
 _COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "open": "cyan"}
 #: States of tasks that have ended and are still known.
 _ENDED = ("memory", "erred")
-_MOST_CAUSES, _MOST_TASKS = 20, 20
-_LONGEST_OF_CAUSES = 900
+_MOST_CAUSES, _MOST_PLACES = 20, 20
 
 
 def print_causes(
@@ -254,38 +253,37 @@ def _print_cause(cause: Cause) -> None:
         margin,
         _COLOURS_OF_CAUSES[cause.certainty],
         [
-            Part(elide(cause.text, _LONGEST_OF_CAUSES), "bold"),
-            Part(elide(cause.suggestion, _LONGEST_OF_CAUSES), lead="→ "),
-            Part(elide(cause.evidence, _LONGEST_OF_CAUSES), "dim", lead="  "),
+            Part(_shown(cause.text), "bold"),
+            Part(_shown(cause.suggestion), lead="→ "),
+            Part(_shown(cause.evidence), "dim", lead="  "),
         ],
     )
 
 
 def _print_tasks(state: ClusterState) -> None:
-    """Print the tasks under way, the oldest first, each with the line that it is in."""
-    from dasfprof.analysis.under_way.state import user_line
-
-    tasks = sorted(state.tasks, key=lambda task: -(task.seconds or 0.0))
-    if not tasks:
+    """Print where the tasks under way are, the oldest first: those that do one thing in a line."""
+    if not state.tasks:
         return
+    together: dict[str, list[TaskUnderWay]] = {}
+    for task in sorted(state.tasks, key=lambda task: -(task.seconds or 0.0)):
+        together.setdefault(_doing(task), []).append(task)
     heading("Tasks under way", ", the oldest first", apart=True)
-    for task in tasks[:_MOST_TASKS]:
-        seconds = "unknown" if task.seconds is None else format_duration(task.seconds)
-        line = user_line(task.activity.stack)
-        place = f" at {line}" if line else ""
-        echo(
-            elide(
-                f"  {seconds:>12}  {task.key} on {task.worker}: {_doing(task)}{place}",
-                2 * terminal_width(),
-            )
-        )
-    if len(tasks) > _MOST_TASKS:
-        echo(f"  and {len(tasks) - _MOST_TASKS} more")
+    for doing, tasks in [*together.items()][:_MOST_PLACES]:
+        seconds = tasks[0].seconds
+        margin = f"  {'unknown' if seconds is None else format_duration(seconds):>12}  "
+        workers = name_some(list(dict.fromkeys(task.worker for task in tasks)))
+        many = f"{count_of(len(tasks), 'task')}: " if len(tasks) > 1 else ""
+        keys = f"{many}{name_some([task.key for task in tasks])} on {workers}"
+        print_entry(margin, None, [Part(_shown(f"{doing}. {keys}"))])
+    if len(together) > _MOST_PLACES:
+        rest = sum(map(len, [*together.values()][_MOST_PLACES:]))
+        echo(f"  and {count_of(rest, 'task')} elsewhere")
 
 
 def _doing(task: TaskUnderWay) -> str:
-    activity = task.activity
+    """Say what a task does, and in which line."""
+    activity, line = task.activity, user_line(task.activity.stack)
+    doing = activity.thread_state or task.state
     if activity.waits_in is not None:
-        names = ", ".join(activity.waits_for)
-        return f"waits in {activity.waits_in} {names}".rstrip()
-    return activity.thread_state or task.state
+        doing = f"waits in {activity.waits_in} {', '.join(activity.waits_for)}".rstrip()
+    return f"{doing} at {line}" if line else doing

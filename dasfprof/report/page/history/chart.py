@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.text import count_of, elide, escape
+from dasfprof.analysis.history.over_time import GOES_ON, NOT_ENDED
+from dasfprof.text import count_of, elide, escape, format_duration
 
 _WIDTH = 1000
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 30, 24
@@ -15,7 +16,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 30, 24
 _GAP = 26
 #: The least distance of the names of two changes, and their longest text.
 _APART, _LONGEST = 270, 44
-NOT_ENDED = "did not end"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ChartedRun:
     @property
     def ended(self) -> bool:
         """Whether its work ended."""
-        return self.change != NOT_ENDED
+        return not self.change.startswith((NOT_ENDED, GOES_ON))
 
     @property
     def marked(self) -> str:
@@ -189,7 +189,7 @@ def _point(panel: _Panel, run: ChartedRun, x: float) -> str:
     # What is unknown stands beneath the axis, not at 0.
     y = panel.y(value) if known else panel.bottom + 9
     words = f"{run.name}, {run.began}: {panel.measure.write(value) if known else 'unknown'}"
-    title = f"<title>{escape(words if run.ended else f'{words}, {NOT_ENDED}')}</title>"
+    title = f"<title>{escape(words if run.ended else f'{words}, {run.change}')}</title>"
     if run.ended and known:
         shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>'
     else:
@@ -203,3 +203,64 @@ def _dates(runs: Sequence[ChartedRun], y: float) -> Iterator[str]:
     if len(runs) > 1:
         text = escape(runs[-1].began)
         yield f'<text class="end" x="{_WIDTH - _RIGHT}" y="{y:.0f}">{text}</text>'
+
+
+# --- The seconds of task runs by step or function, stacked, a run a column ------------------------
+
+#: Names that have a colour of their own; all others share the next one.
+_NAMED = 7
+_REST = "all others"
+_STACKED = 120
+
+
+def stacked_chart(runs: Sequence[ChartedRun], seconds: Sequence[Mapping[str, float]]) -> str:
+    """Draw what task runs took in each run, by name; empty of one run alone, or of nothing."""
+    sums: dict[str, float] = {}
+    for own in seconds:
+        for name, each in own.items():
+            sums[name] = sums.get(name, 0.0) + each
+    if len(runs) < 2 or not any(sums.values()):
+        return ""
+    names = sorted(sums, key=lambda name: -sums[name])
+    named = names[:_NAMED] if len(names) > _NAMED + 1 else names[: _NAMED + 1]
+    layers = [[own.get(name, 0.0) for own in seconds] for name in named]
+    if len(named) < len(names):
+        others = set(names) - set(named)
+        layers.append([sum(own.get(name, 0.0) for name in others) for own in seconds])
+        named.append(_REST)
+    measure = Measure("Time in task runs", format_duration, _STACKED)
+    panel = _Panel(measure, 0, _TOP, _round_up(max(map(sum, zip(*layers, strict=True)))))
+    height = panel.bottom + _BOTTOM
+    legend = "".join(
+        f'<li><i class="part-{at}"></i>{escape(elide(name, _LONGEST))}</li>'
+        for at, name in enumerate(named)
+    )
+    label = f"{measure.title} of {count_of(len(runs), 'run')} by {', '.join(named)}"
+    parts = [
+        f'<svg class="chart stacked" viewBox="0 0 {_WIDTH} {height:.0f}" role="img" '
+        f'aria-label="{escape(label)}">',
+        *_axis(panel),
+        f'<text class="title" x="{_LEFT}" y="{panel.top - 8:.1f}">{measure.title}</text>',
+        *_columns(panel, runs, named, layers),
+        *_dates(runs, height - 6),
+        f'</svg><ul class="legend">{legend}</ul>',
+    ]
+    return "".join(parts)
+
+
+def _columns(
+    panel: _Panel, runs: Sequence[ChartedRun], names: list[str], layers: list[list[float]]
+) -> Iterator[str]:
+    wide = min(0.7 * (_WIDTH - _LEFT - _RIGHT) / len(runs), 40.0)
+    for at, run in enumerate(runs):
+        below = 0.0
+        for place, name in enumerate(names):
+            own = layers[place][at]
+            if own > 0:
+                y, x = panel.y(below + own), _x(at, len(runs)) - wide / 2
+                words = escape(f"{run.name}: {name} {format_duration(own)}")
+                yield (
+                    f'<rect class="part-{place}" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" '
+                    f'height="{panel.y(below) - y:.1f}"><title>{words}</title></rect>'
+                )
+            below += own

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pandas as pd
 
+from dasfprof.analysis.history.over_time import GOES_ON, NOT_ENDED
 from dasfprof.report.formats import file_for
 from dasfprof.report.page.document import asset, shell
 from dasfprof.report.page.history.chart import (
@@ -17,6 +19,7 @@ from dasfprof.report.page.history.chart import (
     Measure,
     constant_values,
     runs_chart,
+    stacked_chart,
 )
 from dasfprof.text import count_of, escape, format_duration
 
@@ -31,6 +34,8 @@ _MEASURES = {
     "Failed": Measure("Failed task runs", lambda value: f"{value:,.0f}"),
     "Findings": Measure("Findings of severity high", lambda value: f"{value:,.0f}"),
 }
+#: Runs of a side of a comparison.
+_MOST_COMPARED = 3
 _HIGH = re.compile(r"([0-9]+) high")
 
 
@@ -72,8 +77,11 @@ def pipelines_of(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Divide what `dasfprof.history` returns where the pipeline changes."""
     names = runs["Pipeline"]
     numbers = (names != names.shift()).cumsum()
+    seconds = runs.attrs.get("seconds")
     for _, own in runs.groupby(numbers, sort=True):
-        yield str(own["Pipeline"].iloc[0]), own.reset_index(drop=True)
+        part = own.reset_index(drop=True)
+        part.attrs["seconds"] = seconds and [seconds[at] for at in own.index]
+        yield str(own["Pipeline"].iloc[0]), part
 
 
 def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
@@ -85,7 +93,7 @@ def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
             name=str(row["Run"]),
             began=_date(row),
             values=[_measured(label, row) for label in _MEASURES],
-            change=str(row["Change"]),
+            change=": ".join(filter(None, (row["Change"], row["What Changed"]))),
             versions=_new_versions(before, now),
             link=link,
         )
@@ -96,7 +104,8 @@ def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
     measures = list(_MEASURES.values())
     constant = "".join(f"<p>{escape(text)}.</p>" for text in constant_values(charted, measures))
     labels = [label for label in runs.columns if label not in _LEFT_OUT]
-    labels.insert(labels.index("Efficiency (%)"), labels.pop(labels.index("Change")))
+    for label in ("Change", "What Changed"):
+        labels.insert(labels.index("Efficiency (%)"), labels.pop(labels.index(label)))
     head = "".join(f'<th scope="col"{_class(label)}>{escape(label)}</th>' for label in labels)
     # The newest first: that is what one looks for.
     newest_first = zip(rows[::-1], links[::-1], strict=True)
@@ -104,11 +113,42 @@ def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
     return (
         f'<section><header class="section-head"><h2>{escape(name)}</h2>'
         f"<output>{count_of(len(runs), 'run')}</output></header>{runs_chart(charted, measures)}"
-        f'<div class="constant">{constant}</div>'
+        f"{stacked_chart(charted, runs.attrs['seconds'] or [])}"
+        f'{_comparisons(rows)}<div class="constant">{constant}</div>'
         f'<div class="scrolled" tabindex="0" role="group" aria-label="Runs of {escape(name)}">'
         f'<table class="runs"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div></section>\n"
     )
+
+
+def _comparisons(rows: list[dict[Hashable, object]]) -> str:
+    """Write the commands that compare the runs before each change of the wall time and after it."""
+    items = []
+    for at, row in enumerate(rows):
+        if not str(row["Change"]).endswith(("slower", "faster")):
+            continue
+        before, after = _beside(rows[:at][::-1])[::-1], _beside([row, *rows[at + 1 :]], row)
+        sides = [" ".join(map(shlex.quote, side)) for side in (before, after)]
+        command = f"dasfprof compare {sides[0]} -- {sides[1]} --html compared.html"
+        words = f"{row['Run']}: {row['Change']}. What made the difference:"
+        items.append(f"<li>{escape(words)} <code>{escape(command)}</code></li>")
+    return f'<ul class="comparisons">{"".join(items)}</ul>' if items else ""
+
+
+def _beside(
+    rows: list[dict[Hashable, object]], first: dict[Hashable, object] | None = None
+) -> list[str]:
+    """Return the nearest runs, up to the next change of any kind, as commands take them."""
+    found: list[str] = []
+    for row in rows:
+        if row["Change"] == NOT_ENDED or str(row["Change"]).startswith(GOES_ON):
+            continue
+        if first is not None and row is not first and row["Change"]:
+            break
+        found.append(str(Path(str(row["Directory"]), str(row["Run"]))))
+        if len(found) == _MOST_COMPARED or (first is None and row["Change"]):
+            break
+    return found
 
 
 def _measured(label: str, row: dict[Hashable, object]) -> float:

@@ -40,15 +40,40 @@ export function progressOf(tasks, parts = PARTS) {
   };
 }
 
+/** Of a run that goes on, a time left of more than so many times that which has gone by is only told. */
+const FORESEEN = 4;
+const NOT_DRAWN = "Those that never began are not drawn.";
+
+/**
+ * What is still to come at the end, in words: when it ends is only said where something tells; empty if nothing is.
+ *
+ * @param left What a run that goes on has left, see `still_to_come`; null of one that does not.
+ * @param unfinished How many tasks of one had not ended.
+ */
+export function leftInWords(left, unfinished) {
+  if (!left) return unfinished ? `${counted(unfinished, "task")} had not ended. ${NOT_DRAWN}` : "";
+  const known = left.seconds !== null;
+  const pace = `, at the pace of the last 30 s ${left.unknown ? "no sooner than" : "until"} about `;
+  const end = known ? `${pace}${formatSeconds(left.seconds)} from then` : "; when they end, nothing tells";
+  const unknown = left.unknown ? `: of ${counted(left.unknown, "task")} no other of the function has ended` : "";
+  return `It goes on: ${counted(left.tasks, "task")} had not ended${end}${unknown}. ${NOT_DRAWN}`;
+}
+
 /** The figure of the progress; null: nothing ran. */
-export function progressFigure(tasks) {
+export function progressFigure(tasks, { left, summary }) {
   if (!tasks.count) return null;
   const progress = progressOf(tasks);
+  const ended = progress.done[PARTS] + progress.failed[PARTS];
   const all = progress.done.map((_, at) => LAYERS.reduce((sum, name) => sum + progress[name][at], 0));
-  const most = Math.max(...all);
-  const words = (at) => LAYERS.toReversed().map((name) => `${formatCount(progress[name][at])} ${name}`).join(", ");
+  const ahead = left?.seconds && left.seconds <= FORESEEN * tasks.facts.span ? left : null;
+  const most = ahead ? Math.max(...all, ended + ahead.tasks) : Math.max(...all);
+  const told = leftInWords(left, summary.unfinished);
+  const nameOf = (name) => (told && name === "waiting" ? "waiting that began later" : name);
+  const words = (at) =>
+    LAYERS.toReversed().map((name) => `${formatCount(progress[name][at])} ${nameOf(name)}`).join(", ");
   const label = `Task runs over time: halfway ${words(PARTS / 2)}; at the end ${words(PARTS)}`;
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  const wide = WIDTH * (ahead ? 1 + ahead.seconds / (tasks.facts.span || 1) : 1);
+  const picture = svg("svg", { viewBox: `0 0 ${wide} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
   picture.setAttribute("aria-label", label);
   const below = new Float64Array(PARTS + 1);
   for (const name of LAYERS) {
@@ -58,14 +83,21 @@ export function progressFigure(tasks) {
     const points = [...upper, ...lower.reverse()].map(([x, number]) => `${x},${HEIGHT * (1 - number / most)}`);
     picture.append(svg("polygon", { class: name, points: points.join(" ") }));
   }
+  if (ahead) {
+    const points = [[WIDTH, ended], [wide, ended + ahead.tasks]];
+    const line = points.map(([x, number]) => `${x},${HEIGHT * (1 - number / most)}`).join(" ");
+    picture.append(svg("polyline", { class: "ahead", points: line }));
+  }
   const reading = make("output", {}, `at the end: ${words(PARTS)}`);
   picture.addEventListener("pointermove", ({ clientX }) => {
-    const { left, width } = picture.getBoundingClientRect();
-    const at = Math.round(Math.min(Math.max((clientX - left) / width, 0), 1) * PARTS);
+    const { x, width } = picture.getBoundingClientRect();
+    const at = Math.round(Math.min(Math.max((clientX - x) / width, 0) * (wide / WIDTH), 1) * PARTS);
     reading.textContent = `at ${formatCell((at / PARTS) * tasks.facts.span, 2)} s: ${words(at)}`;
   });
-  const legend = LAYERS.toReversed().map((name) => make("li", {}, make("i", { class: name }), name));
-  const caption = `Progress: ${counted(tasks.count, "task run")} in ${formatSeconds(tasks.facts.span)}`;
+  const legend = LAYERS.toReversed().map((name) => make("li", {}, make("i", { class: name }), nameOf(name)));
+  if (ahead) legend.push(make("li", {}, make("i", { class: "ahead" }), "expected"));
+  const whole = `${counted(tasks.count, "task run")} in ${formatSeconds(tasks.facts.span)}`;
+  const caption = `Progress: ${whole}${told && `. ${told}`}`;
   return make(
     "figure",
     { class: "picture progress" },

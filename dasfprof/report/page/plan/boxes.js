@@ -6,6 +6,10 @@ import { sumOf } from "../numbers.js";
 const LEVELS = ["node", "line", "step", "function"];
 /** A picture of more boxes than this is put together further. */
 const READABLE = 36;
+/** So is one with more beside each other. */
+const MOST_BESIDE = 4;
+/** Of nodes that differ in nothing but their place beside each other, more than these are one box. */
+const MOST_ALIKE = 3;
 /** Of more groups than this nobody asks which can be put together. */
 const MOST_GROUPS = 1200;
 
@@ -52,9 +56,30 @@ export function levelsOf({ nodes }) {
 /** The level at which a person can read a plan, as far as there is one. */
 export function usualLevel(plan) {
   const levels = levelsOf(plan);
-  const counts = levels.map((level) => sumOf(blocksOf(plan, level).map(({ boxes }) => boxes.length)));
+  const blocks = levels.map((level) => blocksOf(plan, level));
+  const counts = blocks.map((own) => sumOf(own.map(({ boxes }) => boxes.length)));
+  const fits = blocks.findIndex((own, at) => counts[at] <= READABLE && own.every((one) => widthOf(one) <= MOST_BESIDE));
+  if (fits >= 0) return levels[fits];
   const readable = counts.findIndex((count) => count <= READABLE);
   return levels[readable < 0 ? counts.indexOf(Math.min(...counts)) : readable];
+}
+
+/** How many boxes of a block stand beside each other at most. */
+function widthOf({ boxes, links }) {
+  const within = links.filter(({ from }) => boxes.includes(from));
+  const edges = within.map(({ from, to }) => ({ from: boxes.indexOf(from), to: boxes.indexOf(to) }));
+  const depths = [...depthsOf(ordered([...boxes.keys()], edges)).values()];
+  return Math.max(0, ...[...Map.groupBy(depths, (depth) => depth).values()].map((row) => row.length));
+}
+
+/** How deep each place is: as the longest way to it. */
+export function depthsOf({ places, edges }) {
+  const before = Map.groupBy(edges, ({ to }) => to);
+  const depth = new Map();
+  for (const at of places) {
+    depth.set(at, Math.max(0, ...(before.get(at) ?? []).map(({ from }) => depth.get(from) + 1)));
+  }
+  return depth;
 }
 
 /**
@@ -109,8 +134,8 @@ function boxFrom(nodes) {
 
 /** Nodes of a computation in groups, which have no circle of edges among them. */
 function gathered(nodes, edges, level) {
-  if (level === "node") return nodes.map((node) => [node]);
   const inOrder = ordered(nodes.map(({ at }) => at), edges);
+  if (level === "node") return withoutFans(nodes, inOrder);
   const keyOf = new Map(nodes.map((node) => [node.at, node[level] || node.line || node.function]));
   const before = Map.groupBy(inOrder.edges, ({ to }) => to);
   const rank = new Map();
@@ -120,6 +145,21 @@ function gathered(nodes, edges, level) {
   }
   const groups = [...Map.groupBy(nodes, ({ at }) => JSON.stringify([keyOf.get(at), rank.get(at)])).values()];
   return merged(groups, inOrder.edges, ([{ at }]) => keyOf.get(at));
+}
+
+/** Each node as a group; those of a function and line at one depth that take and hand on alike are one. */
+function withoutFans(nodes, inOrder) {
+  const depths = depthsOf(inOrder);
+  const told = new Map(nodes.map((node) => [node.at, JSON.stringify([node.function, node.line, node.step])]));
+  const beside = (by, other) => {
+    const groups = Map.groupBy(inOrder.edges, (edge) => edge[by]);
+    const names = (at) => (groups.get(at) ?? []).map((edge) => `${depths.get(edge[other])} ${told.get(edge[other])}`);
+    return (at) => [...new Set(names(at))].sort();
+  };
+  const [sources, takers] = [beside("to", "from"), beside("from", "to")];
+  const keyOf = ({ at }) => JSON.stringify([told.get(at), depths.get(at), sources(at), takers(at)]);
+  const alike = [...Map.groupBy(nodes, keyOf).values()];
+  return alike.flatMap((own) => (own.length > MOST_ALIKE ? [own] : own.map((node) => [node])));
 }
 
 /** Puts groups of a key together where no way leads from one to the other through a third. */

@@ -1,7 +1,7 @@
 // Where the boxes of a computation stand: in levels, what hands on above what takes.
 
 import { sumOf } from "../numbers.js";
-import { ordered } from "./boxes.js";
+import { depthsOf, ordered } from "./boxes.js";
 
 const SWEEPS = 8;
 
@@ -76,11 +76,8 @@ function portOf({ width }, neighbours, neighbour, gap) {
 
 /** The level of each place: as deep as the longest way to it, and then as near to its takers as that allows. */
 function levelsFrom({ places, edges }) {
-  const level = new Map(places.map((at) => [at, 0]));
-  const [before, after] = [Map.groupBy(edges, ({ to }) => to), Map.groupBy(edges, ({ from }) => from)];
-  for (const at of places) {
-    for (const { from } of before.get(at) ?? []) level.set(at, Math.max(level.get(at), level.get(from) + 1));
-  }
+  const level = depthsOf({ places, edges });
+  const after = Map.groupBy(edges, ({ from }) => from);
   for (const at of [...places].reverse()) {
     const takers = (after.get(at) ?? []).map(({ to }) => level.get(to) - 1);
     if (takers.length) level.set(at, Math.min(...takers));

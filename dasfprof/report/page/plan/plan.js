@@ -47,6 +47,7 @@ export class PlanPicture {
   }
 
   show(level) {
+    this.level = level;
     const blocks = blocksOf(this.plan, level);
     const secondsOf = ({ boxes }) => sumOf(boxes.map(({ seconds }) => seconds));
     const longest = [...blocks].sort((one, other) => secondsOf(other) - secondsOf(one)).slice(0, MOST_BLOCKS);
@@ -142,7 +143,8 @@ export class PlanPicture {
     const kind = `plan-box${failed ? " failed" : ""}${path > 0 ? " on-path" : ""}`;
     const onclick = (event) => this.onClick(box, event.shiftKey);
     const built = lines.join(", ") || steps.join(", ");
-    const figures = `${counted(tasks, "task")} · ${formatSeconds(seconds)} `;
+    const layers = this.level === "node" && box.nodes.length > 1 ? `${counted(box.nodes.length, "layer")} · ` : "";
+    const figures = `${layers}${counted(tasks, "task")} · ${formatSeconds(seconds)} `;
     const element = make(
       "button",
       { type: "button", class: kind, "aria-pressed": "false", title: visible(title.join("\n")), onclick },

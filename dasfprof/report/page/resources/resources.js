@@ -16,6 +16,8 @@ const LIMIT_LINES = {
   pause: { colour: "warn", dashes: [7, 4] },
   spill: { colour: "warn", dashes: [2, 3] },
 };
+/** Letters of a line of a chart's title: the numbers of the axis stand behind it. */
+const TITLE_LETTERS = 18;
 
 export class Resources {
   from; to;
@@ -296,6 +298,17 @@ function paintAxisLines(context, { unit }, frame, highest, palette) {
     context.fillRect(frame.left, Math.round(heightOf(value, frame, highest)), frame.width, 1);
 }
 
+/** The title of a chart in lines that end before the numbers of its axis. */
+export function linesOfTitle(title) {
+  const lines = [""];
+  for (const word of title.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (longer.length > TITLE_LETTERS && lines.at(-1)) lines.push(word);
+    else lines[lines.length - 1] = longer;
+  }
+  return lines;
+}
+
 /** Paints limits as dashed lines; those above the axis are not there. */
 function paintLimits(context, limits, frame, highest, palette) {
   context.lineWidth = 1;
@@ -317,7 +330,7 @@ function paintChartTitle(context, metric, frame, highest, palette) {
   context.textBaseline = "middle";
   context.font = "12px system-ui, sans-serif";
   context.fillStyle = palette.text;
-  context.fillText(metric.label, 0, 12);
+  for (const [at, line] of linesOfTitle(metric.label).entries()) context.fillText(line, 0, 12 + 15 * at);
   context.font = "11px system-ui, sans-serif";
   context.fillStyle = palette.faint;
   context.textAlign = "right";

@@ -158,9 +158,12 @@ export function gapLegend(gaps, rows) {
   });
   const part = (title, own) => (own.length ? [title, ...own.map(entry)] : []);
   const running = ({ Class: name }) => gaps.names.indexOf(name) < DESERIALIZE;
+  const others = gaps.swatches.slice(gaps.accounted).map(({ name, meaning, seconds }) => (
+    { Class: name, Meaning: meaning, "Thread Time (s)": seconds }
+  ));
   return [
     ...part("Under long bars:", rows.filter(running)),
-    ...part("Between bars:", rows.filter((row) => !running(row))),
+    ...part("Between bars:", [...rows.filter((row) => !running(row)), ...others]),
   ];
 }
 

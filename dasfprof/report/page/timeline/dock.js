@@ -101,7 +101,7 @@ export class Dock {
     };
     showGap(this.panel, { gap, gaps, tasks, client, close: () => timeline.select(-1), flame });
     const { view } = timeline;
-    this.keepInSight(view.tracks.findIndex(({ lanes }) => lanes?.length === 1 && lanes[0] === gap.lane));
+    this.keepInSight(view.tracks.findIndex(({ lanes }) => lanes?.includes(gap.lane)));
     byId("said").textContent = visible(`${gap.title}, ${tasks.trackTitle(gap.lane).worker}`);
   }
 

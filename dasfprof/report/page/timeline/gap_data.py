@@ -23,7 +23,7 @@ from dasfprof.analysis.model.busy_time import (
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.thread_time import HELPS, OF_USES, ThreadTime
+from dasfprof.analysis.model.thread_time import FIRST_COLOUR, HELPS, OF_USES, ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -32,6 +32,20 @@ from dasfprof.report.thread_tracks import ThreadTracks, busy_until
 
 #: A worker's whole free time in a cell.
 _WHOLE = 0xFFFF
+#: Of a cell, what is left of rounded times is no less.
+_LEAST = 0.01
+#: The class behind all others, of a page alone: accounts have the seconds of these tasks as theirs.
+_ELSEWHERE = len(ThreadTime)
+_ELSEWHERE_FACTS = {
+    "name": "Held from elsewhere",
+    "meaning": "A task had this thread's place, so that no other began here, and was not in it: it "
+    "runs in the worker's event loop, as coroutines and barriers of P2P shuffles do, or another "
+    "thread had run it, and the worker had not taken in its end.",
+    "helps": "Look for what blocks the worker's event loop.",
+    "colour": FIRST_COLOUR + 3,
+    "busy": False,
+    "back": True,
+}
 
 
 def known_threads(trace: Trace) -> Array:
@@ -128,25 +142,29 @@ def gap_columns(
     -------
     columns, facts
         Of each cell its begin, where its classes begin, and these with their shares of the free
-        time of the worker's tracks (what is missing to the whole is on no track); ``classes``,
-        their names, meanings and looks, and ``first``, the first cell of each worker of `tracks`,
-        and one behind the last. The last cell of a worker is none: its last life ends there.
+        time of the worker's tracks (what is missing to the whole is unknown); ``classes``, their
+        names, meanings and looks, and ``first``, the first cell of each worker of `tracks`, and one
+        behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
+    known = worker_lives(trace, task_slots(trace))
+    threads = dict(zip(known.ids.tolist(), known.threads.tolist(), strict=True))
     titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
     for cells in thread_seconds(trace).cells:
         lives[places[titles[named[cells.worker]]]].append(cells)
-    begins, shares, first = [np.empty(0)], [np.empty((0, len(ThreadTime)), dtype=np.int64)], []
-    total = 0
+    begins, shares, first = [np.empty(0)], [np.empty((0, _ELSEWHERE + 1), dtype=np.int64)], []
+    total, elsewhere = 0, 0.0
     for worker, own in enumerate(lives):
         first.append(total)
         for cells in sorted(own, key=lambda one: float(one.edges[0])):
             idle = by_class(trace, cells.seconds)
-            edges, share = _merged(cells.edges, free.shares(worker, cells.edges, idle))
+            parts, held = free.shares(worker, cells.edges, idle, threads[cells.worker])
+            edges, share = _merged(cells.edges, parts)
+            elsewhere += held
             begins.append(edges)
-            shares.append(np.vstack([share, np.zeros((1, len(ThreadTime)), dtype=np.int64)]))
+            shares.append(np.vstack([share, np.zeros((1, _ELSEWHERE + 1), dtype=np.int64)]))
             total += len(edges)
     share = np.concatenate(shares)
     used = share > 0
@@ -167,6 +185,8 @@ def gap_columns(
         }
         for spent in ThreadTime
     ]
+    if elsewhere:
+        classes.append({**_ELSEWHERE_FACTS, "seconds": elsewhere})
     return columns, {"first": [*first, total], "classes": classes}
 
 
@@ -182,15 +202,24 @@ class _FreeTime:
         self._bounds = np.searchsorted(of_rows[order], np.arange(len(tracks.workers) + 1))
         self._begins, self._lengths = begins[order], lengths[order]
 
-    def shares(self, worker: int, edges: Array, seconds: Array) -> Array:
-        """Return the share that each class has between edges, in parts of `_WHOLE`."""
-        own = slice(self._bounds[worker], self._bounds[worker + 1])
+    def shares(
+        self, worker: int, edges: Array, seconds: Array, threads: int
+    ) -> tuple[Array, float]:
+        """Return the share that each class has between edges, in parts of `_WHOLE`.
+
+        What of the worker's threads is neither idle nor held by a task on its track is the last
+        class; its seconds are returned, too.
+        """
+        own, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[own], self._lengths[own]))
-        free = self._tracks[worker] * np.diff(edges) - held
+        free = self._tracks[worker] * spans - held
+        elsewhere = np.minimum(free, threads * spans - held) - seconds.sum(axis=1)
+        elsewhere[elsewhere < _LEAST * spans] = 0.0
+        seconds = np.column_stack([seconds, elsewhere])
         whole = np.maximum(free, seconds.sum(axis=1))[:, None]
         share = np.divide(seconds, whole, out=np.zeros_like(seconds), where=whole > 0)
         rounded: Array = np.rint(share * _WHOLE).astype(np.int64)
-        return rounded
+        return rounded, float(elsewhere.sum())
 
 
 def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:

@@ -23,6 +23,8 @@ export class Gaps {
     /** Name, meaning, colour and kind of each class. */
     this.swatches = tasks.facts.gaps.classes;
     this.names = this.swatches.map(({ name }) => name);
+    /** The classes of accounts; one behind them is told, and in no sum: accounts have it under what it ran. */
+    this.accounted = this.swatches.filter(({ seconds }) => seconds === undefined).length;
     /** The track of all runs of a thread, whatever the view leaves out. */
     this.flat = flattenView(tasks);
     /** Sums by lane and by worker, made when they are first wanted. */
@@ -118,7 +120,7 @@ export class Gaps {
       const stop = begins[cells.at + 1];
       const seconds = Math.min(stop, to) - Math.max(begins[cells.at], from);
       for (let at = offsets[cells.at]; at < offsets[cells.at + 1] && seconds > 0; at += 1) {
-        sums[classes[at]] += shares[at] * seconds;
+        if (classes[at] < this.accounted) sums[classes[at]] += shares[at] * seconds;
       }
       if (stop >= to) return;
     }

@@ -59,7 +59,7 @@ function paintChosen(context, { from, to, first, last }, frame, palette) {
 }
 
 function paintGap(context, { gap, view }, frame, palette) {
-  const track = view.tracks.findIndex(({ lanes }) => lanes?.length === 1 && lanes[0] === gap.lane);
+  const track = view.tracks.findIndex(({ lanes }) => lanes?.includes(gap.lane));
   if (track < 0) return;
   const width = Math.max((gap.to - gap.from) * frame.perSecond, 3);
   context.strokeStyle = palette.accent;

@@ -48,13 +48,15 @@ export class Tip {
     return gap && toldGap(gaps, gap);
   }
 
-  /** The time between task runs at a point, of a lane that is of one thread alone; null: none. */
+  /** The time between task runs at a point, of threads that share a lane the shortest; null: none. */
   gapAt(x, y) {
     const { timeline } = this;
     const { gaps } = timeline.painter;
     const frame = timeline.frame();
     const track = x < frame.left || y < frame.top ? null : timeline.view.tracks[frame.track(y)];
-    return gaps?.has(track) && track.lanes.length === 1 ? gaps.told(track.lanes[0], frame.time(x)) : null;
+    if (!gaps?.has(track)) return null;
+    const found = track.lanes.map((lane) => gaps.told(lane, frame.time(x))).filter((gap) => gap !== null);
+    return found.sort((one, other) => one.to - one.from - (other.to - other.from))[0] ?? null;
   }
 }
 
