@@ -37,6 +37,7 @@ ROOMS = [
     "wording",
     "numeric",
     "trace",
+    "run",
     "model",
     "under_way",
     "stack_samples",

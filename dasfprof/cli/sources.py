@@ -144,7 +144,7 @@ def document(
     """
     from dasfprof.report.run_summary import summarise
 
-    summary = None if analyser.is_in_parts else summarise(analyser.trace)
+    summary = None if analyser.is_in_parts else summarise(analyser.run)
     yield f'{{"run": {json_of(title)},\n"summary": {json_of(summary)},\n'
     asked = list(requests)
     for request in asked:

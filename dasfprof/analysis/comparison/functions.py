@@ -14,7 +14,7 @@ from dasfprof.analysis.comparison.waterfall import By
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.significance import holm, mann_whitney_p, welch_p
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 #: Shorter durations are taken to be this: clocks tell no less.
@@ -87,8 +87,8 @@ _FIGURES: dict[str, Callable[[_NamedRuns], float]] = {
 
 
 def compare_functions(
-    before: Sequence[Trace],
-    after: Sequence[Trace],
+    before: Sequence[Run],
+    after: Sequence[Run],
     matching: Matching,
     least: float,
     by: By = "function",
@@ -149,7 +149,7 @@ def share_in_common(functions: pd.DataFrame) -> float:
     return min(shares)
 
 
-def _by_name(traces: Sequence[Trace], label: Callable[[str], str], by: By) -> dict[str, _NamedRuns]:
+def _by_name(traces: Sequence[Run], label: Callable[[str], str], by: By) -> dict[str, _NamedRuns]:
     found: dict[str, _NamedRuns] = {}
     for trace in traces:
         tasks = trace.tasks

@@ -14,10 +14,10 @@ from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
-from dasfprof.analysis.model.open_runs import RELEASED, left_unasked
-from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
-from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
+from dasfprof.analysis.run.run_end import begins_with, stimulus_texts
+from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED

@@ -166,7 +166,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         at_least="medium",
         at_most="medium",
         start=float(left["sent"].iloc[longest]) - run.trace.begin,
-        stop=run.trace.end - run.trace.begin,
+        stop=run.trace.wall,
     )
 
 
@@ -202,11 +202,11 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
             function=str(row["name"]),
             key=run.text_of_key(int(row["key"])),
             tasks=Count(row["tasks"]),
-            waited=Seconds(run.trace.end - run.trace.begin - since),
+            waited=Seconds(run.trace.wall - since),
             restrictions={str(name): str(value) for name, value in asked.items()},
             at_least="high",
             start=since,
-            stop=run.trace.end - run.trace.begin,
+            stop=run.trace.wall,
         )
 
 

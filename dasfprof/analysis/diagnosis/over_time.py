@@ -17,11 +17,9 @@ from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhil
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.model.idle_time import call_spans
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.intervals import overlap, union
+from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
@@ -154,7 +152,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     """Find clients that submit little, wait for it, and only then submit more."""
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
-    times = task_slots(with_open_runs(run.trace)).times
+    times = run.trace.whole.slots.times
     arrivals = np.unique(times.arrival)
     narrow = _widest(times, arrivals) < run.threads
     alive, since = _levels(times.arrival, times.known, arrivals)

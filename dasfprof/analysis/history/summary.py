@@ -22,8 +22,8 @@ import numpy as np
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import path_seconds
-from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.thread_time import RUNNING
+from dasfprof.analysis.run import Run as NormalRun
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase
@@ -34,17 +34,17 @@ from dasfprof.database.runs import Run
 _CREATED = re.compile(r"-\d{9,}$")
 
 
-def read_trace(run: Run) -> Trace:
+def read_trace(run: Run) -> NormalRun:
     """Read all files of a run."""
-    return Trace.from_database(MultiEventDatabase(run.files), progress=False)
+    return NormalRun.of(Trace.from_database(MultiEventDatabase(run.files), progress=False))
 
 
-def stays(trace: Trace) -> bool:
+def stays(trace: NormalRun) -> bool:
     """Whether a summary stays true: the run is no longer being recorded."""
     return trace.recording is not RecordingEnd.GOES_ON
 
 
-def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
+def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     """Sum up a run.
 
     The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
@@ -62,7 +62,7 @@ def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
         "efficiency": _known(_efficiency(trace)),
         "tasks": len(trace.tasks),
         "failed": int((trace.tasks["state"] == "erred").sum()),
-        "ended": find_run_end(trace) is None,
+        "ended": trace.ending is None,
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
     }
@@ -73,7 +73,7 @@ def pipeline_of(run: str) -> str:
     return _CREATED.sub("", run)
 
 
-def shape_of(trace: Trace) -> str:
+def shape_of(trace: NormalRun) -> str:
     """Return what is equal for runs of the same graph: how many keys of each function ran."""
     codes, names = trace.keys.functions()
     ran = np.unique(trace.tasks["key_id"].to_numpy())
@@ -82,7 +82,7 @@ def shape_of(trace: Trace) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def _efficiency(trace: Trace) -> float:
+def _efficiency(trace: NormalRun) -> float:
     of_lives = make_accounts(trace).of_lives
     whole = float(of_lives.sum())
     return float(of_lives[:, list(RUNNING)].sum()) / whole if whole > 0 else math.nan

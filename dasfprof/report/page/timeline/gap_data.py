@@ -22,10 +22,9 @@ from dasfprof.analysis.model.busy_time import (
     unspill_seconds,
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
-from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import HELPS, OF_USES, ThreadTime
-from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import worker_lives
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 from dasfprof.report.thread_tracks import ThreadTracks, busy_until
@@ -34,7 +33,7 @@ from dasfprof.report.thread_tracks import ThreadTracks, busy_until
 _WHOLE = 0xFFFF
 
 
-def known_threads(trace: Trace) -> Array:
+def known_threads(trace: Run) -> Array:
     """Return how many threads each named worker has, 0 of one that was never there.
 
     Parameters
@@ -42,8 +41,8 @@ def known_threads(trace: Trace) -> Array:
     trace
         A trace with its open runs.
     """
-    named = NamedWorkers(trace)
-    lives = worker_lives(trace, task_slots(trace))
+    named = trace.named
+    lives = worker_lives(trace, trace.slots)
     threads = np.zeros(len(named), dtype=np.int64)
     np.maximum.at(threads, named.of_lives[lives.ids], lives.threads)
     return threads
@@ -68,10 +67,10 @@ class Around:
 
     @classmethod
     def of(
-        cls, trace: Trace, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
+        cls, trace: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
     ) -> Around:
         """Find them; `spans` has starts and durations of the page's rows, in tracks."""
-        slots = task_slots(trace)
+        slots = trace.slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
@@ -111,7 +110,7 @@ def _fitted(
 
 
 def gap_columns(
-    trace: Trace, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    trace: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the causes of idle threads.
 
@@ -133,7 +132,7 @@ def gap_columns(
         and one behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
-    titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
+    titles, named = trace.named.titles(), trace.named.of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
     for cells in thread_seconds(trace).cells:
