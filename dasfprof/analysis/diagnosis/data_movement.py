@@ -276,7 +276,7 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     if left[worst] > _LITTLE_LEFT:
         return
     row = samples.iloc[worst]
-    at = float(row["time"]) - run.trace.begin
+    at = run.trace.seconds_at(row["time"])
     yield Finding.of(
         _say_host_memory_full,
         host=str(run.trace.workers["host"].iloc[int(row["worker_id"])]),

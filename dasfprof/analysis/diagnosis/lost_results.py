@@ -50,7 +50,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     of_them = np.where(proven, counts, 0) if proven.any() else counts
     place = int(of_them.argmax())
     worst = int(lives[place])
-    at = float(run.trace.workers["left"].iloc[worst]) - run.trace.begin
+    at = float(run.trace.left[worst])
     _, by_loss = _computed_again(run)
     again = float(run.slot_seconds[by_loss].sum())
     gone, threads = _missing(run)
@@ -161,12 +161,12 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
         who=elide(who[0], 24) if who else None,
         restarts=Count(len(told)),
         workers=Count(sum(len(one["workers"] or ()) for one in told)),
-        at=Seconds(at - run.trace.begin) if told else None,
+        at=Seconds(run.trace.seconds_at(at)) if told else None,
         back=Seconds(back.min() - at) if len(back) else None,
         at_least="low",
         at_most="medium",
-        start=at - run.trace.begin,
-        stop=at - run.trace.begin,
+        start=run.trace.seconds_at(at),
+        stop=run.trace.seconds_at(at),
     )
 
 
@@ -249,8 +249,7 @@ def _missing(run: RunFigures) -> tuple[float, float]:
     That is until they were replaced, or the run ended; and the threads before the first was lost.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
-    unasked, left = left_unasked(run.trace), run.trace.workers["left"].to_numpy(dtype=float)
-    left = left - run.trace.begin
+    unasked, left = left_unasked(run.trace), run.trace.left
     missed, first = 0.0, np.inf
     for place, life in enumerate(lives.ids.tolist()):
         if not unasked[life]:

@@ -107,7 +107,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
         limit=find_limit(run, name, first["category"]),
         at_least="high",
         worker=str(run.workers.labels[first["worker"]]),
-        start=float(first["start"]) - run.trace.begin,
+        start=run.trace.seconds_at(first["start"]),
         places=_failures(run, erred),
     )
 
@@ -165,7 +165,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         unsent=Count(unsent["tasks"].sum() if "tasks" in unsent else 0),
         at_least="medium",
         at_most="medium",
-        start=float(left["sent"].iloc[longest]) - run.trace.begin,
+        start=run.trace.seconds_at(left["sent"].iloc[longest]),
         stop=run.trace.wall,
     )
 
@@ -196,7 +196,7 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
         if row["state"] != "no-worker":
             continue
         asked = row["restrictions"] or {}
-        since = float(row["time"]) - run.trace.begin
+        since = run.trace.seconds_at(row["time"])
         yield Finding.of(
             _say_no_worker_fits,
             function=str(row["name"]),

@@ -138,7 +138,7 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     first: dict[object, float] = {}
     clients: dict[object, object] = {}
     for stimulus, client, time in sorted(zip(*columns, strict=True), key=lambda graph: graph[2]):
-        first.setdefault(client, time - trace.begin)
+        first.setdefault(client, trace.seconds_at(time))
         clients.setdefault(stimulus, client)
     own = rows < len(trace.tasks)
     stimuli = trace.tasks["graph"].to_numpy()[rows[own]]
@@ -232,7 +232,7 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
     """
     begins, ends = _without_workers(run)
     lost = run.attempts["life"][(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
-    deaths = run.trace.workers["left"].to_numpy(dtype=float)[lost.unique()] - run.trace.begin
+    deaths = run.trace.left[lost.unique()]
     others = ~np.isin(begins, deaths)
     begins, ends = begins[others], ends[others]
     lengths = run.alive_between(begins, ends)
@@ -268,8 +268,8 @@ def _say_no_workers(f: Figures) -> Words:
 def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     """Return the spans of the run in which no worker had joined the cluster."""
     lives = run.accounts.lives
-    joined = run.trace.workers["joined"].to_numpy(dtype=float)[lives.ids] - run.trace.begin
-    left = run.trace.workers["left"].to_numpy(dtype=float)[lives.ids] - run.trace.begin
+    joined = run.trace.joined[lives.ids]
+    left = run.trace.left[lives.ids]
     # One of which nothing says that it left was there to the end, silent or not.
     stayed = np.where(np.isnan(left), run.begin + run.wall, left)
     begins, ends = union(np.fmax(lives.begin, joined), stayed)

@@ -70,7 +70,7 @@ class TaskFigures(SampledFigures):
             return arrival
         graphs = self.trace.graphs
         first = graphs["time"].min() if self.end is not None and len(graphs) else float("nan")
-        return float(first - self.trace.begin)
+        return self.trace.seconds_at(first)
 
     @cached_property
     def wall(self) -> float:
@@ -83,7 +83,7 @@ class TaskFigures(SampledFigures):
         counted = unfinished.ended if len(times) else slice(None)
         ends = np.append(times.known, unfinished.known[counted])
         if self.end is not None:
-            ends = np.append(ends, self.end.time - self.trace.begin)
+            ends = np.append(ends, self.trace.seconds_at(self.end.time))
         known = len(ends) > 0 and np.isfinite(self.begin)
         return max(float(ends.max()) - self.begin, 0.0) if known else 0.0
 

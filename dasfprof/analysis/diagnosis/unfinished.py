@@ -108,8 +108,8 @@ def _summary(
         costs=seconds,
         at_least=severity,
         at_most=severity,
-        start=end.time - seconds - run.trace.begin,
-        stop=end.time - run.trace.begin,
+        start=run.trace.seconds_at(end.time - seconds),
+        stop=run.trace.seconds_at(end.time),
     )
 
 
@@ -344,7 +344,7 @@ def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
     return [
         Figures(
             worker=elide(clean(workers["worker"].iloc[life]), 60),
-            left=Seconds(workers["left"].iloc[life] - run.trace.begin),
+            left=Seconds(float(run.trace.left[life])),
             exit=in_words(departure(run.trace, life)),
         )
         for life in dict.fromkeys(own["life"].tolist())

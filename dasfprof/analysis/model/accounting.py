@@ -21,7 +21,6 @@ from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace
-from dasfprof.analysis.run.workers import worker_lives
 from dasfprof.database.columns import Array
 
 # --- `Part`: a window of the time of a run, and what reaches into it ------------------------------
@@ -106,7 +105,7 @@ def thread_seconds(trace: Run) -> ThreadSeconds:
 def find_thread_seconds(trace: Run, most: int) -> ThreadSeconds:
     """Do what `thread_seconds` does, with about so many cells."""
     slots, unfinished = trace.slots, trace.unfinished
-    lives = worker_lives(trace, slots)
+    lives = trace.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
     demand = PoolDemand.of(trace)
@@ -128,7 +127,7 @@ def account_window(trace: Run) -> WindowAccount:
     part = part_of(trace)
     whole = part.around.whole
     slots, unfinished = whole.slots, whole.unfinished
-    lives = worker_lives(whole, slots).within(part.begin, part.end)
+    lives = whole.lives.within(part.begin, part.end)
     threads = [
         (rows, idle_threads(causes))
         for rows, causes in own_causes_of(slots, unfinished, lives, len(whole.workers))
@@ -148,7 +147,7 @@ def by_class(trace: Run, causes: Array) -> Array:
 def _bounds(trace: Run, demand: PoolDemand) -> Array:
     """Return where windows that are asked for begin and end: with the run's work."""
     end = trace.ending
-    ends = [] if end is None else [end.time - trace.begin]
+    ends = [] if end is None else [trace.seconds_at(end.time)]
     given_up = trace.unfinished
     ends += given_up.known[given_up.ended].tolist()
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])

@@ -136,7 +136,7 @@ def _lost_before(trace: Run, asked: Array) -> dict[str, Array]:
     slots, only = trace.slots, trace.scheduler_only
     arrival = slots.times.arrival.copy()
     first_sent, lost = arrival.copy(), arrival.copy()
-    left = trace.since_begin(trace.workers["left"])
+    left = trace.left
     if "sent" not in only or not np.isfinite(left).any():
         return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)

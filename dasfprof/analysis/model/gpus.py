@@ -279,7 +279,7 @@ def gpu_utilisation(
     devices = gpu_samples(trace).devices() if trace.begin < trace.end else []
     edges = np.array([trace.begin, trace.end])
     if interval is not None and devices:
-        count = max(int(np.ceil((trace.wall) / interval)), 1)
+        count = max(int(np.ceil(trace.wall / interval)), 1)
         edges = trace.begin + interval * np.arange(count + 1)
     tasks = trace.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
@@ -291,7 +291,7 @@ def gpu_utilisation(
         running = union(starts[own], stops[own])
         facts = _integrate(device.samples, edges, running)
         found.append(GpuUtilisation(device, moved=moved.of(device.workers), **facts))
-    return edges[:-1] - trace.begin, found
+    return trace.since_begin(edges[:-1]), found
 
 
 class _Moves:

@@ -90,7 +90,7 @@ def release_times(trace: Run) -> Array:
     rows = np.flatnonzero(state == "memory")
     runs = tasks["run_id"].iloc[rows]
     at = trace.releases.drop_duplicates("run_id").set_index("run_id")["time"]
-    times = at.reindex(runs).to_numpy(dtype=float) - trace.begin
+    times = trace.since_begin(at.reindex(runs))
     whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in trace.notes)
     times[np.isnan(times)] = np.inf if whole else np.nan
     times[runs.duplicated(keep=False).to_numpy()] = np.nan  # of several schedulers
@@ -100,7 +100,7 @@ def release_times(trace: Run) -> Array:
 
 def ends_of_lives(trace: Run) -> Array:
     """Find when each of `Trace.workers` left, in seconds from the begin; infinite: it did not."""
-    left = trace.since_begin(trace.workers["left"])
+    left = trace.left
     if "sent" in trace.tasks:
         return np.where(np.isnan(left), np.inf, left)
     last = trace.since_begin(trace.workers["last_seen"]) - trace.offsets
@@ -217,8 +217,7 @@ def _copies(
     """Return which held results transfers had brought to which other workers, each once."""
     lengths, ids = trace.transfer_keys
     moved, life = trace.transfers, trace.transfers["worker_id"].to_numpy()
-    stop = (moved["start"] + moved["duration"]).to_numpy(dtype=float) - trace.begin
-    stop -= trace.offsets[life]
+    stop = trace.on_one_clock(moved["start"] + moved["duration"], life)
     arrived = (stop <= time) & (ends_of_lives(trace)[life] > time)
     if "state" in moved:
         arrived &= (moved["state"] == "success").to_numpy(dtype=bool)

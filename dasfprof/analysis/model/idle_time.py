@@ -164,8 +164,7 @@ def call_spans(trace: Run) -> tuple[Array, Array]:
     In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
     """
     calls = trace.actor_calls
-    start = trace.since_begin(calls["start"])
-    start = start - trace.offsets[calls["worker_id"].to_numpy()]
+    start = trace.on_one_clock(calls["start"], calls["worker_id"])
     stop = start + calls["duration"].to_numpy(dtype=float)
     known = np.isfinite(start) & np.isfinite(stop)
     return to_ticks(start[known]), to_ticks(stop[known])

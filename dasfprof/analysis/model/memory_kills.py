@@ -137,7 +137,7 @@ def _kill(trace: Run, life: int) -> MemoryKill:
     before = float(earlier[-1]) if len(earlier) else float(memory.min(initial=np.inf))
     kill = MemoryKill(
         life,
-        left - trace.begin,
+        trace.seconds_at(left),
         end.memory,
         end.limit,
         _results_in_memory(trace, life),
@@ -295,7 +295,7 @@ def _results_in_memory(trace: Run, life: int) -> float:
 def _held_most(trace: Run, kill: MemoryKill) -> str | None:
     """Return the function whose results filled a worker when last sampled; None: nothing tells."""
     times, _ = _samples(trace, kill.life, "managed_memory", "size")
-    held = held_at(trace, min(kill.left, float(times[-1]) - trace.begin))
+    held = held_at(trace, min(kill.left, trace.seconds_at(times[-1])))
     held = held.of((held.life == kill.life) & np.isfinite(held.size))
     if not len(held.run):
         return None

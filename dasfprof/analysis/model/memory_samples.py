@@ -34,7 +34,7 @@ class Samples(NamedTuple):
         table = table.reindex(columns=["worker_id", "time", *names, *or_zero])
         table = table.fillna(dict.fromkeys(or_zero, 0.0)).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
-        time = trace.since_begin(table["time"]) - trace.offsets[life]
+        time = trace.on_one_clock(table["time"], life)
         there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
         values = {name: table[name].to_numpy(dtype=float)[there] for name in (*names, *or_zero)}
         return cls(life[there], time[there], values)

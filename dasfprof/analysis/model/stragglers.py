@@ -199,7 +199,7 @@ class _Runs:
         with np.errstate(invalid="ignore"):  # of times beyond any clock
             seconds = np.fmax(tasks["done"].to_numpy() - executing, run) - waited
         #: Seconds that a straggler takes at least.
-        self.least = SHARE_OF_WALL * (trace.wall)
+        self.least = SHARE_OF_WALL * trace.wall
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.bincount(codes, weights=seconds > self.least)

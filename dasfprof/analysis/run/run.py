@@ -61,11 +61,18 @@ class Run(Trace):
         """Return a Unix time as seconds from the run's begin."""
         return float(time) - self.begin
 
-    def on_one_clock(self, table: pd.DataFrame, column: str = "time") -> Array:
-        """Return times that processes read, by the scheduler's clock, of a table with workers."""
-        lives = table["worker_id"].to_numpy()
-        times: Array = self.since_begin(table[column]) - self.offsets[lives]
-        return times
+    def on_one_clock(self, times: Any, lives: Any) -> Array:
+        """Return Unix times that processes of workers read as such seconds.
+
+        Parameters
+        ----------
+        times
+            A column or an array of them.
+        lives
+            Rows of `workers`, one each.
+        """
+        seconds: Array = self.since_begin(times) - self.offsets[np.asarray(lives)]
+        return seconds
 
     @property
     def offsets(self) -> Array:

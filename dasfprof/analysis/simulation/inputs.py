@@ -259,10 +259,8 @@ def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> Replay
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
-    workers = trace.workers.iloc[lives.ids]
-    joined = np.fmax(trace.since_begin(workers["joined"]), lives.begin)
-    joined = np.where(workers["joined"].isna(), 0.0, joined) - first
-    left = trace.since_begin(workers["left"])
+    joined, left = trace.joined[lives.ids], trace.left[lives.ids]
+    joined = np.where(np.isnan(joined), 0.0, np.fmax(joined, lives.begin)) - first
     taken = np.full(len(trace.workers), -np.inf)
     np.maximum.at(taken, slots.worker, slots.times.executing)
     taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)

@@ -14,7 +14,6 @@ import numpy as np
 from dasfprof.analysis.model.annotations import distinct_annotations
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.workers import worker_lives
 from dasfprof.analysis.simulation.inputs import (
     Costs,
     ReplayCluster,
@@ -325,7 +324,7 @@ def make_replay(trace: Run) -> Replay:
     # Damaged files hold times that are none: see `_missing`.
     with np.errstate(invalid="ignore", over="ignore"):
         slots = trace.slots
-        lives = worker_lives(trace, slots)
+        lives = trace.lives
         inputs = replay_inputs(trace, slots, lives)
         missing = _missing(trace, inputs)
         return Replay(

@@ -102,7 +102,7 @@ def _graph_of(trace: Run, arrival: Array) -> Array:
         return np.zeros(len(arrival), dtype=np.int64)
     came = np.empty(0)
     if "time" in trace.graphs:
-        came = np.sort(trace.graphs["time"].to_numpy(dtype=float)) - trace.begin
+        came = np.sort(trace.since_begin(trace.graphs["time"]))
         came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)

@@ -154,7 +154,7 @@ def _blocked(trace: Run, begins: Array, ends: Array, known: Array | bool = True)
     if "loop_lag" not in memory or not len(memory):
         return found
     lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
-    time = trace.since_begin(memory["time"]) - trace.offsets[worker]
+    time = trace.on_one_clock(memory["time"], worker)
     late = lag >= _BLOCKED
     for number in np.unique(worker[late]).tolist():
         own = late & (worker == number)

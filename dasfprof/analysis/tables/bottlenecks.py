@@ -230,8 +230,8 @@ def per_step_bottleneck(trace: Run) -> pd.DataFrame:
             "Mean Data Size (MB)": groups.mean(size) / 1e6,
             "Mean Throughput (MB/s)": ratio(groups.sum(size), groups.sum(duration * known)) / 1e6,
             "Failed Tasks": groups.sum(failed).astype(np.int64),
-            "First Start (s)": groups.min(start) - trace.begin,
-            "Last End (s)": groups.max(start + duration) - trace.begin,
+            "First Start (s)": trace.since_begin(groups.min(start)),
+            "Last End (s)": trace.since_begin(groups.max(start + duration)),
             "Entered": whole(entered),
             "Time in Client (s)": open_for,
         }

@@ -65,7 +65,7 @@ def gpu_memory(trace: Run) -> pd.DataFrame:
             row |= {"Of (MB)": float(fullest.get("memory_total", np.nan))}
         process = trace.samples.reindex(columns=["gpu_process_memory"]).to_numpy(dtype=float)
         row["Own Process (MB)"] = np.fmax.reduce(process[of_sample == number, 0], initial=np.nan)
-        rows.append({**row, "Time (s)": at - trace.begin, **_results(own, at)})
+        rows.append({**row, "Time (s)": trace.seconds_at(at), **_results(own, at)})
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in table.columns[table.columns.str.endswith("(MB)")]:
         table[name] = table[name].to_numpy(dtype=float) / 1e6

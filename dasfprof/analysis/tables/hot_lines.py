@@ -285,7 +285,7 @@ def loop_blocks(trace: Run) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Worker": _block_texts([labels[block.worker_id] for block in blocks]),
-            "Start (s)": np.array([block.start - trace.begin for block in blocks], dtype=float),
+            "Start (s)": trace.since_begin([block.start for block in blocks]),
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
             "Cause": _block_texts([block.cause for block in blocks]),
             "File": _block_texts(["" if line is None else line.file for line in lines]),

@@ -175,7 +175,7 @@ def stragglers(trace: Run) -> pd.DataFrame:
             "Host": text(workers.hosts[found.worker]),
             "Worker": text(workers.labels[found.worker]),
             "Run ID": tasks["run_id"].to_numpy(),
-            "Start (s)": found.start - trace.begin,
+            "Start (s)": trace.since_begin(found.start),
             "Elapsed (s)": found.seconds,
             "Median (s)": found.median,
             "Times Median": ratio(found.seconds, found.median),

@@ -185,7 +185,7 @@ def own_events(trace: Run) -> pd.DataFrame:
         {
             "Event": events["name"],
             "Kind": events["kind"],
-            "Start (s)": events["time"] - trace.begin,
+            "Start (s)": trace.since_begin(events["time"]),
             "Duration (s)": events["duration"].where(events["kind"] != "instant"),
             "Process": events["process"],
             "Thread": events["thread"],

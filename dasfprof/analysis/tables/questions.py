@@ -1,6 +1,6 @@
 """The questions that a recorded run can be asked, each registered once.
 
-A question is a function that takes a `Trace` and returns a DataFrame, in a module of this package,
+A question is a function that takes a `Run` and returns a DataFrame, in a module of this package,
 under the decorator `question`. Its name, signature and docstring are those of the method of
 `TraceAnalyser`; what the decorator takes says where else it is shown. Faces read the registry:
 
@@ -113,7 +113,7 @@ class Question:
     #: A heading for its table.
     title: str
     group: Group
-    #: The function that answers it: takes the trace first.
+    #: The function that answers it: takes the run first.
     answer: Callable[..., pd.DataFrame]
     #: Its short name in the shell, if it has one; its full name serves as well.
     short: str | None = None

@@ -141,7 +141,7 @@ def _table(trace: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.
             "Function": texts(*_coded(tasks["function"], order)),
             "Run ID": tasks["run_id"].to_numpy()[order],
             "State": texts(*_coded(tasks["state"], order)),
-            "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
+            "Start (s)": trace.since_begin(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
             **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
             **step_column(trace, order),

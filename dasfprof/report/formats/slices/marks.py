@@ -76,7 +76,7 @@ def life_marks(trace: Run, track: int) -> Iterator[Mark]:
 
 def _instant(trace: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
     """Return an instant; what is earlier than the trace's start is at its start."""
-    at = int(whole_nanoseconds(np.array([time - trace.begin]))[0])
+    at = int(whole_nanoseconds(trace.since_begin([time]))[0])
     return Mark(track, at, None, name, "run", args)
 
 
@@ -170,7 +170,7 @@ def _entered(trace: Run) -> pd.DataFrame:
     steps = trace.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
-    start = steps["start"] - trace.begin
+    start = trace.since_begin(steps["start"])
     return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
 
 

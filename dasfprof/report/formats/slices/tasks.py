@@ -189,8 +189,7 @@ class ActorCallSlices:
     def __init__(self, trace: Run, tracks: Tracks) -> None:
         self._trace, workers = trace, trace.named
         calls = trace.actor_calls
-        offsets = trace.offsets[calls["worker_id"].to_numpy()]
-        begins = trace.since_begin(calls["start"]) - offsets
+        begins = trace.on_one_clock(calls["start"], calls["worker_id"])
         ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
         numbers = workers.numbers(calls)

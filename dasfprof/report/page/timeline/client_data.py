@@ -62,7 +62,7 @@ def _calls(
     if not len(table):
         return {}, [], None, 0
     begin, stop, spent = (table[name].to_numpy(dtype=float) for name in ("time", "stop", "seconds"))
-    begin, stop = begin - trace.begin, stop - trace.begin
+    begin, stop = trace.since_begin(begin), trace.since_begin(stop)
     # Of one call the seconds tell when it ended.
     stop = np.where(table["calls"].to_numpy() <= 1, begin + spent, stop)
     placed = np.isfinite(begin) & np.isfinite(stop) & (stop > 0)

@@ -24,7 +24,6 @@ from dasfprof.analysis.model.busy_time import (
 from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.thread_time import HELPS, OF_USES, ThreadTime
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.workers import worker_lives
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 from dasfprof.report.thread_tracks import ThreadTracks, busy_until
@@ -42,7 +41,7 @@ def known_threads(trace: Run) -> Array:
         A trace with its open runs.
     """
     named = trace.named
-    lives = worker_lives(trace, trace.slots)
+    lives = trace.lives
     threads = np.zeros(len(named), dtype=np.int64)
     np.maximum.at(threads, named.of_lives[lives.ids], lives.threads)
     return threads

@@ -145,8 +145,7 @@ class ReceivedTransfers:
     def of(cls, trace: Run, workers: NamedWorkers) -> ReceivedTransfers:
         """Find those of a trace."""
         table = trace.transfers
-        offsets = trace.offsets[table["worker_id"].to_numpy()]
-        begins = trace.since_begin(table["start"]) - offsets
+        begins = trace.on_one_clock(table["start"], table["worker_id"])
         durations = np.maximum(table["duration"].to_numpy(), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
         receivers = workers.numbers(table)[placed]
