@@ -40,8 +40,8 @@ QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "critical_path_summary": lambda analyser: analyser.critical_path_summary(),
     "per_task_slack": lambda analyser: analyser.per_task_slack(),
     "diagnose": lambda analyser: analyser.diagnose(),
-    "(inputs and costs of a replay)": lambda analyser: make_replay(analyser.trace).inputs,
-    "(one replay)": lambda analyser: replay_of(analyser.trace).outcome().known,
+    "(inputs and costs of a replay)": lambda analyser: make_replay(analyser.run).inputs,
+    "(one replay)": lambda analyser: replay_of(analyser.run).outcome().known,
 }
 
 

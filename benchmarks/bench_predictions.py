@@ -217,7 +217,7 @@ def compare(
 
 
 def replayed(run: TraceAnalyser, workers: int) -> float:
-    replay = replay_of(run.trace)
+    replay = replay_of(run.run)
     wall = replay.outcome(cluster=replay.cluster.with_workers(workers)).wall
     return replay.inputs.wall * wall / replay.base
 

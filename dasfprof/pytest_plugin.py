@@ -55,7 +55,7 @@ class ProfiledTest:
         """The wall time from the first submission to the last finish of a task."""
         from dasfprof.analysis.model.critical_path import path_seconds
 
-        return path_seconds(self.analyser.trace)
+        return path_seconds(self.analyser.run)
 
     def time_in(self, name: str) -> float:
         """Return the seconds that the functions of this name, or the tasks of this step, ran.

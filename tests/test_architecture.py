@@ -38,6 +38,7 @@ ROOMS = [
     "wording",
     "numeric",
     "trace",
+    "run",
     "model",
     "under_way",
     "stack_samples",
@@ -160,6 +161,44 @@ def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
         if words[1] == "analysis" and words[2:] and words[2] != own:
             assert words[2] in ROOMS, f"{own} imports {module}"
             assert ROOMS.index(words[2]) < ROOMS.index(own), f"{own} imports {module}"
+
+
+#: What a `Run` answers: above its room it is asked, and these are not.
+ANSWERED_BY_RUNS = {
+    "NamedWorkers",
+    "clock_errors",
+    "clock_offsets",
+    "find_run_end",
+    "first_arrival",
+    "ordered_times",
+    "recorded_times",
+    "status_seconds",
+    "task_slots",
+    "unfinished_runs",
+    "unseen_runs",
+    "with_open_runs",
+    "worker_lives",
+}
+#: Rooms of the analysis that take runs in normal form alone.
+OF_RUNS = {*ROOMS[ROOMS.index("run") + 1 :], "comparison"}
+#: Who opens traces and makes runs of them; windows of large runs know what all windows tell.
+MAKE_RUNS = {"analysis/comparison/runs.py", "analysis/large/extent.py"}
+
+
+@of_each([path for path in modules() if own_part(path) in ("analysis", "report")])
+def test_a_run_in_normal_form_is_asked_for_what_it_knows(path: Path) -> None:
+    """Above its room no tables of task runs are joined anew, and no clock is put right."""
+    name = relative(path)
+    if name.startswith(("analysis/trace/", "analysis/run/")) or name in MAKE_RUNS:
+        return
+    room = path.relative_to(PACKAGE).parts[1]
+    assert room not in OF_RUNS or "dasfprof.analysis.trace.Trace" not in imports(path)
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ANSWERED_BY_RUNS, f"line {node.lineno}"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            begin = ast.unparse(node.right)
+            assert not re.search(r"\b(trace|whole|own)\.begin$", begin), f"line {node.lineno}"
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

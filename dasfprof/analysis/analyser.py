@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dasfprof.analysis.large.run import LargeRun, memory_of_window, needed_memory, refuse_whole
 from dasfprof.analysis.methods import Questions
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import critical_path
 from dasfprof.analysis.tables.questions import Request
 from dasfprof.analysis.trace import Source, Trace
@@ -87,12 +88,17 @@ class Analyser(Questions):
         return self._large is not None
 
     @property
-    def in_memory(self) -> Trace:
+    def run(self) -> Run:
+        """The run in normal form, which the questions take: the tables of `trace`, and more."""
+        return Run.of(self.trace)
+
+    @property
+    def in_memory(self) -> Run:
         """What is in memory of the run: `trace`, or of a run in parts all but what has many rows.
 
         Then its tables of task runs and transfers tell nothing.
         """
-        return self.trace if self._large is None else self._large.frame
+        return self.run if self._large is None else self._large.frame
 
     def answers(self, request: Request) -> bool:
         """Return whether a question can be answered without the whole run in memory."""
@@ -117,7 +123,7 @@ class Analyser(Questions):
             million tasks take gigabytes this way: `Trace.dependencies` holds the same graph as
             arrays.
         """
-        return critical_path.create_annotated_task_graph(self.trace, progress=self._progress)
+        return critical_path.create_annotated_task_graph(self.run, progress=self._progress)
 
     def __repr__(self) -> str:
         if self._large is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from dasfprof.analysis.large.run import LargeRun
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import Question
 
@@ -20,6 +21,7 @@ class Questions:
     """The questions, a method each."""
 
     _progress: bool
+    run: Run
     _large: LargeRun | None
 
 
@@ -31,7 +33,7 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
                 return self._large.ask(question, named)
         if question.takes_progress:
             arguments["progress"] = self._progress
-        return question.answer(self.trace, *args, **arguments)
+        return question.answer(self.run, *args, **arguments)
 
     method.__name__ = question.name
     method.__qualname__ = f"{Questions.__qualname__}.{question.name}"

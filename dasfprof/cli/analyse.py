@@ -217,7 +217,7 @@ def _answer(
     if analyser.is_in_parts:
         say(_IN_PARTS)
     else:
-        print_summary(analyser.trace, title)
+        print_summary(analyser.run, title)
     whole = bool(head or analyses or output)
     answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests, whole=whole)
     if not (analyses or output) and "findings" in answers:

@@ -322,5 +322,5 @@ def _report_run(run: ProfiledRun, head: int) -> None:
     analyser = run.analyser()
     print_answers(analyser, head, err=True, whole=head != DEFAULT_ROWS)
     if not is_url(run.source):  # these files are copies
-        keep_summary(files, analyser.trace)
+        keep_summary(files, analyser.run)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

@@ -195,7 +195,7 @@ def step_document(
 def _head(analyser: TraceAnalyser, title: str) -> dict[str, Any]:
     from dasfprof.report.run_summary import summarise
 
-    summary = None if analyser.is_in_parts else summarise(analyser.trace)
+    summary = None if analyser.is_in_parts else summarise(analyser.run)
     return {"schema": schema_of("analyse"), "run": title, "summary": summary}
 
 

@@ -157,12 +157,11 @@ def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
 
 
 def _summarise(run: LiveRun, source: str) -> None:
-    from dasfprof.analysis.model.run_end import find_run_end
     from dasfprof.report.run_summary import title_of
 
     analyser = _analyser(run)
-    ended = find_run_end(analyser.trace) is None
-    print_summary(analyser.trace, title_of(analyser.trace, default=Path(source).name))
+    ended = analyser.run.ending is None
+    print_summary(analyser.run, title_of(analyser.run, default=Path(source).name))
     print_answers(analyser, DEFAULT_ROWS, whole=False)
     # Last, as what stands above may be a page long.
     heading(f"Run {clean(run.name)} {'has ended' if ended else 'did not end'}.", apart=True)

@@ -70,7 +70,7 @@ class RunView:
                 frame = frame_html(
                     page,
                     title,
-                    empty=not len(self.analyser.trace.tasks),
+                    empty=not len(self.analyser.run.tasks),
                     parts_elsewhere=_CARRIED.elsewhere(parts_of(page)),
                 )
             where = f"{'is too large to be shown here' if large else 'as a file'}: "
@@ -94,7 +94,7 @@ def show(run: ProfiledRun | Any) -> RunView:
         place = Path() if is_url(run.source) else run.directory
         return RunView(run.analyser(), place / f"{run.name}.html", run.name)
     analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
-    return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.trace))
+    return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.run))
 
 
 def _link(path: Path) -> str:

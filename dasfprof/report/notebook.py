@@ -21,7 +21,8 @@ from dasfprof.text import count_of, elide, escape, format_duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis import Analyser, Trace
+    from dasfprof.analysis import Analyser
+    from dasfprof.analysis.run import Run
 
 _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
 #: Findings and notes that are shown; characters of each.
@@ -46,7 +47,7 @@ def run_html(
     folded
         Whether the findings are collapsed, as where the report below has them too.
     """
-    facts = summarise(analyser.trace)
+    facts = summarise(analyser.run)
     begin = f"<b>{_text(title)}</b> " if title else ""
     start = start_in_words(facts)
     more = f"<br>{_text(start)}" if start else ""
@@ -57,11 +58,11 @@ def run_html(
         label = f"{count_of(len(findings), 'finding')} in words"
         parts += [
             f"<details><summary>{label}</summary>",
-            *_findings_html(findings, analyser.trace),
+            *_findings_html(findings, analyser.run),
             "</details>",
         ]
     else:
-        parts += _findings_html(findings, analyser.trace)
+        parts += _findings_html(findings, analyser.run)
     notes = [note.text for note in analyser.trace.notes]
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
@@ -72,11 +73,11 @@ def run_html(
 
 def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "") -> str:
     """Write a run's summary and findings as text."""
-    facts = summarise(analyser.trace)
+    facts = summarise(analyser.run)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
     lines = [line for line in (head, in_words(facts), start_in_words(facts)) if line]
     if findings is not None and not len(findings):
-        lines.append(no_findings(analyser.trace))
+        lines.append(no_findings(analyser.run))
     for finding in _shown(findings):
         seconds = finding["Seconds at stake (s)"]
         at_stake = "" if math.isnan(seconds) else format_duration(seconds)
@@ -91,13 +92,13 @@ def analyser_html(analyser: Analyser) -> str:
     The findings of a large run are left out: they take long to compute.
     """
     try:
-        small = len(analyser.trace.tasks) <= _MOST_TASKS
-        return run_html(analyser, analyser.diagnose() if small else None, analyser.trace.run or "")
+        small = len(analyser.run.tasks) <= _MOST_TASKS
+        return run_html(analyser, analyser.diagnose() if small else None, analyser.run.run or "")
     except Exception as error:
         return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
 
 
-def _findings_html(findings: pd.DataFrame, trace: Trace) -> Iterable[str]:
+def _findings_html(findings: pd.DataFrame, trace: Run) -> Iterable[str]:
     if not len(findings):
         yield f"<p>{no_findings(trace)}</p>"
     for finding in _shown(findings):

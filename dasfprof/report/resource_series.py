@@ -11,8 +11,8 @@ import pandas as pd
 
 from dasfprof.analysis.model.gpus import gpu_samples
 from dasfprof.analysis.model.memory_samples import memory_of_others
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
 from dasfprof.report.thread_tracks import natural_order
 from dasfprof.schema.resources import HOST_COUNTERS
@@ -44,9 +44,9 @@ class Metric:
     series: Sequence[Series]
 
 
-def metrics_of(trace: Trace) -> Iterator[Metric]:
+def metrics_of(trace: Run) -> Iterator[Metric]:
     """Yield the metrics of a trace; those without readings too."""
-    named = NamedWorkers(trace)
+    named = trace.named
     samples, held = trace.samples, trace.managed_memory
     for name, label, unit, table, column in (
         ("cpu", "CPU of workers", "%", samples, "cpu"),
@@ -87,17 +87,17 @@ def metrics_of(trace: Trace) -> Iterator[Metric]:
         yield Metric(name, label, unit, of_devices)
 
 
-def _of_others(trace: Trace) -> list[Series]:
+def _of_others(trace: Run) -> list[Series]:
     others = memory_of_others(trace).items()
     return [Series(name, one.host, one.time, one.memory) for name, one in others]
 
 
-def _of_devices(trace: Trace, named: NamedWorkers) -> list[Series]:
+def _of_devices(trace: Run, named: NamedWorkers) -> list[Series]:
     return list(_of_workers(trace, trace.device_memory, "device_size", named))
 
 
 def _of_workers(
-    trace: Trace, table: pd.DataFrame, column: str, named: NamedWorkers
+    trace: Run, table: pd.DataFrame, column: str, named: NamedWorkers
 ) -> Iterable[Series]:
     rows = _rows_of(named.numbers(table), len(named))
     titles = named.titles()
@@ -106,7 +106,7 @@ def _of_workers(
         yield _series(trace, titles[number], named.hosts[number], of_worker, column)
 
 
-def _of_hosts(trace: Trace, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
+def _of_hosts(trace: Run, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
     table = trace.samples[(trace.samples["host_read"] == 1).to_numpy()]
     hosts, codes = np.unique(named.hosts.astype(str), return_inverse=True)
     rows = _rows_of(codes[named.numbers(table)], len(hosts))
@@ -122,10 +122,10 @@ def _rows_of(numbers: Array, count: int) -> list[Array]:
     return [order[begin:end] for begin, end in pairwise(bounds)]
 
 
-def _series(trace: Trace, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
+def _series(trace: Run, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
     if column not in table:
         return Series(label, host, np.empty(0), np.empty(0))
-    times = table["time"].to_numpy(dtype=float) - trace.begin
+    times = trace.since_begin(table["time"])
     values = table[column].to_numpy(dtype=float)
     known = np.isfinite(times) & np.isfinite(values) & (times >= 0)
     order = np.argsort(times[known], kind="stable")

@@ -9,12 +9,9 @@ import pandas as pd
 
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.first_task import find_first_task
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.run_end import find_run_end
-from dasfprof.analysis.model.slots import unseen_runs
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.model.transfers import shuffled_bytes
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
 #: The least share of the time to the first task that is told.
@@ -23,12 +20,12 @@ _WORTH_TELLING = 0.01
 _MOST_NAMES = 8
 
 
-def title_of(trace: Trace, default: str = "Dask run") -> str:
+def title_of(trace: Run, default: str = "Dask run") -> str:
     """Return the run's name; `default` where the files name none, or several."""
     return trace.run or default
 
 
-def summarise(trace: Trace) -> dict[str, Any]:
+def summarise(trace: Run) -> dict[str, Any]:
     """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
 
     Returns
@@ -46,9 +43,9 @@ def summarise(trace: Trace) -> dict[str, Any]:
         `find_first_task`: ``seconds`` to it from the begin of recording, and those of each of its
         ``stages``; None where tasks ran before). None: unknown.
     """
-    tasks, end = with_open_runs(trace).tasks, find_run_end(trace)
-    unseen = len(unseen_runs(trace))
-    functions = {*tasks["function"].unique(), *unseen_runs(trace)["function"].unique()}
+    tasks, end = trace.whole.tasks, trace.ending
+    unseen = len(trace.unseen)
+    functions = {*tasks["function"].unique(), *trace.unseen["function"].unique()}
     workers = trace.workers[trace.workers["kind"] == "worker"]
     unfinished = None if end is None else end.unfinished
     # As time_accounting() has it, so that the same share is not shown as two.
@@ -58,7 +55,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     sizes = [arrived["size"].sum(), shuffled] if len(trace.transfers) or shuffled > 0 else []
     return {
         "begin": _known(trace.begin),
-        "seconds": _known(trace.end - trace.begin),
+        "seconds": _known(trace.wall),
         "tasks": len(trace.tasks) + unseen,
         "unseen": unseen,
         "unfinished": len(tasks) - len(trace.tasks) if unfinished is None else unfinished,
@@ -82,14 +79,14 @@ def summarise(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _cores(trace: Trace, hosts: set[str]) -> int | None:
+def _cores(trace: Run, hosts: set[str]) -> int | None:
     """Return how many cores hosts have; None if that is unknown of one."""
     cores = [trace.surroundings.cores.get(host) for host in hosts]
     known = [number for number in cores if number is not None]
     return sum(known) if known and len(known) == len(cores) else None
 
 
-def _first_task(trace: Trace) -> dict[str, Any] | None:
+def _first_task(trace: Run) -> dict[str, Any] | None:
     found = find_first_task(trace)
     if found is None:
         return None
@@ -144,7 +141,7 @@ def start_in_words(facts: dict[str, Any]) -> str:
     return f"{begin}: {parts}" + (f"; unknown: {', '.join(unknown)}." if unknown else ".")
 
 
-def no_findings(trace: Trace) -> str:
+def no_findings(trace: Run) -> str:
     """Write what it means that nothing was found in a run."""
     if not len(trace.tasks) and not len(trace.scheduler_only):
         return "No task runs: there is nothing to judge."

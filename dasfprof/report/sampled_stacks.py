@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import all_stacks
 from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 
@@ -35,9 +34,9 @@ class SampledStacks:
         return sum(seconds for _, seconds in self.stacks)
 
 
-def sampled_stacks(trace: Trace) -> Iterator[SampledStacks]:
+def sampled_stacks(trace: Run) -> Iterator[SampledStacks]:
     """Return the stacks of tasks by function, of the client by phase, of loops by worker."""
-    tasks = with_open_runs(trace).tasks
+    tasks = trace.whole.tasks
     runs = run_of_samples(trace)
     if len(runs):
         functions = tasks["function"].cat
@@ -47,7 +46,7 @@ def sampled_stacks(trace: Trace) -> Iterator[SampledStacks]:
         yield from _groups(trace, of, table, codes, names)
 
 
-def samples_beside_tasks(trace: Trace) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
+def samples_beside_tasks(trace: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
     """Return the samples of the client and of event loops, if any: the group of each, and names.
 
     They are grouped by the client's phase and by the worker.
@@ -64,7 +63,7 @@ def samples_beside_tasks(trace: Trace) -> Iterator[tuple[str, pd.DataFrame, Arra
 
 
 def _groups(
-    trace: Trace, of: str, table: pd.DataFrame, codes: Array, names: list[str]
+    trace: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
 ) -> Iterator[SampledStacks]:
     frames, samples = all_stacks(trace), Samples.of(table)
     groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)

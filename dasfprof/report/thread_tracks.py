@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 
@@ -28,9 +27,9 @@ class ThreadTracks:
     """
 
     def __init__(
-        self, trace: Trace, placed: Array, starts: Array, threads: Array | None = None
+        self, trace: Run, placed: Array, starts: Array, threads: Array | None = None
     ) -> None:
-        named = NamedWorkers(trace)
+        named = trace.named
         tasks = trace.tasks
         names = named.titles()
         by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))

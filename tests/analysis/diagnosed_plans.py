@@ -18,7 +18,7 @@ def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
     ``Costs (s)`` are the seconds by which a finding is ranked where it promises none.
     """
     analyser = plan.write(directory)
-    run = RunFigures(analyser.trace)
+    run = RunFigures(analyser.run)
     for rule in RULES.values():
         list(rule(run))
     table = analyser.diagnose()

@@ -16,7 +16,6 @@ from random_runs import random_run
 from traces import made_trace
 from traces.events import T
 
-from dasfprof.analysis import Trace
 from dasfprof.analysis.large import told as large_told
 from dasfprof.analysis.large.extent import Extent
 from dasfprof.analysis.large.told import Told
@@ -24,6 +23,7 @@ from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
 from dasfprof.analysis.model.accounting import account_window, make_accounts
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.under_way import RUN
 
 #: Seconds around windows: fewer than made task runs wait.
@@ -38,7 +38,7 @@ def without_attempts() -> Iterator[None]:
         yield
 
 
-def read(trace: Trace, window: Window) -> Trace:
+def read(trace: Run, window: Window) -> Run:
     """Return the trace that has what overlaps a window alone, as files would give it."""
 
     def overlapping(table: pd.DataFrame, begin: Any, end: Any) -> pd.DataFrame:
@@ -57,7 +57,7 @@ def read(trace: Trace, window: Window) -> Trace:
     )
 
 
-def in_windows(trace: Trace, edges: Sequence[float]) -> tuple[Trace, list[WindowAccount]]:
+def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAccount]]:
     """Account for the windows between times, and return what all of them know of the run."""
     nothing = pd.DataFrame({name: [] for name in (*RUN, "state")})
     only = trace.scheduler_only.astype({"reason": "category"})
@@ -90,7 +90,7 @@ def in_windows(trace: Trace, edges: Sequence[float]) -> tuple[Trace, list[Window
     ]
 
 
-def assert_same_accounts(trace: Trace, edges: Sequence[float]) -> None:
+def assert_same_accounts(trace: Run, edges: Sequence[float]) -> None:
     """Compare accounts in windows with those of the whole trace."""
     found = accounts_of(*in_windows(trace, edges))
     expected = make_accounts(trace)
@@ -111,7 +111,7 @@ def by_name(accounts: Accounts, of: str, names: str) -> dict[str, Any]:
     return dict(zip(getattr(accounts, names), getattr(accounts, of), strict=True))
 
 
-def with_more(trace: Trace, rng: random.Random) -> Trace:
+def with_more(trace: Run, rng: random.Random) -> Run:
     """Add threads, steps, what was spilled, and times on no grid; some workers' threads unknown."""
     tasks = trace.tasks.copy()
     for name in ("scheduler_waiting", "sent", "received", "executing", "start", "done", "known"):

@@ -99,7 +99,7 @@ def test_time_that_grows_with_a_power_of_the_size(tmp_path: Path) -> None:
         values = {"size": 8 * side**2, "shape": (side, side), **ARRAY}
         rows.append(ran(("matmul", i // 6, i % 6), i, 1e-9 * side**3, **values))
     analyser = written(tmp_path, *rows)
-    found = find_chunks(analyser.trace)
+    found = find_chunks(analyser.run)
     assert found.power.tolist() == pytest.approx([1.5])
     (sized,) = analyser.chunk_sizing(0.5).to_dict("records")
     # The mean of 0.125 and 1 ms; 8 ms for half of the time: to the power of 2/3.
@@ -111,7 +111,7 @@ def test_sizes_of_one_kind_tell_nothing_of_time(tmp_path: Path) -> None:
     shape = {"size": 80_000, "shape": (100, 100), **ARRAY}
     rows = [ran(("inc", i, j), i * 8 + j, 0.001, **shape) for i in range(8) for j in range(8)]
     analyser = written(tmp_path, *rows)
-    assert np.isnan(find_chunks(analyser.trace).power).all()
+    assert np.isnan(find_chunks(analyser.run).power).all()
     assert "if its time grows as they do: all were about as large" in advised(analyser)
 
 

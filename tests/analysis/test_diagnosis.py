@@ -79,7 +79,7 @@ def stating(*findings: tuple[str, float]) -> dict[str, Any]:
 
 def diagnosed(directory: Path, *findings: tuple[str, float], **how: Any) -> pd.DataFrame:
     """Diagnose a run of 16 s by rules that find just these."""
-    trace = Plan(filled(["load"], 4.0)).write(directory).trace
+    trace = Plan(filled(["load"], 4.0)).write(directory).run
     return diagnose(trace, stating(*findings), **how)
 
 
@@ -138,7 +138,7 @@ FEWER = Advice("fewer-threads", "Take one thread.")
 
 def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> None:
     rules = advising(("blocked-tasks", 3.0, MORE), ("spilling", 2.0, None))
-    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
     table = diagnose(trace, rules).set_index("Rule")
 
     assert table.loc["blocked-tasks", "Suggestion"] == (
@@ -169,7 +169,7 @@ def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> Non
 )
 def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Path) -> None:
     advice = Advice(kind, "Do that.")
-    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
 
     def advised(*rules: str) -> bool:
         others = advising(*((rule, 2.0, None) for rule in rules))
@@ -183,7 +183,7 @@ def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Pa
 
 def test_advice_that_nothing_refutes_is_given(tmp_path: Path) -> None:
     rules = advising(("blocked-tasks", 3.0, MORE), ("late-receipt", 2.0, None))
-    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
     table = diagnose(trace, rules).set_index("Rule")
 
     assert table.loc["blocked-tasks", "Suggestion"] == "Change it. Take ten threads."
@@ -197,7 +197,7 @@ def test_workers_do_not_share_memory_where_a_lock_keeps_threads_apart(
     share = Advice("share-memory", "Take fewer workers.")
     rules = advising(("transfer-bound", 3.0, share), ("imbalance", 2.0, None))
     rules |= advising(("process-lock", 1.0, None)) if locked else {}
-    table = diagnose(Plan(filled(["load"], 4.0)).write(tmp_path).trace, rules).set_index("Rule")
+    table = diagnose(Plan(filled(["load"], 4.0)).write(tmp_path).run, rules).set_index("Rule")
 
     assert ("Take fewer workers." in table.loc["transfer-bound", "Suggestion"]) != locked
     assert table.loc["transfer-bound", "Seconds at stake (s)"] == 3.0
@@ -208,7 +208,7 @@ def test_fewer_threads_are_not_advised_beside_more(refuted: bool, tmp_path: Path
     # Where more are refuted themselves, fewer are advised again.
     rules = advising(("blocked-tasks", 3.0, MORE), ("tasks-too-small", 2.0, FEWER))
     rules |= advising(("spilling", 1.0, None)) if refuted else {}
-    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
     text = " ".join(diagnose(trace, rules)["Suggestion"])
 
     assert ("Take one thread." in text) == refuted
@@ -252,7 +252,7 @@ def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
         Task(f"step-{n}", 0, n, n + 1, dependencies=[f"step-{n - 1}"] if n else ())
         for n in range(10)
     ]
-    trace = Plan(steps).write(tmp_path).trace
+    trace = Plan(steps).write(tmp_path).run
     table = diagnose(trace, {"broken": broken, **RULES}).set_index("Rule")
 
     assert "serial-chain" in table.index
@@ -795,7 +795,7 @@ def test_no_rule_fails_on_a_trace_of_dasf(rule: str, tmp_path: Path) -> None:
     events += [usage(10.0 + n, time=1e9 + n) for n in range(20)]
     analyser = TraceAnalyser(write_as_dasf(tmp_path / "dasf", events))
 
-    list(RULES[rule](RunFigures(analyser.trace)))
+    list(RULES[rule](RunFigures(analyser.run)))
 
 
 def test_texts_are_sentences(tmp_path: Path) -> None:

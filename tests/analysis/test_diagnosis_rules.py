@@ -18,6 +18,7 @@ from traces import Plan, T, Task, filled
 from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import diagnose
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.gaps import Note
 from dasfprof.analysis.wording import Advice, Figures, Words
 
@@ -1018,10 +1019,10 @@ def test_a_restart_takes_tasks_off_their_threads_too(tmp_path: Path) -> None:
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:
     left = [(1, 3.0, "handle-worker-cleanup")]
     Plan(filled(["fit"], 1.0), left=left, killed=[1]).write_files(tmp_path)
-    trace = Trace.from_database(tmp_path)
+    trace = Run.of(Trace.from_database(tmp_path))
     failed = Note("caught-errors", "a file", "a file: 1 error caught while recording.")
 
-    def advice(trace: Trace) -> str:
+    def advice(trace: Run) -> str:
         table = TraceAnalyser(trace).diagnose().set_index("Rule")
         return str(table.loc["missing-evidence", "Suggestion"])
 
@@ -1153,7 +1154,7 @@ def test_memory_that_ran_out_excludes_more_threads(tmp_path: Path) -> None:
     for kills in (4, 5):
         used = [(0, at, {"memory": 10**8, "oom_kills": n}) for at, n in ((0.0, 4), (3.9, kills))]
         used += [(1, at, {"memory": 10**8, "oom_kills": 4}) for at in (0.0, 1.9)]
-        trace = killed(used=used, memory_limit=10**9).write(tmp_path / str(kills)).trace
+        trace = killed(used=used, memory_limit=10**9).write(tmp_path / str(kills)).run
         table = diagnose(trace, {"blocked-tasks": lambda run: iter([Finding.of(say, seconds=2.0)])})
         assert ("memory ran out on a worker" in table["Suggestion"].iloc[0]) is (kills == 5)
 

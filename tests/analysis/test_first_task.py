@@ -68,7 +68,7 @@ def test_each_stage(tmp_path: Path) -> None:
     shares = analyser.time_to_first_task()["Share (%)"]
     assert shares.sum() == pytest.approx(100)
     assert shares[1] == pytest.approx(40)
-    assert start_in_words(summarise(analyser.trace)) == (
+    assert start_in_words(summarise(analyser.run)) == (
         "The first task began 3.75 s after recording did: program 1.5 s, optimising 500 ms, "
         "pickling 250 ms, sending 250 ms, scheduler 500 ms, workers 500 ms, starting 250 ms."
     )
@@ -127,7 +127,7 @@ def test_nothing_is_guessed(tmp_path: Path) -> None:
         "Sending",
     }
     assert told["Scheduler"] == pytest.approx(0.5)
-    assert start_in_words(summarise(analyser.trace)) == (
+    assert start_in_words(summarise(analyser.run)) == (
         "Of the time to the first task: scheduler 500 ms, workers 500 ms, starting 250 ms; "
         "unknown: input, program, optimising, pickling, sending."
     )
@@ -161,7 +161,7 @@ def test_tasks_that_ran_before_recording_began_tell_nothing(tmp_path: Path) -> N
     analyser = early.write(tmp_path)
 
     assert not len(analyser.time_to_first_task())
-    assert start_in_words(summarise(analyser.trace)) == ""
+    assert start_in_words(summarise(analyser.run)) == ""
 
 
 def test_a_graph_of_another_client_is_not_timed_by_this_one_s_times(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_run_that_was_just_analysed_is_known(tmp_path: Path) -> None:
     for run in find_runs(tmp_path / "b"):
         analyser = TraceAnalyser(run.files, progress=False)
         for _ in range(2):  # again: it is not there twice
-            keep_summary(run.files, analyser.trace)
+            keep_summary(run.files, analyser.run)
     spoil(tmp_path / "b")
     found = dasfprof.history(tmp_path / "b", progress=False)
     columns = expected.columns.drop("Directory")

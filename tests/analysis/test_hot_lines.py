@@ -234,7 +234,7 @@ def test_samples_belong_to_the_run_of_their_thread_and_time(tmp_path: Path) -> N
     for function, number in {"step": 1, "load": 1, "other": 1, "hangs": 1}.items():
         assert asked.hot_lines(function)["Samples"].sum() == number, function
     assert asked.hot_lines()["Samples"].sum() == 6
-    assert np.count_nonzero(run_of_samples(asked.trace) < 0) == 2
+    assert np.count_nonzero(run_of_samples(asked.run) < 0) == 2
 
 
 def test_equal_threads_of_two_workers_are_two(tmp_path: Path) -> None:
@@ -384,29 +384,29 @@ def test_a_finding_cites_the_hottest_line(tmp_path: Path) -> None:
 
 def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     few = [sample(0.01 * n, 0) for n in range(15)]
-    assert hottest_line(analyser(tmp_path / "few", few).trace, "step") == ""
+    assert hottest_line(analyser(tmp_path / "few", few).run, "step") == ""
     many_lines = [(T, n, [["step", WORK, n]], -1) for n in range(10)]
     even = [sample(0.005 * n, n % 10) for n in range(150)]
     runs = [compute("step-1", 0.0, 1.0)]
     Plugin(tmp_path / "even").write((STACK, many_lines), (COMPUTE, runs), (TASK_SAMPLE, even))
-    assert hottest_line(TraceAnalyser(tmp_path / "even").trace, "step") == ""
+    assert hottest_line(TraceAnalyser(tmp_path / "even").run, "step") == ""
     hidden = [sample(0.005 * n, -1) for n in range(150)]
-    assert hottest_line(analyser(tmp_path / "hidden", hidden).trace, "step") == ""
+    assert hottest_line(analyser(tmp_path / "hidden", hidden).run, "step") == ""
     sleeping = [sample(0.005 * n, 1, cpu=0.0, activity="waiting") for n in range(150)]
-    words = hottest_line(analyser(tmp_path / "sleeps", sleeping).trace, "step")
+    words = hottest_line(analyser(tmp_path / "sleeps", sleeping).run, "step")
     assert words.endswith(f"is spent at {WORK}:41 step: 100 % waiting. ")
     # A quarter of a line's samples are in no library's Python code, such as time.sleep.
     mixed = [sample(0.005 * n, 2 if n % 4 else 1, activity="waiting", cpu=0.0) for n in range(160)]
-    words = hottest_line(analyser(tmp_path / "mixed", mixed).trace, "step")
+    words = hottest_line(analyser(tmp_path / "mixed", mixed).run, "step")
     assert words.endswith(f"at {WORK}:41 step, 75 % of that in norm (numpy): 100 % waiting. ")
-    assert hottest_line(analyser(tmp_path / "none", []).trace, "step") == ""
+    assert hottest_line(analyser(tmp_path / "none", []).run, "step") == ""
     lines = [(T, n, [["step", WORK, n]], -1) for n in range(2)]
     shared = [sample(0.005 * n, n % 4 // 3, cpu=0.03, activity="lock") for n in range(150)]
     Plugin(tmp_path / "lock").write((STACK, lines), (COMPUTE, runs), (TASK_SAMPLE, shared))
-    words = hottest_line(TraceAnalyser(tmp_path / "lock").trace, "step")
+    words = hottest_line(TraceAnalyser(tmp_path / "lock").run, "step")
     assert words.endswith(": 100 % computing or waiting for the interpreter's lock. ")
     starved = [sample(0.005 * n, 1, cpu=0.05, run_queue=0.05) for n in range(150)]
-    assert hottest_line(analyser(tmp_path / "starved", starved).trace, "step") == ""
+    assert hottest_line(analyser(tmp_path / "starved", starved).run, "step") == ""
 
 
 def test_what_the_client_did_in_gaps(tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_what_the_client_did_in_gaps(tmp_path: Path) -> None:
     samples = [seen(0.1 * n, 0, "waiting") for n in range(30)]
     samples += [seen(3.05 + 0.1 * n, 1 if n % 5 else 0, "program") for n in range(30)]
     Plugin(tmp_path, "StepRecorder").write((STACK, main), (CLIENT_SAMPLE, samples))
-    trace = TraceAnalyser(tmp_path).trace
+    trace = TraceAnalyser(tmp_path).run
     begins, ends = np.array([T + 1.0, T + 3.0]), np.array([T + 1.25, T + 6.0])
     words = client_meanwhile(trace, begins, ends)
     assert words == (

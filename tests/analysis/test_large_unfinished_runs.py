@@ -14,8 +14,8 @@ from large_requests import assert_same_answers, in_parts
 from traces.hung import FIRST, SIGINT, ended_in
 
 from dasfprof import Trace, TraceAnalyser
-from dasfprof.analysis.model.open_runs import open_rows
-from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.run_end import find_run_end
 
 PROGRAM = """
 import sys, time
@@ -70,7 +70,7 @@ def run_until(how: str, directory: Path) -> None:
     with program:
         assert program.stdout is not None
         assert program.stdout.readline() == "under way\n"
-        wait_until(lambda: len(open_rows(of_workers(directory / "traces"))) == 2)
+        wait_until(lambda: len(Run.of(of_workers(directory / "traces")).open) == 2)
         if how == "left":
             program.communicate("\n", timeout=240)
         else:
@@ -83,7 +83,7 @@ def test_all_tables(how: str, tmp_path: Path) -> None:
     run_until(how, tmp_path)
     whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "50KB")
     assert find_run_end(whole.trace) is not None
-    assert len(open_rows(whole.trace)) >= 2
+    assert len(whole.run.open) >= 2
     assert_same_answers(whole, parts)
 
 
@@ -93,7 +93,7 @@ def test_without_the_scheduler_who_knows_what_waits(tmp_path: Path) -> None:
     for path in (tmp_path / "traces").glob("*SchedulerPlugin*"):
         path.unlink()
     whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "50KB")
-    assert len(open_rows(whole.trace)) == 2
+    assert len(whole.run.open) == 2
     assert_same_answers(whole, parts)
 
 

@@ -15,9 +15,10 @@ from hypothesis import given
 from traces import ANY_RUNS, Plan, T, Task, made_trace
 
 import dasfprof
-from dasfprof import Trace, TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.links import find_links
-from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.slots import task_slots
 
 
 def repeated() -> Plan:
@@ -39,7 +40,7 @@ def repeated() -> Plan:
     return Plan(tasks, threads=1)
 
 
-def links(trace: Trace) -> set[tuple[str, float, float | None]]:
+def links(trace: Run) -> set[tuple[str, float, float | None]]:
     """List the links: the key that took, and when it and what it took began."""
     found = find_links(trace)
     starts = (task_slots(trace).times.start).round(6)
@@ -49,7 +50,7 @@ def links(trace: Trace) -> set[tuple[str, float, float | None]]:
 
 
 def test_a_run_is_linked_to_the_run_whose_result_it_took(tmp_path: Path) -> None:
-    trace = repeated().write(tmp_path).trace
+    trace = repeated().write(tmp_path).run
     expected = {("take-0", 1.5, 0.0), ("take-1", 4.5, 3.5), ("take-2", 6.5, 5.5)}
     assert links(trace) == {*expected, ("early-0", 7.0, None)}
 
@@ -59,7 +60,7 @@ def test_a_result_may_be_of_a_worker_that_was_lost(tmp_path: Path) -> None:
     lost = {"timestamp": T + 2.0, "duration": 1.5, "key": "make-0", "run_id": 9, "state": "memory"}
     lost |= {"worker": "tcp://10.0.0.1:4001", "start": T + 2.5, "stop": T + 3.0}
     plan.unseen = [{**lost, "cause": "update-graph-1", "end_cause": "task-finished-9"}]
-    assert links(plan.write(tmp_path).trace) == {("take-0", 5.0, 2.5)}
+    assert links(plan.write(tmp_path).run) == {("take-0", 5.0, 2.5)}
 
 
 def test_without_the_scheduler_a_result_is_that_of_the_last_run_before(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_without_the_scheduler_a_result_is_that_of_the_last_run_before(tmp_path:
     plan.scheduler = False
     expected = {("take-0", 1.5, 0.0), ("take-1", 4.5, 3.5), ("take-2", 6.5, 5.5)}
     # The one run of a key may be on a host with another clock.
-    assert links(plan.write(tmp_path).trace) == {*expected, ("early-0", 7.0, 8.0)}
+    assert links(plan.write(tmp_path).run) == {*expected, ("early-0", 7.0, 8.0)}
 
 
 @given(ANY_RUNS)
@@ -130,7 +131,7 @@ def test_a_key_that_a_cluster_ran_four_times(tmp_path: Path) -> None:
             while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
                 assert time.monotonic() < until
                 gc.collect()  # futures may be in circles
-    trace = TraceAnalyser(run.files()).trace
+    trace = TraceAnalyser(run.files()).run
     found = find_links(trace)
     assert len(found.row) == 16
     run_ids = trace.tasks["run_id"].to_numpy()

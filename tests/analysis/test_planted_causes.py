@@ -80,7 +80,7 @@ def diagnosed(clusters: Clusters, pipeline: Pipeline, directory: Path) -> pd.Dat
     with dasfprof.profile(client, directory=directory / "trace") as run:
         assert pipeline.run(client, directory / "place"), "the fault was not there"
     analyser = TraceAnalyser(run.files(), progress=False)
-    figures = RunFigures(analyser.trace)
+    figures = RunFigures(analyser.run)
     for rule in RULES.values():
         list(rule(figures))
     findings = analyser.diagnose()
@@ -203,7 +203,7 @@ def test_a_run_without_some_of_its_files(clusters: Clusters, tmp_path: Path) -> 
     for missing in ("TracePlugin", "ResourceMonitor", "SchedulerPlugin"):
         files = [path for path in run.files() if f"-{missing}-" not in path.name]
         analyser = TraceAnalyser(files, progress=False)
-        figures = RunFigures(analyser.trace)
+        figures = RunFigures(analyser.run)
         for rule in RULES.values():
             list(rule(figures))
         findings = analyser.diagnose()

@@ -42,7 +42,7 @@ def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
         used=used((0.0, 1.0, 0.0), (4.0, 10.0, 1.0), (6.0, 13.0, 2.0), (8.0, 18.0, 3.0)),
     )
     analyser = plan.write(tmp_path / "run")
-    assert other_threads_cpu(analyser.trace) == {"solve": pytest.approx(7.0)}
+    assert other_threads_cpu(analyser.run) == {"solve": pytest.approx(7.0)}
     table = analyser.process_cpu()
     assert shares(table) == {
         ("other threads", "solve"): pytest.approx(7.0),
@@ -66,11 +66,11 @@ def test_a_run_beside_another_function_for_a_part_is_uncertain(tmp_path: Path) -
         used=used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0)),
     )
     analyser = plan.write(tmp_path / "run")
-    found = process_cpu(analyser.trace).functions.set_index("function")
+    found = process_cpu(analyser.run).functions.set_index("function")
     # Of the first two seconds' 1.5 its own thread may have used all, or nothing.
     assert found.loc["solve", "others"] == pytest.approx(0.5)
     assert found.loc["solve", "uncertain"] == pytest.approx(1.0)
-    assert other_threads_cpu(analyser.trace) == {}
+    assert other_threads_cpu(analyser.run) == {}
 
 
 def test_old_files_do_not_tell_the_event_loop_from_other_threads(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_old_files_do_not_tell_the_event_loop_from_other_threads(tmp_path: Path)
         used=[(0, at, {"process_cpu_seconds": 2 * at}) for at in (0.0, 4.0)],
     )
     analyser = plan.write(tmp_path / "run")
-    assert other_threads_cpu(analyser.trace) == {}
+    assert other_threads_cpu(analyser.run) == {}
     expected = {("tasks", "solve"): 1.0, ("unapportioned", ""): 7.0}
     assert shares(analyser.process_cpu()) == pytest.approx(expected)
-    assert np.isnan(process_cpu(analyser.trace).processes["service"]).all()
+    assert np.isnan(process_cpu(analyser.run).processes["service"]).all()
 
 
 def with_a_pool(seconds: float) -> float:
@@ -113,7 +113,7 @@ def test_threads_that_a_task_starts(tmp_path: Path, request: pytest.FixtureReque
         with dasfprof.profile(client, directory=tmp_path) as run:
             told = sum(client.gather(client.map(with_a_pool, [0.8] * 6, pure=False)))
     analyser = run.analyser(progress=False)
-    (function, found) = next(iter(other_threads_cpu(analyser.trace).items()))
+    (function, found) = next(iter(other_threads_cpu(analyser.run).items()))
     assert function == "with_a_pool"
     # A worker of a slow machine takes more for itself.
     slack = 0.1 if request.config.getoption("--long") else 0.3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from traces import ANY_RUNS, made_trace
 
 from dasfprof import Trace, TraceAnalyser
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation import gain, replay_of
 from dasfprof.analysis.simulation.simulator import Simulation
 from dasfprof.errors import InvalidArgumentError
@@ -80,10 +81,10 @@ def test_a_faster_function_by_hand() -> None:
     assert predicted(analyser, speedup={"a": 2, "b": 3}) == pytest.approx(6)
     assert predicted(analyser, speedup={"c": 0.5}) == pytest.approx(12)
     assert predicted(analyser, workers=1) == pytest.approx(16)
-    assert gain(analyser.trace, speedup={"a": 2}) == pytest.approx(2)
-    assert gain(analyser.trace, caps={"a": 5.0}) == pytest.approx(2)
-    assert gain(analyser.trace, caps={"a": 5.0, "b": 1.0}) == pytest.approx(3)
-    assert gain(analyser.trace, running=np.array([7.0, np.nan, 1.0])) == pytest.approx(2)
+    assert gain(analyser.run, speedup={"a": 2}) == pytest.approx(2)
+    assert gain(analyser.run, caps={"a": 5.0}) == pytest.approx(2)
+    assert gain(analyser.run, caps={"a": 5.0, "b": 1.0}) == pytest.approx(3)
+    assert gain(analyser.run, running=np.array([7.0, np.nan, 1.0])) == pytest.approx(2)
 
 
 def test_a_client_that_waits_keeps_its_pause() -> None:
@@ -127,7 +128,7 @@ def test_a_client_that_is_prompt_by_chance() -> None:
     ]
     analyser = analyse(*runs, graphs=[0.0, 2.0, 4.0, 6.0, 8.0])
 
-    assert replay_of(analyser.trace).inputs.submissions.finishes.tolist() == [0, 0, 0, 0, 0]
+    assert replay_of(analyser.run).inputs.submissions.finishes.tolist() == [0, 0, 0, 0, 0]
 
 
 def test_a_second_attempt_comes_after_the_first() -> None:
@@ -139,7 +140,7 @@ def test_a_second_attempt_comes_after_the_first() -> None:
     assert predicted(analyse(*runs), speedup={"a": 2}) == pytest.approx(4.5)
 
 
-def with_transfers(trace: Trace, *moves: tuple[float, float]) -> Trace:
+def with_transfers(trace: Run, *moves: tuple[float, float]) -> Run:
     """Give a trace with messages of so many bytes and seconds."""
     table = pd.DataFrame(moves, columns=["size", "duration"], dtype=float)
     table = table.assign(worker_id=0, start=trace.begin, state="success")
@@ -161,7 +162,7 @@ def test_inputs_that_are_far_away() -> None:
     assert predicted(analyser, workers=1) == pytest.approx(13)
     blocked = analyser.blocked_time().set_index("Change")["Predicted (s)"]
     assert blocked["no network"] == pytest.approx(9)
-    assert gain(analyser.trace, network=False) == pytest.approx(3)
+    assert gain(analyser.run, network=False) == pytest.approx(3)
     tree = analyser.pop_efficiency().set_index("Efficiency")["Value (%)"]
     assert tree["Parallel"] == pytest.approx((4 + 9) / 24 * 100)
     assert tree["Communication"] == pytest.approx(9 / 12 * 100)
@@ -179,7 +180,7 @@ def test_inputs_that_were_on_disk() -> None:
     analyser = analyse(*runs, workers=WORKERS[:1])
 
     assert predicted(analyser, spill=False) == pytest.approx(8)
-    assert gain(analyser.trace, spill=False) == pytest.approx(2)
+    assert gain(analyser.run, spill=False) == pytest.approx(2)
     assert predicted(analyser, speedup={"b": 3}) == pytest.approx(8)
 
 
@@ -203,7 +204,7 @@ def test_workers_that_come_and_go() -> None:
         run("h-0", 0, 0, 2, 2),
     ]
     workers = [WORKERS[0], {"joined": 5.0}, {"left": 2.0}]
-    replay = replay_of(analyse(*tasks, workers=workers).trace)
+    replay = replay_of(analyse(*tasks, workers=workers).run)
 
     assert replay.cluster.joined.tolist() == [0, 5, 0]
     # It took no task after the one that it began with.
@@ -236,7 +237,7 @@ def refusals(analyser: TraceAnalyser) -> list[str]:
     names = ["Predicted (s)", "Wall Time (s)", "Predicted (s)"]
     for table, name in zip(tables, names, strict=True):
         assert table[name].isna().all()
-    assert np.isnan(gain(analyser.trace))
+    assert np.isnan(gain(analyser.run))
     return [table["Verdict"][0] for table in tables]
 
 
@@ -295,7 +296,7 @@ def test_traces_without_some_files() -> None:
     # What messages take is not known then, and taken to be as usual.
     table = analyse(*FIVE, scheduler=False).what_if(workers=1)
     assert table["Predicted (s)"][0] == pytest.approx(12, rel=0.01)
-    for trace in (made_trace([]), made_trace([], scheduler=False), Trace.from_database([])):
+    for trace in (made_trace([]), made_trace([], scheduler=False), Run.of(Trace.from_database([]))):
         assert all("no task run" in verdict for verdict in refusals(TraceAnalyser(trace)))
         assert TraceAnalyser(trace).pop_efficiency()["Value (%)"].isna().all()
 
@@ -372,7 +373,7 @@ class PlainSchedule:
         ]
         return sum(running) < self.threads[worker]
 
-    def trace(self) -> Trace:
+    def trace(self) -> Run:
         runs = []
         for number in range(self.count):
             sent = max([0, *(self.ends[one] for one in self.inputs[number])])
@@ -455,7 +456,7 @@ def test_whatever_the_times_nothing_is_negative(
     runs: list[dict[str, Any]], scheduler: bool
 ) -> None:
     analyser = TraceAnalyser(made_trace(runs, workers=WORKERS, scheduler=scheduler))
-    replay = replay_of(analyser.trace)
+    replay = replay_of(analyser.run)
     if not replay.obstacle:
         for cluster in (replay.cluster, replay.cluster.with_workers(3)):
             outcome = replay.outcome(cluster=cluster)

@@ -18,6 +18,7 @@ from traces import Plugin, row
 from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.run import Run
 from dasfprof.recording.probes.disks import DISK_USAGE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (
@@ -177,7 +178,7 @@ def test_the_diagnosis_holds(facts: dict[Any, list[Any]]) -> None:
     }
     with tempfile.TemporaryDirectory() as directory:
         TraceAnalyser(Trace.from_database(written(Path(directory) / "odd", facts))).diagnose()
-        trace = Trace.from_database(written(Path(directory) / "likely", likely))
+        trace = Run.of(Trace.from_database(written(Path(directory) / "likely", likely)))
         run = RunFigures(trace)
         for rule in RULES.values():
             list(rule(run))

@@ -22,7 +22,7 @@ def at(held: ResultsOverTime, time: float) -> dict[str, float]:
 
 
 def test_against_values_by_hand(tmp_path: Path) -> None:
-    held = results_over_time(PLAN.write(tmp_path).trace, points=20)  # each half second
+    held = results_over_time(PLAN.write(tmp_path).run, points=20)  # each half second
     assert held is not None
     # h brings 50 MB at 4.0 s to the 59 that a, b, c, e and f have; a millionth of them is small.
     assert held.peak == pytest.approx(4.0)
@@ -45,7 +45,7 @@ def test_of_random_runs_each_moment_is_the_sum_of_what_was_there(tmp_path: Path)
         released = random.choice([None, end + random.uniform(0.01, 3)])
         key = f"{random.choice('abcd')}-{number}"
         tasks.append(Task(key, number % 2, begin, end, size=size, released=released, wanted=False))
-    trace = Plan(tasks=tasks, releases=True).write(tmp_path).trace
+    trace = Plan(tasks=tasks, releases=True).write(tmp_path).run
     found = results_over_time(trace, points=50)
     assert found is not None
     for place, time in enumerate(found.times + 1e-5):  # files have microseconds
@@ -61,5 +61,5 @@ def test_of_random_runs_each_moment_is_the_sum_of_what_was_there(tmp_path: Path)
 
 def test_without_results_there_is_nothing(tmp_path: Path) -> None:
     # When results were let go is not recorded.
-    trace = Plan(tasks=[Task("a-1", 0, 0.0, 1.0, size=MB)]).write(tmp_path).trace
+    trace = Plan(tasks=[Task("a-1", 0, 0.0, 1.0, size=MB)]).write(tmp_path).run
     assert results_over_time(trace) is None

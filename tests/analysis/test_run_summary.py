@@ -25,7 +25,7 @@ def test_runs_that_died_with_their_worker_s_file_are_counted(tmp_path: Path) -> 
         }
         for number in range(10)
     ]
-    trace = Plan(filled(["load"], 1.0), unseen=unseen, killed=[1]).write(tmp_path).trace
+    trace = Plan(filled(["load"], 1.0), unseen=unseen, killed=[1]).write(tmp_path).run
     facts = summarise(trace)
 
     assert (facts["tasks"], facts["unseen"], facts["functions"]) == (26, 10, 2)

@@ -131,7 +131,7 @@ def test_overhead_of_each_run(tmp_path: Path) -> None:
     ]
     analyser = written(tmp_path, *rows, SchedulerPlugin=(TASK_RUN, sent))
 
-    found = task_overhead(analyser.trace)
+    found = task_overhead(analyser.run)
     assert found.tolist() == pytest.approx(
         [0.25, 0.25 + 1.0, 0.125 + 0.25, 0.25, 0.25, np.nan], nan_ok=True
     )
@@ -180,7 +180,7 @@ def test_the_longest_chain_of_random_graphs(graph: list[tuple[float, set[int]]])
             compute(f"f-{i}", T + 4 * i, seconds, "w", dependencies=[f"f-{j}" for j in needs[i]])
             for i, (seconds, _) in enumerate(graph)
         ]
-        trace = TraceAnalyser(record(Path(directory, "run"), events)).trace
+        trace = TraceAnalyser(record(Path(directory, "run"), events)).run
 
     @cache
     def chain(task: int) -> float:

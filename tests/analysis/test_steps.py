@@ -155,7 +155,7 @@ def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
         (key, float(n), 1.0, graph) for n, (key, graph) in enumerate(zip(keys, graphs, strict=True))
     ]
     write_run(tmp_path, runs)
-    run = RunFigures(TraceAnalyser(tmp_path, progress=False).trace)
+    run = RunFigures(TraceAnalyser(tmp_path, progress=False).run)
 
     said = Statement("It is.", "Seen.", "Change it.")
 

@@ -226,7 +226,7 @@ def test_no_duration_is_negative(tmp_path: Path) -> None:
 
     assert analyser.per_task_bottleneck()["Duration (s)"].tolist() == [0.0, 0.0]
     assert analyser.per_function_bottleneck()["Percentage of total time (%)"].isna().all()
-    figures = RunFigures(analyser.trace)
+    figures = RunFigures(analyser.run)
     for seconds in (1.0, -0.5):
         assert figures.with_durations(np.arange(1), seconds).tolist() == [0.0, 0.0]
 

@@ -366,7 +366,7 @@ def given_up(result: float | None = None) -> Plan:
 
 def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
     analyser = given_up().write(tmp_path)
-    run = RunFigures(analyser.trace)
+    run = RunFigures(analyser.run)
     assert abs(run.wall - 11.5) < 1e-6  # from 0.5 to 12, not to the last end on a worker
     # Both workers have a thread: one is seen until 2, the other was there until 12.
     assert abs(run.thread_seconds - 13.0) < 0.01

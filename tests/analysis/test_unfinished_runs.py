@@ -136,7 +136,7 @@ def test_the_planted_cause_is_named_first(
     assert says(finding, name), finding
     if name != "elsewhere":
         assert finding["Severity"] == "high"
-    state = state_from_trace(analyser.trace)
+    state = state_from_trace(analyser.run)
     assert state is not None
     assert find_causes(state)[0].kind in plant.kinds
     findings = analyser.diagnose()

@@ -21,8 +21,8 @@ from recorded_facts import computed
 from refuters import refute
 
 import dasfprof
-from dasfprof.analysis.model.clock_offsets import clock_errors, clock_offsets
-from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.run.clock_offsets import clock_errors, clock_offsets
+from dasfprof.analysis.run.times import recorded_times
 from dasfprof.cli.main import cli
 from dasfprof.database.reader import TraceFile
 

@@ -25,7 +25,7 @@ from refuters import refute
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.worker_exits import Departure, Why
+from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.under_way.departures import advice
 from dasfprof.recording.cluster.worker_exits import exit_in
 

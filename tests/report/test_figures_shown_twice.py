@@ -62,7 +62,7 @@ def test_page_terminal_and_tables_agree(
     monkeypatch.setenv("COLUMNS", "150")
     analyser = made(tmp_path / "traces")
     page = OpenedPage(browser, analyser.report(tmp_path / "report.html"))
-    print_summary(analyser.trace, "run")
+    print_summary(analyser.run, "run")
     print_answers(analyser, 100)
     terminal = re.sub(r"\s+", " ", capsys.readouterr().out)
     names = page.texts("#tiles dt")

@@ -9,8 +9,8 @@ from opened_pages import Opener
 from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.slots import STATUSES
 from dasfprof.analysis.model.thread_time import HELPS, ThreadTime
+from dasfprof.analysis.run.slots import STATUSES
 from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 
 HELPS_WORDS = "What usually helps: "

@@ -11,6 +11,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from dasfprof.analysis import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 from dasfprof.analysis.trace.own_events import OwnEvents
@@ -47,7 +48,7 @@ def made_trace(
     scheduler_only: Sequence[dict[str, Any]] = (),
     actor_calls: Sequence[dict[str, Any]] = (),
     scheduler: bool = True,
-) -> Trace:
+) -> Run:
     """Make a trace; times are seconds from its begin.
 
     Parameters
@@ -119,7 +120,7 @@ def made_trace(
         "surroundings": Surroundings(),
         "transfer_keys": (np.zeros(len(transfers), dtype=np.int64), np.empty(0, dtype=np.int64)),
     }
-    return Trace(**tables)
+    return Run.of(Trace(**tables))
 
 
 def _table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> pd.DataFrame:

@@ -36,8 +36,8 @@ from dasfprof.analysis.comparison.words import (
 )
 from dasfprof.analysis.model.steps import NO_STEP
 from dasfprof.analysis.numeric.significance import p_value
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import By as Place
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of, format_share
 
@@ -250,7 +250,7 @@ class Comparison:
         return share if math.isfinite(share) else math.inf
 
     @cached_property
-    def _traces(self) -> tuple[list[Trace], list[Trace]]:
+    def _traces(self) -> tuple[list[Run], list[Run]]:
         return [run.trace for run in self._before], [run.trace for run in self._after]
 
     @cached_property
@@ -265,7 +265,7 @@ class Comparison:
     def _evidence(self) -> Evidence:
         return Evidence.of([*self._traces[0], *self._traces[1]])
 
-    def _summed(self, parts_of: Callable[[Trace, By, Evidence], Parts], by: By) -> pd.DataFrame:
+    def _summed(self, parts_of: Callable[[Run, By, Evidence], Parts], by: By) -> pd.DataFrame:
         if by not in get_args(By):
             raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
         matching = self._functions if by == "function" else self._steps

@@ -11,11 +11,10 @@ import pandas as pd
 from dasfprof.analysis.comparison.matching import Matching
 from dasfprof.analysis.comparison.verdict import CERTAIN
 from dasfprof.analysis.comparison.waterfall import By
-from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.significance import holm, mann_whitney_p, welch_p
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 #: Shorter durations are taken to be this: clocks tell no less.
@@ -88,8 +87,8 @@ _FIGURES: dict[str, Callable[[_NamedRuns], float]] = {
 
 
 def compare_functions(
-    before: Sequence[Trace],
-    after: Sequence[Trace],
+    before: Sequence[Run],
+    after: Sequence[Run],
     matching: Matching,
     least: float,
     by: By = "function",
@@ -117,7 +116,7 @@ def compare_functions(
         np.array([pair[s].all_of(pair[s].seconds).sum() / sides[s] for pair in pairs])
         for s in (0, 1)
     ]
-    ended = tuple(all(find_run_end(run) is None for run in side) for side in (before, after))
+    ended = tuple(all(run.ending is None for run in side) for side in (before, after))
     columns: dict[str, object] = {
         by.capitalize(): pd.Series(names, dtype=object),
         "Tasks": pd.Series(
@@ -154,7 +153,7 @@ def share_in_common(functions: pd.DataFrame) -> float:
     return min(shares)
 
 
-def _by_name(traces: Sequence[Trace], label: Callable[[str], str], by: By) -> dict[str, _NamedRuns]:
+def _by_name(traces: Sequence[Run], label: Callable[[str], str], by: By) -> dict[str, _NamedRuns]:
     found: dict[str, _NamedRuns] = {}
     for trace in traces:
         tasks = trace.tasks

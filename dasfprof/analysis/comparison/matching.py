@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.steps import NO_STEP, step_groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 #: The functions whose results a function takes, and those that take its results.
@@ -35,7 +35,7 @@ class Matching:
         return self.label_before(self.renamed[name]) if name in self.renamed else name
 
 
-def match_functions(before: Iterable[Trace], after: Iterable[Trace]) -> Matching:
+def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
     """Match functions by name, and those that are left by their place in the graph.
 
     A function that only one side has is one that only the other has, if their results go to the
@@ -48,7 +48,7 @@ def match_functions(before: Iterable[Trace], after: Iterable[Trace]) -> Matching
     return Matching(renamed)
 
 
-def match_steps(before: Iterable[Trace], after: Iterable[Trace], functions: Matching) -> Matching:
+def match_steps(before: Iterable[Run], after: Iterable[Run], functions: Matching) -> Matching:
     """Match steps by name, and those that are left by the functions that ran in them."""
     first, second = _functions_of_steps(before), _functions_of_steps(after)
     olds = {name: ran for name, ran in first.items() if name not in second}
@@ -91,7 +91,7 @@ def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
     return inputs, outputs, len(of[0]) - len(inputs), len(of[1]) - len(outputs)
 
 
-def _graph(traces: Iterable[Trace]) -> dict[str, Neighbours]:
+def _graph(traces: Iterable[Run]) -> dict[str, Neighbours]:
     """Return the graph of functions of a side's runs; edges of a function to itself left out."""
     inputs: dict[str, set[str]] = {}
     outputs: dict[str, set[str]] = {}
@@ -108,7 +108,7 @@ def _graph(traces: Iterable[Trace]) -> dict[str, Neighbours]:
     }
 
 
-def _edges(trace: Trace, codes: Array, count: int) -> list[tuple[int, int]]:
+def _edges(trace: Run, codes: Array, count: int) -> list[tuple[int, int]]:
     offsets, ids = trace.dependencies
     takers = np.repeat(codes, np.diff(offsets)).astype(np.int64)
     pairs = np.unique(takers * max(count, 1) + codes[ids])
@@ -116,7 +116,7 @@ def _edges(trace: Trace, codes: Array, count: int) -> list[tuple[int, int]]:
     return list(zip(found[0].tolist(), found[1].tolist(), strict=True))
 
 
-def _functions_of_steps(traces: Iterable[Trace]) -> dict[str, set[str]]:
+def _functions_of_steps(traces: Iterable[Run]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for trace in traces:
         codes, names = step_groups(trace.tasks)

@@ -18,8 +18,8 @@ from dasfprof.analysis.analyser import Analyser
 from dasfprof.analysis.history.over_time import changes_of, kept_runs
 from dasfprof.analysis.history.summary import pipeline_of, shape_of
 from dasfprof.analysis.model.critical_path import path_seconds
-from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.numeric.significance import student_quantile
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import MultiEventDatabase, find_runs, open_run
 from dasfprof.database.columns import Array
@@ -37,7 +37,7 @@ class ComparedRun:
     """A run of one side."""
 
     name: str
-    trace: Trace
+    trace: Run
     #: What tells whether two are the same run; empty: only that the trace is the same object.
     uuid: str = ""
     #: Where its files are; None: unknown.
@@ -60,7 +60,7 @@ class ComparedRun:
         failed = int((trace.tasks["state"] == "erred").sum())
         if not len(trace.tasks):
             found.append("has no task runs")
-        if find_run_end(trace) is not None:
+        if trace.ending is not None:
             found.append("did not end")
         if failed:
             found.append(f"has {count_of(failed, 'failed task')}")
@@ -71,7 +71,7 @@ class ComparedRun:
     @property
     def is_whole(self) -> bool:
         """Whether it ended, so that its wall time can be compared."""
-        return bool(np.isfinite(self.seconds)) and find_run_end(self.trace) is None
+        return bool(np.isfinite(self.seconds)) and self.trace.ending is None
 
     def is_same(self, other: ComparedRun) -> bool:
         """Return whether two are the same run."""
@@ -94,7 +94,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
     files: list[Path] = []
     for item in source:
         if isinstance(item, Analyser | Trace):
-            trace = item.trace if isinstance(item, Analyser) else item
+            trace = item.run if isinstance(item, Analyser) else Run.of(item)
             runs.append(ComparedRun(trace.run or "run", trace))
         elif isinstance(item, MultiEventDatabase):
             runs.append(_run_of(item))
@@ -170,7 +170,7 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
         path = getattr(item, "path", None)
         if path is not None and not is_dasf_trace(Path(path)):
             headers.append(TraceFile(Path(path)).read_header())
-    trace = Trace.from_database(database, progress=False)
+    trace = Run.of(Trace.from_database(database, progress=False))
     uuid = next((str(h["run_uuid"]) for h in headers if h.get("run_uuid")), "")
     paths = [Path(path) for item in database.databases if (path := getattr(item, "path", None))]
     name = trace.run or (paths[0].stem if paths else "run")

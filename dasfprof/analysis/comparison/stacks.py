@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import (
     UNKNOWN,
     By,
@@ -17,7 +18,6 @@ from dasfprof.analysis.stack_samples.places import (
     hot_places,
 )
 from dasfprof.analysis.stack_samples.task_samples import samples_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 
 #: The name of a call: the functions on the way to it, each with its file.
@@ -25,7 +25,7 @@ _Path = tuple[tuple[str, str], ...]
 _SECONDS = ["Before (s)", "After (s)", "Difference (s)"]
 
 
-def compare_places(before: Sequence[Trace], after: Sequence[Trace], by: By) -> pd.DataFrame:
+def compare_places(before: Sequence[Run], after: Sequence[Run], by: By) -> pd.DataFrame:
     """List lines, functions or libraries; see `RunComparison.hot_lines`."""
     sides = [_sampled(side) for side in (before, after)]
     first, second = (_places(side, by) for side in sides) if all(sides) else ({}, {})
@@ -45,7 +45,7 @@ def compare_places(before: Sequence[Trace], after: Sequence[Trace], by: By) -> p
     return table.take(order).reset_index(drop=True)
 
 
-def compare_calls(before: Sequence[Trace], after: Sequence[Trace], least: float) -> pd.DataFrame:
+def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> pd.DataFrame:
     """List the calls of both sides as one tree; see `RunComparison.call_tree`."""
     sides = [_sampled(side) for side in (before, after)]
     first, second = (_calls(side) for side in sides) if all(sides) else ({}, {})
@@ -65,12 +65,12 @@ def compare_calls(before: Sequence[Trace], after: Sequence[Trace], least: float)
     return table.astype({"Depth": np.int64, **dict.fromkeys(_SECONDS, float)})
 
 
-def _sampled(side: Sequence[Trace]) -> list[Trace]:
+def _sampled(side: Sequence[Run]) -> list[Run]:
     """Return the runs of a side in which stacks of tasks were sampled."""
     return [trace for trace in side if len(trace.task_samples)]
 
 
-def _places(side: Sequence[Trace], by: By) -> dict[Hashable, float]:
+def _places(side: Sequence[Run], by: By) -> dict[Hashable, float]:
     """Return the mean seconds in each place."""
     sums: dict[Hashable, float] = {}
     for trace in side:
@@ -89,7 +89,7 @@ def _texts(name: Hashable, by: By) -> tuple[object, ...]:
     return name if isinstance(name, tuple) else (UNKNOWN, UNKNOWN)
 
 
-def _calls(side: Sequence[Trace]) -> dict[_Path, float]:
+def _calls(side: Sequence[Run]) -> dict[_Path, float]:
     """Return the mean seconds of each call, with what it calls."""
     sums: dict[_Path, float] = {}
     for trace in side:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.runs import ComparedRun
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.text import format_size
 
 #: Shares below which numbers that vary from run to run are the same.
@@ -147,7 +147,7 @@ _FACTS = (
 )
 
 
-def compare_memory(before: Sequence[Trace], after: Sequence[Trace]) -> pd.DataFrame:
+def compare_memory(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
     """List what was held in memory; see `RunComparison.memory`."""
     rows = []
     for what, of in _FIGURES.items():
@@ -160,23 +160,23 @@ def compare_memory(before: Sequence[Trace], after: Sequence[Trace]) -> pd.DataFr
     return table.astype(dict.fromkeys(columns[1:], float))
 
 
-def _highest_process(trace: Trace) -> float:
+def _highest_process(trace: Run) -> float:
     """Return the most that a worker's process had at a sample, in bytes; NaN: not sampled."""
     return float(_of_workers(trace, trace.samples, "memory").max())
 
 
-def _usual_process(trace: Trace) -> float:
+def _usual_process(trace: Run) -> float:
     """Return what a worker's process had in the mean of its samples, and of the workers."""
     known = _of_workers(trace, trace.samples, "memory")
     return float(known.groupby(level=0).mean().mean())
 
 
-def _most_held(trace: Trace) -> float:
+def _most_held(trace: Run) -> float:
     """Return the most that results of tasks took on one worker."""
     return float(_of_workers(trace, trace.managed_memory, "size").max())
 
 
-def _of_workers(trace: Trace, samples: pd.DataFrame, column: str) -> pd.Series[float]:
+def _of_workers(trace: Run, samples: pd.DataFrame, column: str) -> pd.Series[float]:
     """Return a column of samples of workers' processes, by worker."""
     if column not in samples or not len(samples):
         return pd.Series(dtype=float)
@@ -186,7 +186,7 @@ def _of_workers(trace: Trace, samples: pd.DataFrame, column: str) -> pd.Series[f
     return known
 
 
-_FIGURES: dict[str, Callable[[Trace], float]] = {
+_FIGURES: dict[str, Callable[[Run], float]] = {
     "Process of a worker, at most": _highest_process,
     "Process of a worker, mean": _usual_process,
     "Results held by a worker, at most": _most_held,

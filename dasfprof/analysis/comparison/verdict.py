@@ -20,7 +20,7 @@ from dasfprof.analysis.model.critical_path import (
 )
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.significance import name_of_test, p_value
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_share
 
@@ -32,7 +32,7 @@ _ENOUGH = 4
 _PARTS, _ENOUGH_IN_PART = 8, 4
 
 
-def relative_spread(trace: Trace) -> float:
+def relative_spread(trace: Run) -> float:
     """Estimate the standard deviation of a run's wall time, as a share of it; NaN: unknown.
 
     Two things vary. Tasks of the same function differ: those of the critical path sum to the wall
@@ -73,7 +73,7 @@ def _spread_of_speed(start: Array, relative: Array) -> float:
     return float(np.sqrt(max(float(speeds.var(ddof=1)) - by_chance, 0.0)))
 
 
-def _share_of_functions(trace: Trace) -> float:
+def _share_of_functions(trace: Run) -> float:
     """Return the share of the critical path in which functions ran."""
     found = path_segments(trace)
     ran = found.length[found.kind == SegmentKind.COMPUTE].sum()

@@ -13,12 +13,11 @@ from dasfprof.analysis.comparison.matching import Matching
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, ThreadTime
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.time_accounting import NO_TASK
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
@@ -51,7 +50,7 @@ class Evidence:
     scheduler: bool
 
     @classmethod
-    def of(cls, traces: Sequence[Trace]) -> Evidence:
+    def of(cls, traces: Sequence[Run]) -> Evidence:
         """Find what is known of all these runs."""
         return cls(
             all(_knows_running(trace) for trace in traces),
@@ -59,12 +58,12 @@ class Evidence:
         )
 
 
-def path_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
+def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     """Return the seconds of the critical path by class and function or step.
 
     They sum to the wall time from the first submission to the last known finish.
     """
-    found, slots = path_segments(trace), task_slots(trace)
+    found, slots = path_segments(trace), trace.slots
     kinds, seconds = [found.kind], [found.length]
     labels = [KINDS[kind][0] for kind in SegmentKind]
     if evidence.running:
@@ -74,14 +73,14 @@ def path_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
         for kind in (SegmentKind.CLIENT, SegmentKind.SCHEDULER):
             labels[kind] = KINDS[SegmentKind.UNKNOWN][0]
     if by == "step":
-        codes, names = step_groups(trace.tasks, unseen_runs(trace))
+        codes, names = step_groups(trace.tasks, trace.unseen)
     else:
         codes, names = slots.function, slots.functions
     of_segments = np.tile(codes[found.rows], len(kinds))
     return _summed(labels, names, np.concatenate(kinds), of_segments, np.concatenate(seconds))
 
 
-def thread_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
+def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     """Return the seconds of all threads by class and function or step; `NO_TASK` where idle.
 
     They sum to the threads of each worker times the seconds of its life.
@@ -103,7 +102,7 @@ def thread_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
     return _summed(labels, names, kinds, codes, seconds[codes, kinds])
 
 
-def _split_running(trace: Trace, first: int) -> tuple[list[Array], list[Array]]:
+def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
     """Split the segments in which functions ran into what they did, numbered from `first` on.
 
     Segments of which that is unknown stay as they are.
@@ -118,7 +117,7 @@ def _split_running(trace: Trace, first: int) -> tuple[list[Array], list[Array]]:
     return kinds, seconds
 
 
-def _knows_running(trace: Trace) -> bool:
+def _knows_running(trace: Run) -> bool:
     tasks = trace.tasks
     told = np.isfinite(tasks[["cpu", "run_queue"]].to_numpy(dtype=float)).all(axis=1)
     return bool(told.any())

@@ -11,8 +11,6 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.slots import unfinished_runs
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
@@ -238,7 +236,7 @@ def _say_imbalance(f: Figures) -> Words:
 def _cannot_be_compared(run: RunFigures) -> Array:
     """Return which workers were not there for half of the run, or took along what they had run."""
     lives, middle = run.accounts.lives, run.begin + 0.5 * run.wall
-    unfinished = unfinished_runs(with_open_runs(run.trace))
+    unfinished = run.trace.whole.unfinished
     rows = [lives.ids[(lives.begin > middle) | (lives.end < middle)]]
     rows.append(unfinished.worker[unfinished.taken & (unfinished.worker >= 0)])
     found = np.zeros(len(run.workers), dtype=bool)

@@ -204,7 +204,7 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     workers = np.unique(run.workers.of_lives[paused["worker_id"].to_numpy()])
     worst = int(np.bincount(paused["worker_id"].to_numpy()).argmax()) if len(paused) else 0
     held = float(np.nanmax(paused["size"].to_numpy(dtype=float), initial=0.0))
-    times = paused["time"].to_numpy() - run.trace.begin
+    times = run.trace.since_begin(paused["time"])
     yield Finding.of(
         _say_memory_pressure,
         workers=Count(len(workers)),
@@ -276,7 +276,7 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     if left[worst] > _LITTLE_LEFT:
         return
     row = samples.iloc[worst]
-    at = float(row["time"]) - run.trace.begin
+    at = run.trace.seconds_at(row["time"])
     yield Finding.of(
         _say_host_memory_full,
         host=str(run.trace.workers["host"].iloc[int(row["worker_id"])]),

@@ -14,10 +14,10 @@ from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
-from dasfprof.analysis.model.open_runs import left_unasked
-from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
-from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run.open_runs import left_unasked
+from dasfprof.analysis.run.run_end import begins_with, stimulus_texts
+from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
@@ -50,7 +50,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     of_them = np.where(proven, counts, 0) if proven.any() else counts
     place = int(of_them.argmax())
     worst = int(lives[place])
-    at = float(run.trace.workers["left"].iloc[worst]) - run.trace.begin
+    at = float(run.trace.left[worst])
     _, by_loss = _computed_again(run)
     again = float(run.slot_seconds[by_loss].sum())
     gone, threads = _missing(run)
@@ -162,12 +162,12 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
         who=elide(who[0], 24) if who else None,
         restarts=Count(len(told)),
         workers=Count(sum(len(one["workers"] or ()) for one in told)),
-        at=Seconds(at - run.trace.begin) if told else None,
+        at=Seconds(run.trace.seconds_at(at)) if told else None,
         back=Seconds(back.min() - at) if len(back) else None,
         at_least="low",
         at_most="medium",
-        start=at - run.trace.begin,
-        stop=at - run.trace.begin,
+        start=run.trace.seconds_at(at),
+        stop=run.trace.seconds_at(at),
     )
 
 
@@ -250,8 +250,7 @@ def _missing(run: RunFigures) -> tuple[float, float]:
     That is until they were replaced, or the run ended; and the threads before the first was lost.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
-    unasked, left = left_unasked(run.trace), run.trace.workers["left"].to_numpy(dtype=float)
-    left = left - run.trace.begin
+    unasked, left = left_unasked(run.trace), run.trace.left
     missed, first = 0.0, np.inf
     for place, life in enumerate(lives.ids.tolist()):
         if not unasked[life]:

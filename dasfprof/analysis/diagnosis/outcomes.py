@@ -107,7 +107,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
         limit=find_limit(run, name, first["category"]),
         at_least="high",
         worker=str(run.workers.labels[first["worker"]]),
-        start=float(first["start"]) - run.trace.begin,
+        start=run.trace.seconds_at(first["start"]),
         places=_failures(run, erred),
     )
 
@@ -165,8 +165,8 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         unsent=Count(unsent["tasks"].sum() if "tasks" in unsent else 0),
         at_least="medium",
         at_most="medium",
-        start=float(left["sent"].iloc[longest]) - run.trace.begin,
-        stop=run.trace.end - run.trace.begin,
+        start=run.trace.seconds_at(left["sent"].iloc[longest]),
+        stop=run.trace.wall,
     )
 
 
@@ -196,17 +196,17 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
         if row["state"] != "no-worker":
             continue
         asked = row["restrictions"] or {}
-        since = float(row["time"]) - run.trace.begin
+        since = run.trace.seconds_at(row["time"])
         yield Finding.of(
             _say_no_worker_fits,
             function=str(row["name"]),
             key=run.text_of_key(int(row["key"])),
             tasks=Count(row["tasks"]),
-            waited=Seconds(run.trace.end - run.trace.begin - since),
+            waited=Seconds(run.trace.wall - since),
             restrictions={str(name): str(value) for name, value in asked.items()},
             at_least="high",
             start=since,
-            stop=run.trace.end - run.trace.begin,
+            stop=run.trace.wall,
         )
 
 

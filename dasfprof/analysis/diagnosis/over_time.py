@@ -17,11 +17,9 @@ from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhil
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.model.idle_time import call_spans
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.intervals import overlap, union
+from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
@@ -140,7 +138,7 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     first: dict[object, float] = {}
     clients: dict[object, object] = {}
     for stimulus, client, time in sorted(zip(*columns, strict=True), key=lambda graph: graph[2]):
-        first.setdefault(client, time - trace.begin)
+        first.setdefault(client, trace.seconds_at(time))
         clients.setdefault(stimulus, client)
     own = rows < len(trace.tasks)
     stimuli = trace.tasks["graph"].to_numpy()[rows[own]]
@@ -154,7 +152,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     """Find clients that submit little, wait for it, and only then submit more."""
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
-    times = task_slots(with_open_runs(run.trace)).times
+    times = run.trace.whole.slots.times
     arrivals = np.unique(times.arrival)
     narrow = _widest(times, arrivals) < run.threads
     alive, since = _levels(times.arrival, times.known, arrivals)
@@ -234,7 +232,7 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
     """
     begins, ends = _without_workers(run)
     lost = run.attempts["life"][(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
-    deaths = run.trace.workers["left"].to_numpy(dtype=float)[lost.unique()] - run.trace.begin
+    deaths = run.trace.left[lost.unique()]
     others = ~np.isin(begins, deaths)
     begins, ends = begins[others], ends[others]
     lengths = run.alive_between(begins, ends)
@@ -270,8 +268,8 @@ def _say_no_workers(f: Figures) -> Words:
 def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     """Return the spans of the run in which no worker had joined the cluster."""
     lives = run.accounts.lives
-    joined = run.trace.workers["joined"].to_numpy(dtype=float)[lives.ids] - run.trace.begin
-    left = run.trace.workers["left"].to_numpy(dtype=float)[lives.ids] - run.trace.begin
+    joined = run.trace.joined[lives.ids]
+    left = run.trace.left[lives.ids]
     # One of which nothing says that it left was there to the end, silent or not.
     stayed = np.where(np.isnan(left), run.begin + run.wall, left)
     begins, ends = union(np.fmax(lives.begin, joined), stayed)

@@ -23,7 +23,7 @@ from dasfprof.analysis.model.steps import (
     line_groups,
     step_groups,
 )
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.wording import Figures, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
@@ -35,7 +35,7 @@ FAILED = "rule-failed"
 
 
 def diagnose(
-    trace: Trace, rules: Mapping[str, Rule] = RULES, least: float = NEGLIGIBLE
+    trace: Run, rules: Mapping[str, Rule] = RULES, least: float = NEGLIGIBLE
 ) -> pd.DataFrame:
     """Look for known faults of a run; see `TraceAnalyser`.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.worker_exits import Departure, Why
+from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds
 
 #: So many gaps between losses are even if such a share of them, of a few all, is near to the

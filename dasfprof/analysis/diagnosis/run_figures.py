@@ -21,11 +21,10 @@ from dasfprof.analysis.model.critical_path import (
     path_segments,
 )
 from dasfprof.analysis.model.degradation import Trends, find_trends
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.run_end import RESTARTED, given_up
 from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
 from dasfprof.analysis.model.stragglers import TIMES_OTHERS
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.run.run_end import RESTARTED, given_up
 from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.under_way.from_trace import state_from_trace
@@ -115,7 +114,7 @@ class RunFigures(TaskFigures):
     @cached_property
     def restarted_keys(self) -> Array:
         """The keys of task runs that a client took from workers as it restarted these."""
-        tables = [with_open_runs(self.trace).tasks, self.trace.scheduler_only]
+        tables = [self.trace.whole.tasks, self.trace.scheduler_only]
         tables = [runs for runs in tables if "key_id" in runs]
         keys = [runs["key_id"].to_numpy()[given_up(self.trace, runs, RESTARTED)] for runs in tables]
         return np.unique(np.concatenate(keys))

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpus import GpuUtilisation, gpu_utilisation
-from dasfprof.analysis.model.open_runs import left_unasked
-from dasfprof.analysis.model.worker_exits import Why, departure
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.open_runs import left_unasked
+from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.database.columns import Array
 
 #: Mean utilisation in percent from which tasks may be waiting for their GPU.
@@ -22,7 +21,7 @@ _GPU_BUSY = 20.0
 class SampledFigures:
     """The figures of a run that rest on samples, a part of `RunFigures`."""
 
-    trace: Trace
+    trace: Run
 
     @cached_property
     def process_cpu_seconds(self) -> float:
@@ -80,7 +79,7 @@ class SampledFigures:
     @cached_property
     def gpus(self) -> list[GpuUtilisation]:
         """How busy each GPU was, over the whole run."""
-        return gpu_utilisation(self.trace, NamedWorkers(self.trace))[1]
+        return gpu_utilisation(self.trace, self.trace.named)[1]
 
     @cached_property
     def uses_gpus(self) -> bool:

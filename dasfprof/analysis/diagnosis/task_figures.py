@@ -11,14 +11,13 @@ from dasfprof.analysis.model.account_sums import Accounts
 from dasfprof.analysis.model.accounting import accounts_within
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.layers import task_layers
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.run_end import RunEnd, find_run_end
-from dasfprof.analysis.model.slots import TaskSlots, first_arrival, task_slots, unfinished_runs
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.numeric.intervals import union
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.run_end import RunEnd
+from dasfprof.analysis.run.slots import TaskSlots
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
 
 
@@ -38,13 +37,13 @@ class TaskFigures(SampledFigures):
     #: The first classes of the accounts: tasks hold the thread.
     BUSY = USES
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Run) -> None:
         self.trace = trace
 
     @cached_property
     def slots(self) -> TaskSlots:
         """The threads that task runs held."""
-        return task_slots(self.trace)
+        return self.trace.slots
 
     @cached_property
     def accounts(self) -> Accounts:
@@ -54,24 +53,24 @@ class TaskFigures(SampledFigures):
     @cached_property
     def workers(self) -> NamedWorkers:
         """The workers by host and label."""
-        return NamedWorkers(self.trace)
+        return self.trace.named
 
     # --- time ------------------------------------------------------------------------------------
 
     @cached_property
     def end(self) -> RunEnd | None:
         """What was under way at the end of the run; None if nothing, as far as is known."""
-        return find_run_end(self.trace)
+        return self.trace.ending
 
     @cached_property
     def begin(self) -> float:
         """When the first task arrived, in seconds from the trace's begin; NaN without tasks."""
-        arrival = first_arrival(self.trace)
+        arrival = self.trace.first_arrival
         if np.isfinite(arrival):
             return arrival
         graphs = self.trace.graphs
         first = graphs["time"].min() if self.end is not None and len(graphs) else float("nan")
-        return float(first - self.trace.begin)
+        return self.trace.seconds_at(first)
 
     @cached_property
     def wall(self) -> float:
@@ -79,12 +78,12 @@ class TaskFigures(SampledFigures):
 
         Of a run that had work under way they last until its end.
         """
-        times, unfinished = self.slots.times, unfinished_runs(self.trace)
+        times, unfinished = self.slots.times, self.trace.unfinished
         # A task that was given up with its worker ended so.
         counted = unfinished.ended if len(times) else slice(None)
         ends = np.append(times.known, unfinished.known[counted])
         if self.end is not None:
-            ends = np.append(ends, self.end.time - self.trace.begin)
+            ends = np.append(ends, self.trace.seconds_at(self.end.time))
         known = len(ends) > 0 and np.isfinite(self.begin)
         return max(float(ends.max()) - self.begin, 0.0) if known else 0.0
 
@@ -204,7 +203,7 @@ class TaskFigures(SampledFigures):
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
         """How many slots were held: times, and the number from each on."""
-        slots = task_slots(with_open_runs(self.trace))
+        slots = self.trace.whole.slots
         times = np.concatenate([slots.times.executing, slots.end])
         steps = np.repeat([1, -1], len(slots.end))
         order = np.argsort(times, kind="stable")
@@ -236,7 +235,7 @@ class TaskFigures(SampledFigures):
 
     def alive_between(self, begins: Array, ends: Array) -> Array:
         """Return for how long within spans the scheduler had a task that had not ended."""
-        times = task_slots(with_open_runs(self.trace)).times
+        times = self.trace.whole.slots.times
         edges = np.concatenate([times.arrival, times.known])
         order = np.argsort(edges, kind="stable")
         there = np.cumsum(np.repeat([1, -1], len(times))[order]) > 0

@@ -9,7 +9,6 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.clock_offsets import clock_errors, clock_offsets
 from dasfprof.analysis.trace.gaps import NoteKind
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.wording import Count, Figures, Seconds, Words
@@ -117,7 +116,7 @@ def _say_ended_by_itself(f: Figures) -> Words:
 @rule("clocks-apart")
 def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     """Find hosts whose clocks are far from the scheduler's."""
-    offsets = clock_offsets(run.trace)
+    offsets = run.trace.offsets
     if not len(offsets) or "sent" not in run.trace.tasks:
         return
     worst = int(np.abs(offsets).argmax())
@@ -127,7 +126,7 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
         _say_clocks_apart,
         host=str(run.trace.workers["host"].iloc[worst]),
         ahead=Seconds(offsets[worst]),
-        within=Seconds(clock_errors(run.trace)[worst]),
+        within=Seconds(run.trace.offset_errors[worst]),
         workers=Count(np.count_nonzero(np.abs(offsets) >= _CLOCK)),
         at_most="info",
     )

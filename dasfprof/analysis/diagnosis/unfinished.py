@@ -13,9 +13,9 @@ from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
-from dasfprof.analysis.model.open_runs import RELEASED
-from dasfprof.analysis.model.run_end import How, RunEnd
-from dasfprof.analysis.model.worker_exits import departure
+from dasfprof.analysis.run.open_runs import RELEASED
+from dasfprof.analysis.run.run_end import How, RunEnd
+from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.causes import find_causes
@@ -108,8 +108,8 @@ def _summary(
         costs=seconds,
         at_least=severity,
         at_most=severity,
-        start=end.time - seconds - run.trace.begin,
-        stop=end.time - run.trace.begin,
+        start=run.trace.seconds_at(end.time - seconds),
+        stop=run.trace.seconds_at(end.time),
     )
 
 
@@ -344,7 +344,7 @@ def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
     return [
         Figures(
             worker=elide(clean(workers["worker"].iloc[life]), 60),
-            left=Seconds(workers["left"].iloc[life] - run.trace.begin),
+            left=Seconds(float(run.trace.left[life])),
             exit=in_words(departure(run.trace, life)),
         )
         for life in dict.fromkeys(own["life"].tolist())

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.plan import plan
-from dasfprof.analysis.trace import Trace
 
 #: What an expectation rests on: task runs of the function that the same line built, those of the
 #: function wherever it was built, or nothing.
@@ -41,7 +41,7 @@ class Experience:
         The runs.
     """
 
-    def __init__(self, traces: Iterable[Trace]) -> None:
+    def __init__(self, traces: Iterable[Run]) -> None:
         #: Of each run: thread seconds and task runs, by function (place None), and by line too.
         self._runs = [_sums(trace) for trace in traces]
 
@@ -58,7 +58,7 @@ class Experience:
         return Expectation(None, "nothing recorded")
 
 
-def _sums(trace: Trace) -> dict[tuple[str, Place | None], tuple[float, int]]:
+def _sums(trace: Run) -> dict[tuple[str, Place | None], tuple[float, int]]:
     """Return thread seconds and task runs by function and line; by function alone at None."""
     noted = trace.lines
     place_of = {

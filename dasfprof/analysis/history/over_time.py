@@ -19,8 +19,8 @@ from dasfprof.analysis.history.summary import (
     stays,
     summarise_run,
 )
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import utc
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.database import find_runs
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
@@ -134,7 +134,7 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     return [summary for _, summary in kept] + going_on
 
 
-def keep_summary(files: list[Path], trace: Trace) -> None:
+def keep_summary(files: list[Path], trace: Run) -> None:
     """Keep the summary of a run that has just been analysed, as `history` does.
 
     Parameters

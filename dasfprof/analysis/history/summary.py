@@ -24,10 +24,10 @@ from dasfprof.analysis import diagnosis
 from dasfprof.analysis.live.so_far import still_to_come
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import path_seconds
-from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run as NormalRun
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase
@@ -40,17 +40,17 @@ _CREATED = re.compile(r"-\d{9,}$")
 _MOST = 40
 
 
-def read_trace(run: Run) -> Trace:
+def read_trace(run: Run) -> NormalRun:
     """Read all files of a run."""
-    return Trace.from_database(MultiEventDatabase(run.files), progress=False)
+    return NormalRun.of(Trace.from_database(MultiEventDatabase(run.files), progress=False))
 
 
-def stays(trace: Trace) -> bool:
+def stays(trace: NormalRun) -> bool:
     """Whether a summary stays true: the run is no longer being recorded."""
     return trace.recording is not RecordingEnd.GOES_ON
 
 
-def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
+def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     """Sum up a run.
 
     The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
@@ -71,7 +71,7 @@ def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
         "efficiency": _known(_efficiency(trace)),
         "tasks": len(trace.tasks),
         "failed": int((trace.tasks["state"] == "erred").sum()),
-        "ended": find_run_end(trace) is None,
+        "ended": trace.ending is None,
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
         "functions": _functions(trace),
@@ -81,7 +81,7 @@ def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
     }
 
 
-def _functions(trace: Trace) -> dict[str, tuple[int, float, float]]:
+def _functions(trace: NormalRun) -> dict[str, tuple[int, float, float]]:
     done = trace.tasks[trace.tasks["state"] == "memory"]
     durations = done.groupby("function", observed=True)["duration"]
     found = durations.agg(["size", "sum", "median"]).nlargest(_MOST, "sum")
@@ -91,7 +91,7 @@ def _functions(trace: Trace) -> dict[str, tuple[int, float, float]]:
     }
 
 
-def _steps(trace: Trace) -> dict[str, float]:
+def _steps(trace: NormalRun) -> dict[str, float]:
     codes, names = step_groups(trace.tasks)
     seconds = Groups(codes, len(names)).sum(trace.tasks["duration"].to_numpy(dtype=float))
     known = {name: float(each) for name, each in zip(names, seconds, strict=True) if each > 0}
@@ -103,7 +103,7 @@ def pipeline_of(run: str) -> str:
     return _CREATED.sub("", run)
 
 
-def shape_of(trace: Trace) -> str:
+def shape_of(trace: NormalRun) -> str:
     """Return what is equal for runs of the same graph: how many keys of each function ran."""
     codes, names = trace.keys.functions()
     ran = np.unique(trace.tasks["key_id"].to_numpy())
@@ -112,7 +112,7 @@ def shape_of(trace: Trace) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def _efficiency(trace: Trace) -> float:
+def _efficiency(trace: NormalRun) -> float:
     of_lives = make_accounts(trace).of_lives
     whole = float(of_lives.sum())
     return float(of_lives[:, list(RUNNING)].sum()) / whole if whole > 0 else math.nan

@@ -21,20 +21,20 @@ from dasfprof.analysis.large.told import (
 from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.accounting import Part, part_of
 from dasfprof.analysis.model.attempts import earlier_attempts
-from dasfprof.analysis.model.clock_offsets import message_bounds
-from dasfprof.analysis.model.once_per_trace import tell
-from dasfprof.analysis.model.open_runs import appended, with_open_runs
-from dasfprof.analysis.model.run_end import (
+from dasfprof.analysis.model.untold_tasks import live_at_counts
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.clock_offsets import message_bounds
+from dasfprof.analysis.run.once_per_trace import tell
+from dasfprof.analysis.run.open_runs import appended, with_open_runs
+from dasfprof.analysis.run.run_end import (
     Endings,
     RunEnd,
     find_run_end,
     interrupted_ends,
     run_end_of,
 )
-from dasfprof.analysis.model.slots import most_slots
-from dasfprof.analysis.model.times import to_ticks
-from dasfprof.analysis.model.untold_tasks import live_at_counts
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run.slots import most_slots
+from dasfprof.analysis.run.times import to_ticks
 from dasfprof.database.columns import Array
 
 #: Seconds around a window that are read as well: more than a worker and the scheduler, by their
@@ -72,7 +72,7 @@ class Extent:
     knows_end: bool = False
 
     @classmethod
-    def of(cls, frame: Trace, begin: float, end: float) -> Extent:
+    def of(cls, frame: Run, begin: float, end: float) -> Extent:
         """Find what is known before windows were read.
 
         Parameters
@@ -91,7 +91,7 @@ class Extent:
         begin, end = float(np.fmin(begin, frame.begin)), float(np.fmax(end, frame.end))
         return cls(begin, end, seen, around, np.empty(0, dtype=np.int64))
 
-    def widened(self, frame: Trace, told: Sequence[Told]) -> Extent:
+    def widened(self, frame: Run, told: Sequence[Told]) -> Extent:
         """Return what all windows tell together."""
         seen = _widest([self.seen, *(one.seen for one in told)])
         opens, counts = np.unique(np.concatenate([one.open for one in told]), return_counts=True)
@@ -115,7 +115,7 @@ class Extent:
             clocks_fit=not apart.any(),
         )
 
-    def may_be_unfinished(self, frame: Trace, told: Sequence[Told]) -> bool:
+    def may_be_unfinished(self, frame: Run, told: Sequence[Told]) -> bool:
         """Return whether only all windows tell that nothing was under way as the run ended."""
         nothing = dataclasses.replace(Endings.of(self.tell(frame)), last=np.nan)
         return (
@@ -124,7 +124,7 @@ class Extent:
             or run_end_of(self.tell(frame), nothing) is not None
         )
 
-    def with_end(self, frame: Trace, told: Sequence[Told]) -> Extent:
+    def with_end(self, frame: Run, told: Sequence[Told]) -> Extent:
         """Return what windows tell that know of each other which task runs had not ended."""
         endings = Endings.of_all([one.endings for one in told])
         return dataclasses.replace(
@@ -136,7 +136,7 @@ class Extent:
             run_end=run_end_of(self.tell(frame), endings),
         )
 
-    def tell(self, trace: Trace, window: Window | None = None, place: int = 0) -> Trace:
+    def tell(self, trace: Run, window: Window | None = None, place: int = 0) -> Run:
         """Return what began in a window, which then knows of the whole run and of its `Part`.
 
         Parameters
@@ -182,7 +182,7 @@ class Extent:
         early = [nothing] * min(place + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[place + 1 :]])
 
-    def _known(self, trace: Trace, bounds: Bounds | None) -> Trace:
+    def _known(self, trace: Run, bounds: Bounds | None) -> Run:
         """Return a trace that was told what is known of the whole run."""
         if bounds is not None:
             tell(trace, message_bounds, bounds)
@@ -196,7 +196,7 @@ class Extent:
             tell(trace, find_run_end, self.run_end)
         return trace
 
-    def _with_early(self, around: Trace, until: float, place: int) -> Trace:
+    def _with_early(self, around: Run, until: float, place: int) -> Run:
         """Add task runs that later windows tell of, and that came before a time."""
         tables = {}
         for name, at in (("tasks", 0), ("scheduler_only", 1)):
@@ -224,7 +224,7 @@ def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(of_windows)
 
 
-def _taken(trace: Trace, tasks: Array, only: Array, transfers: Array) -> Trace:
+def _taken(trace: Run, tasks: Array, only: Array, transfers: Array) -> Run:
     """Return a trace with some of its rows; the graph is left out."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {

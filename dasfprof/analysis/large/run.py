@@ -15,9 +15,9 @@ from dask.utils import parse_bytes
 from dasfprof.analysis.large.extent import Extent
 from dasfprof.analysis.large.told import Told
 from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import InParts, Question, Request
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.config import setting
 from dasfprof.database import EventDatabase, FileDatabase
@@ -126,13 +126,13 @@ class LargeRun:
         return ""
 
     @cached_property
-    def frame(self) -> Trace:
+    def frame(self) -> Run:
         """The run without its task runs and transfers."""
         return self.extent.tell(self._frame)
 
     @cached_property
-    def _frame(self) -> Trace:
-        return read_window(self._files, None)
+    def _frame(self) -> Run:
+        return Run.of(read_window(self._files, None))
 
     @cached_property
     def _unread(self) -> Extent:
@@ -179,7 +179,8 @@ def tell_window(
     window, place
         The window, and which it is.
     """
-    own = extent.tell(read_window(files, window.widened(extent.around)), window, place)
+    read = Run.of(read_window(files, window.widened(extent.around)))
+    own = extent.tell(read, window, place)
     if asked is None:
         return Told.of(own, window.begin + extent.around / 2)
     told = []

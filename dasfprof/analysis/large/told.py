@@ -9,12 +9,11 @@ import pandas as pd
 
 from dasfprof.analysis.model.accounting import part_of
 from dasfprof.analysis.model.attempts import at_keys
-from dasfprof.analysis.model.clock_offsets import message_bounds
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.run_end import Endings, interrupted_ends
-from dasfprof.analysis.model.slots import most_slots
 from dasfprof.analysis.model.untold_tasks import live_at_counts
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.clock_offsets import message_bounds
+from dasfprof.analysis.run.run_end import Endings, interrupted_ends
+from dasfprof.analysis.run.slots import most_slots
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
@@ -58,7 +57,7 @@ class Told:
     by_both: Array
 
     @classmethod
-    def of(cls, own: Trace, since: float) -> Told:
+    def of(cls, own: Run, since: float) -> Told:
         """Find that of a window.
 
         Parameters
@@ -77,7 +76,7 @@ class Told:
             interrupted_ends(own),
             places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
             Endings.of(own),
-            live_at_counts(with_open_runs(own)),
+            live_at_counts(own.whole),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (
                 _early(own.tasks, begins_of(own)[0], since, threads),
@@ -89,7 +88,7 @@ class Told:
         )
 
 
-def begins_of(trace: Trace, *, sent: bool = False) -> tuple[Array, Array, Array]:
+def begins_of(trace: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
     """Return when task runs, those of the scheduler alone and transfers begin.
 
     Of a run whose function is not known to have begun that is when it was sent, or else its end.
@@ -126,7 +125,7 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
     return runs.iloc[rows][[name for name in _KEPT if name in runs]]
 
 
-def _seen(own: Trace) -> Bounds:
+def _seen(own: Run) -> Bounds:
     """Return when the task runs and transfers of each worker begin and end."""
     count = len(own.workers)
     first, last = np.full(count, np.nan), np.full(count, np.nan)
@@ -143,7 +142,7 @@ def _seen(own: Trace) -> Bounds:
     return first, last
 
 
-def _by_both(own: Trace) -> Array:
+def _by_both(own: Run) -> Array:
     tasks, only = own.tasks, own.scheduler_only
     joined = tasks["sent"].notna() if "sent" in tasks else np.zeros(len(tasks), dtype=bool)
     ids = [table["worker_id"] for table in (tasks, tasks[joined], only[only["lost"]])]

@@ -1,5 +1,4 @@
-"""The model of a run, in raw units and row numbers: slots, predecessors, statuses, accounts.
+"""The model of a run, in raw units and row numbers: links, attempts, critical path, accounts.
 
-`times` has when each task run came to each stage, `slots` which threads the runs held, `attempts`
-every attempt at a task, those on lost workers too. The rest builds on these.
+All of it rests on `Run`, the normal form.
 """

@@ -10,12 +10,12 @@ import pandas as pd
 
 from dasfprof.analysis.model import busy_time, idle_time
 from dasfprof.analysis.model.idle_time import Pool, PoolDemand, pool_of
-from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns, unseen_runs
 from dasfprof.analysis.model.steps import line_groups, step_groups
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
-from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.slots import TaskSlots, UnfinishedRuns
+from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.database.columns import Array
 
 #: A worker, by its row of `Trace.workers`, a function, a step of the pipeline, and a line of it.
@@ -62,7 +62,7 @@ class WindowAccount:
     @classmethod
     def of(  # noqa: PLR0917
         cls,
-        trace: Trace,
+        trace: Run,
         slots: TaskSlots,
         lives: WorkerLives,
         threads: list[tuple[Array, idle_time.IdleThreads]],
@@ -121,7 +121,7 @@ class WindowAccount:
         return cls(lives, idle, of_uses, uses, rows, knows_tasks(trace)), pool
 
 
-def accounts_of(trace: Trace, windows: Sequence[WindowAccount]) -> Accounts:
+def accounts_of(trace: Run, windows: Sequence[WindowAccount]) -> Accounts:
     """Put the windows of a run together; the trace need not have its task runs."""
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
     groups: dict[Group, int] = {}
@@ -177,7 +177,7 @@ def _uses(
     return np.stack([groups.sum(values) for values in (*seconds, used[2])])
 
 
-def _busy(trace: Trace, uses: Array, worker: Array) -> Array:
+def _busy(trace: Run, uses: Array, worker: Array) -> Array:
     """Return the thread-seconds of each group of task runs by class, given its worker."""
     after = uses[-1]
     finishing = np.bincount(worker, weights=after, minlength=len(trace.workers))
@@ -190,9 +190,7 @@ def _busy(trace: Trace, uses: Array, worker: Array) -> Array:
     return seconds
 
 
-def seconds_of_groups(
-    trace: Trace, slots: TaskSlots, used: Array, codes: Array, count: int
-) -> Array:
+def seconds_of_groups(trace: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds of groups of task runs by class, whatever groups them.
 
     Parameters
@@ -245,7 +243,7 @@ def own_causes_of(
         yield rows, own
 
 
-def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
+def slot_groups(trace: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
     """Group the slots of task runs by worker, function, step and line.
 
     Returns
@@ -253,7 +251,7 @@ def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
     codes, names
         Slot ``i`` belongs to ``names[codes[i]]``.
     """
-    tables = trace.tasks, unseen_runs(trace)
+    tables = trace.tasks, trace.unseen
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     functions = len(slots.functions) or 1
     packed = (slots.worker * functions + slots.function) * len(steps) + of_step
@@ -269,7 +267,7 @@ def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
     ]
 
 
-def knows_tasks(trace: Trace) -> bool:
+def knows_tasks(trace: Run) -> bool:
     """Return whether the scheduler's file tells of tasks, without which idle has no known cause."""
     return "sent" in trace.tasks or len(trace.scheduler_states) > 0
 
@@ -301,9 +299,9 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
     return used
 
 
-def _identities(trace: Trace, name: str) -> Array:
+def _identities(trace: Run, name: str) -> Array:
     """Return a column that tells task runs apart, of all slots."""
-    return np.append(trace.tasks[name].to_numpy(), unseen_runs(trace)[name].to_numpy())
+    return np.append(trace.tasks[name].to_numpy(), trace.unseen[name].to_numpy())
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:

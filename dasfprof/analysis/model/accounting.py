@@ -18,13 +18,9 @@ from dasfprof.analysis.model.account_sums import (
 )
 from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells, own_cells
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.run_end import find_run_end
-from dasfprof.analysis.model.slots import task_slots, unfinished_runs
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
-from dasfprof.analysis.model.workers import worker_lives
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- `Part`: a window of the time of a run, and what reaches into it ------------------------------
@@ -35,7 +31,7 @@ class Part:
     """A window of the time of a run, and what reaches into it."""
 
     #: Also what began before the window, and what came before its end and began later.
-    around: Trace
+    around: Run
     #: When the window begins, and before when it ends: seconds from the run's begin, by the
     #: scheduler's clock.
     begin: float = float("-inf")
@@ -43,7 +39,7 @@ class Part:
 
 
 @once_per_trace
-def part_of(trace: Trace) -> Part:
+def part_of(trace: Run) -> Part:
     """Return which part of a run a trace is; a whole run is one part."""
     return Part(trace)
 
@@ -64,12 +60,12 @@ class ThreadSeconds:
     used: Array
 
 
-def make_accounts(trace: Trace) -> Accounts:
+def make_accounts(trace: Run) -> Accounts:
     """Account for every thread-second of every worker's life."""
-    return thread_seconds(with_open_runs(trace)).accounts
+    return thread_seconds(trace.whole).accounts
 
 
-def busy_seconds(trace: Trace, codes: Array, count: int) -> Array:
+def busy_seconds(trace: Run, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds by class of groups of the slots of a trace.
 
     Parameters
@@ -80,15 +76,15 @@ def busy_seconds(trace: Trace, codes: Array, count: int) -> Array:
         The group of each of `task_slots` (-1: none), and how many there are.
     """
     used = thread_seconds(trace).used
-    return seconds_of_groups(trace, task_slots(trace), used, codes, count)
+    return seconds_of_groups(trace, trace.slots, used, codes, count)
 
 
-def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
+def accounts_within(trace: Run, begin: float, end: float) -> Accounts:
     """Account for every thread-second of the workers' lives within a window.
 
     Task runs are taken to lie within it.
     """
-    trace = with_open_runs(trace)
+    trace = trace.whole
     found = thread_seconds(trace)
     accounts = found.accounts
     lives = accounts.lives.within(begin, end)
@@ -101,15 +97,15 @@ def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
 
 
 @once_per_trace
-def thread_seconds(trace: Trace) -> ThreadSeconds:
+def thread_seconds(trace: Run) -> ThreadSeconds:
     """Find the classes of all threads of a trace with its open runs."""
     return find_thread_seconds(trace, _MOST_CELLS)
 
 
-def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
+def find_thread_seconds(trace: Run, most: int) -> ThreadSeconds:
     """Do what `thread_seconds` does, with about so many cells."""
-    slots, unfinished = task_slots(trace), unfinished_runs(trace)
-    lives = worker_lives(trace, slots)
+    slots, unfinished = trace.slots, trace.unfinished
+    lives = trace.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
     demand = PoolDemand.of(trace)
@@ -126,12 +122,12 @@ def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
 
 
 @once_per_trace
-def account_window(trace: Trace) -> WindowAccount:
+def account_window(trace: Run) -> WindowAccount:
     """Account for the window of time that a part of a run is."""
     part = part_of(trace)
-    whole = with_open_runs(part.around)
-    slots, unfinished = task_slots(whole), unfinished_runs(whole)
-    lives = worker_lives(whole, slots).within(part.begin, part.end)
+    whole = part.around.whole
+    slots, unfinished = whole.slots, whole.unfinished
+    lives = whole.lives.within(part.begin, part.end)
     threads = [
         (rows, idle_threads(causes))
         for rows, causes in own_causes_of(slots, unfinished, lives, len(whole.workers))
@@ -140,7 +136,7 @@ def account_window(trace: Trace) -> WindowAccount:
     return WindowAccount.of(whole, slots, lives, threads, used, PoolDemand.of(whole), window)[0]
 
 
-def by_class(trace: Trace, causes: Array) -> Array:
+def by_class(trace: Run, causes: Array) -> Array:
     """Turn idle thread-seconds by cause, the last axis, into those by class."""
     seconds = np.zeros((*causes.shape[:-1], len(ThreadTime)))
     for cause, spent in idle_classes(knows_tasks(trace)).items():
@@ -148,10 +144,10 @@ def by_class(trace: Trace, causes: Array) -> Array:
     return seconds
 
 
-def _bounds(trace: Trace, demand: PoolDemand) -> Array:
+def _bounds(trace: Run, demand: PoolDemand) -> Array:
     """Return where windows that are asked for begin and end: with the run's work."""
-    end = find_run_end(trace)
-    ends = [] if end is None else [end.time - trace.begin]
-    given_up = unfinished_runs(trace)
+    end = trace.ending
+    ends = [] if end is None else [trace.seconds_at(end.time)]
+    given_up = trace.unfinished
     ends += given_up.known[given_up.ended].tolist()
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])

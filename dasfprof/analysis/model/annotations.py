@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
@@ -13,7 +13,7 @@ _OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers"
 _LONGEST = 200
 
 
-def annotation_texts(trace: Trace) -> tuple[Array, list[str]]:
+def annotation_texts(trace: Run) -> tuple[Array, list[str]]:
     """Number the annotations of the rows of `Trace.tasks`.
 
     Returns
@@ -27,7 +27,7 @@ def annotation_texts(trace: Trace) -> tuple[Array, list[str]]:
     return np.array([*codes, 0], dtype=np.int64)[places], list(texts)
 
 
-def distinct_annotations(trace: Trace) -> tuple[Array, list[object]]:
+def distinct_annotations(trace: Run) -> tuple[Array, list[object]]:
     """Return the place of each row's annotations, -1 where none are recorded, and these."""
     if "annotations" not in trace.tasks:
         return np.full(len(trace.tasks), -1, dtype=np.int64), []

@@ -6,8 +6,8 @@ from pathlib import PurePath
 
 import numpy as np
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Calls of Dask that send graphs.
@@ -15,7 +15,7 @@ _SENDING = ("compute", "persist", "submit", "map")
 
 
 @once_per_trace
-def asked_lines(trace: Trace) -> Array:
+def asked_lines(trace: Run) -> Array:
     """Find the line that sent the graph of each of `Trace.tasks`; empty: nothing tells.
 
     A client's graphs arrive in the order in which they were sent, and each was sent within a call.
@@ -30,7 +30,7 @@ def asked_lines(trace: Trace) -> Array:
     return found
 
 
-def _of_graphs(trace: Trace) -> list[str]:
+def _of_graphs(trace: Run) -> list[str]:
     """Return the line that sent each graph."""
     graphs, sent = trace.graphs, trace.graphs_sent
     lines = [""] * len(graphs)
@@ -48,7 +48,7 @@ def _of_graphs(trace: Trace) -> list[str]:
     return lines
 
 
-def _of_calls(trace: Trace, times: Array) -> list[str]:
+def _of_calls(trace: Run, times: Array) -> list[str]:
     """Return the line of the one call that was under way at each time; empty: none, or several."""
     calls = trace.client_calls
     calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]

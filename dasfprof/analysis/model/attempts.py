@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import (
+from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.open_runs import (
     LOST,
     RELEASED,
     RUNNING,
     WAITING,
     left_unasked,
     taken_back,
-    with_open_runs,
 )
-from dasfprof.analysis.model.run_end import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.model.run_end import DROPPED, given_up
-from dasfprof.analysis.model.steps import step_groups
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
+from dasfprof.analysis.run.run_end import DROPPED, given_up
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
 
@@ -40,7 +38,7 @@ _TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
 _KILLED = "KilledWorker"
 
 
-def find_attempts(trace: Trace) -> pd.DataFrame:
+def find_attempts(trace: Run) -> pd.DataFrame:
     """List the attempts at tasks, in the order of their start.
 
     They are the task runs of `Trace.tasks`, and those that had not ended; those that the scheduler
@@ -64,9 +62,9 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
         ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
         succeeded), ``message`` and ``raised_at`` (the last line of user code in its traceback).
     """
-    workers, ended = NamedWorkers(trace), len(trace.tasks)
+    workers, ended = trace.named, len(trace.tasks)
     lost, earlier = left_unasked(trace), earlier_attempts(trace)
-    trace = with_open_runs(trace)
+    trace = trace.whole
     steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
     parts = [_recorded(trace, steps[: len(trace.tasks)], ended)]
     if len(trace.scheduler_only):
@@ -92,12 +90,12 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
 
 
 @once_per_trace
-def earlier_attempts(trace: Trace) -> pd.DataFrame:
+def earlier_attempts(trace: Run) -> pd.DataFrame:
     """Return what is known of attempts before the part of a run that a trace is: see `at_keys`."""
     return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
 
 
-def at_keys(trace: Trace) -> pd.DataFrame:
+def at_keys(trace: Run) -> pd.DataFrame:
     """Return what is known of the attempts at each key, by its hash.
 
     ``attempts`` is their number; ``follows`` says why there would be another one, as ``again`` of
@@ -111,7 +109,7 @@ def at_keys(trace: Trace) -> pd.DataFrame:
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
-def _recorded(trace: Trace, steps: Array, ended: int) -> dict[str, Array]:
+def _recorded(trace: Run, steps: Array, ended: int) -> dict[str, Array]:
     """Return the task runs that are in files of workers (or, without any, in the scheduler's).
 
     The first of them have ended.
@@ -148,7 +146,7 @@ def _recorded(trace: Trace, steps: Array, ended: int) -> dict[str, Array]:
     }
 
 
-def _unrecorded(trace: Trace, steps: Array, lost: Array) -> dict[str, Array]:
+def _unrecorded(trace: Run, steps: Array, lost: Array) -> dict[str, Array]:
     """Return what the scheduler alone tells of.
 
     Those are runs that it saw end, tasks of workers that left, those that clients gave up, and

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.numeric.constants import as_type, is_nothing
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
 
 #: Uses of a thread that a task run holds.
@@ -19,9 +19,7 @@ DESERIALIZE, SPILL, OVERHEAD = range(5, 8)
 USES = 8
 
 
-def busy_seconds(
-    trace: Trace, slots: TaskSlots, before: Array, inside: Array, after: Array
-) -> Array:
+def busy_seconds(trace: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
     """Split the thread-seconds of each task run by use.
 
     Parameters
@@ -50,7 +48,7 @@ def busy_seconds(
 COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
 
 
-def recorded_costs(trace: Trace, count: int) -> dict[str, Array]:
+def recorded_costs(trace: Run, count: int) -> dict[str, Array]:
     """Return the costs of a trace's task runs; of runs of no worker's file they are missing."""
     return {name: _column(trace, name, count, missing) for name, missing in COSTS.items()}
 
@@ -80,7 +78,7 @@ def uses_of(
     return seconds
 
 
-def unspill_seconds(trace: Trace, before: Array) -> Array:
+def unspill_seconds(trace: Run, before: Array) -> Array:
     """Return for how long before its function the inputs of each run were read from disk."""
     read: Array = np.minimum(_column(trace, "disk_read", len(before)), before)
     return read
@@ -139,7 +137,7 @@ def _split_running(
     return computing, waiting, stored, rest - np.nan_to_num(stored)
 
 
-def spilling_shares(trace: Trace, finishing: Array) -> Array:
+def spilling_shares(trace: Run, finishing: Array) -> Array:
     """Estimate which share of the time after functions each worker wrote to disk in.
 
     A result is stored, and others are spilled to make room, before the run's thread is given back.
@@ -166,7 +164,7 @@ def spilling_shares(trace: Trace, finishing: Array) -> Array:
     return shares
 
 
-def _column(trace: Trace, name: str, count: int, unknown: float = 0.0) -> Array:
+def _column(trace: Run, name: str, count: int, unknown: float = 0.0) -> Array:
     """Return a column of the task runs, none below 0; `unknown`, 0 or NaN, is of what lacks it.
 
     Runs of no worker's file do.

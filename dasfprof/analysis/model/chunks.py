@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
@@ -38,7 +38,7 @@ class Chunks:
 
 
 @once_per_trace
-def find_chunks(trace: Trace) -> Chunks:
+def find_chunks(trace: Run) -> Chunks:
     """Find the chunks of each function from the runs that ended in memory."""
     tasks = trace.tasks
     kept = tasks["state"].isin(["memory"]).to_numpy()
@@ -74,7 +74,7 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
     return tuple(grown)
 
 
-def _own_share(trace: Trace, groups: Groups, kept: Array) -> Array:
+def _own_share(trace: Run, groups: Groups, kept: Array) -> Array:
     """Return by what each function's inputs are to be divided, as its runs share them."""
     lengths, items = trace.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
@@ -87,7 +87,7 @@ def _own_share(trace: Trace, groups: Groups, kept: Array) -> Array:
     return np.nan_to_num(ratio(different, np.bincount(codes, minlength=groups.count)), nan=1.0)
 
 
-def _widths(trace: Trace) -> tuple[Array, Array]:
+def _widths(trace: Run) -> tuple[Array, Array]:
     """Return for each function the most keys of a step, and the head of these (-1: no tuples)."""
     tasks, keys = trace.tasks, trace.keys
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
@@ -104,7 +104,7 @@ def _widths(trace: Trace) -> tuple[Array, Array]:
     return width, widest
 
 
-def _steps(trace: Trace, runs: pd.DataFrame) -> Groups:
+def _steps(trace: Run, runs: pd.DataFrame) -> Groups:
     """Return the runs by the step of the graph that they belong to."""
     keys = trace.keys
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
@@ -147,7 +147,7 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 
 
 def _in_blocks(
-    trace: Trace, shape: tuple[int, ...] | None, head: int
+    trace: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return a shape, and how many blocks keys of a head number in each direction."""
     if shape is None or head < 0:

@@ -8,8 +8,8 @@ from enum import Enum
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: What tells from when to when the client was recorded.
@@ -48,7 +48,7 @@ class ClientTime(str, Enum):
 
 
 @once_per_trace
-def find_calls(trace: Trace) -> pd.DataFrame:
+def find_calls(trace: Run) -> pd.DataFrame:
     """Return the calls of the client's program, a row a kind and line, the longest first."""
     calls = trace.client_calls
     if not len(calls):  # of a trace in memory it may have no columns
@@ -64,7 +64,7 @@ def find_calls(trace: Trace) -> pd.DataFrame:
 
 
 @once_per_trace
-def single_calls(trace: Trace) -> pd.DataFrame:
+def single_calls(trace: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that ask for many small results, one by one.
 
     ``in_vain`` is what one call for all of them would not have taken: not making objects of the
@@ -78,7 +78,7 @@ def single_calls(trace: Trace) -> pd.DataFrame:
     return calls.sort_values("in_vain", ascending=False, kind="stable", ignore_index=True)
 
 
-def meanwhile(trace: Trace, begins: Array, ends: Array) -> dict[ClientTime, float]:
+def meanwhile(trace: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return `client_time_of` within spans of time, Unix seconds, in order and apart.
 
     A call prepares, then waits, then receives. Of many calls in a row nothing tells what of them
@@ -113,7 +113,7 @@ def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
     return np.array(lengths, dtype=float)
 
 
-def client_time_of(trace: Trace) -> dict[ClientTime, float]:
+def client_time_of(trace: Run) -> dict[ClientTime, float]:
     """Return the seconds of each class; empty if nothing tells."""
     table = trace.client_calls
     main = table[(table["main"] == 1).to_numpy()] if len(table) else table
@@ -163,7 +163,7 @@ class Carried:
 
 
 @once_per_trace
-def find_sent(trace: Trace) -> pd.DataFrame:
+def find_sent(trace: Run) -> pd.DataFrame:
     """Return the values of graphs, a row a value and line: ``kind, name, file, line, why, ...``.
 
     Those with most bytes in all tasks, which is ``whole``, come first.
@@ -187,7 +187,7 @@ def find_sent(trace: Trace) -> pd.DataFrame:
 
 
 @once_per_trace
-def find_carried(trace: Trace) -> Carried:
+def find_carried(trace: Run) -> Carried:
     """Find what tasks carried."""
     found = find_sent(trace)
     heavy = (found["size"] >= _HEAVY) & (found["whole"] >= _ALL_HEAVY) & (found["tasks"] > 1)

@@ -8,22 +8,16 @@ from enum import IntEnum
 import numpy as np
 
 from dasfprof.analysis.model.busy_time import RunningSeconds, running_seconds
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import taken_back
 from dasfprof.analysis.model.predecessors import (
     CLIENT,
     NOTHING,
     find_predecessors,
 )
-from dasfprof.analysis.model.slots import (
-    first_arrival,
-    task_slots,
-    unfinished_runs,
-    unseen_runs,
-)
-from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.open_runs import taken_back
+from dasfprof.analysis.run.times import to_ticks
 from dasfprof.database.columns import Array
 
 
@@ -84,7 +78,7 @@ class PathSegments:
 
 
 @once_per_trace
-def path_segments(trace: Trace) -> PathSegments:
+def path_segments(trace: Run) -> PathSegments:
     """Cut the critical path into segments."""
     path = find_path(trace)
     begins = np.vstack([path.begin, path.edges[:-1]])
@@ -94,7 +88,7 @@ def path_segments(trace: Trace) -> PathSegments:
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
     if "sent" not in trace.tasks:
         kinds[:5] = SegmentKind.UNKNOWN
-    unknown = task_slots(trace).reception_unknown[path.rows[run]]
+    unknown = trace.slots.reception_unknown[path.rows[run]]
     kind = np.where(
         unknown & (kinds[step] == SegmentKind.ON_ITS_WAY), SegmentKind.UNKNOWN, kinds[step]
     )
@@ -102,9 +96,9 @@ def path_segments(trace: Trace) -> PathSegments:
 
 
 @once_per_trace
-def find_path(trace: Trace) -> CriticalPath:
+def find_path(trace: Run) -> CriticalPath:
     """Walk from the last finish back to the first submission, through what bound each run."""
-    slots, predecessors = task_slots(trace), find_predecessors(trace)
+    slots, predecessors = trace.slots, find_predecessors(trace)
     times = slots.times
     rows, enters = [], []
     row = int(np.argmax(times.known)) if len(times) else -1
@@ -118,7 +112,7 @@ def find_path(trace: Trace) -> CriticalPath:
     # By clocks that differ, a run may have ended before the one that it waited for: the path never
     # goes back in time, so that its segments sum to the wall time.
     end = np.minimum.accumulate(end[::-1])[::-1]
-    begin = np.append(first_arrival(trace), end[:-1])[: len(path)]
+    begin = np.append(trace.first_arrival, end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
     disk = np.zeros(len(slots.worker))
     if "disk_read" in trace.tasks:
@@ -133,20 +127,20 @@ def find_path(trace: Trace) -> CriticalPath:
     return CriticalPath(path, begin, end, np.clip(edges, begin, end))
 
 
-def _lost_before(trace: Trace, asked: Array) -> dict[str, Array]:
+def _lost_before(trace: Run, asked: Array) -> dict[str, Array]:
     """Return when what was lost before each run of its key came, was sent, and was lost last.
 
     Those are attempts that left with their worker, and results on workers that left. Where nothing
     was lost, or a client asked again, all three are when the run itself came.
     """
-    slots, only = task_slots(trace), trace.scheduler_only
+    slots, only = trace.slots, trace.scheduler_only
     arrival = slots.times.arrival.copy()
     first_sent, lost = arrival.copy(), arrival.copy()
-    left = trace.workers["left"].to_numpy(dtype=float) - trace.begin
+    left = trace.left
     if "sent" not in only or not np.isfinite(left).any():
         return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
-    unfinished, mine = unfinished_runs(trace), taken_back(trace, only)[gone]
+    unfinished, mine = trace.unfinished, taken_back(trace, only)[gone]
     keys = run_columns(trace, "key_id")
     parts = (
         (only["key_id"].to_numpy()[gone][mine], keys),
@@ -178,19 +172,19 @@ def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
     return rows[: len(key)]
 
 
-def run_columns(trace: Trace, name: str) -> Array:
+def run_columns(trace: Run, name: str) -> Array:
     """Return a column of the rows of `TaskSlots`."""
-    unseen = unseen_runs(trace)
+    unseen = trace.unseen
     return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])
 
 
-def path_seconds(trace: Trace) -> float:
+def path_seconds(trace: Run) -> float:
     """Return the wall time from the first submission to the last known finish; NaN without any."""
     path = find_path(trace)
     return float(path.end[-1] - path.begin[0]) if len(path.rows) else float("nan")
 
 
-def running_on_path(trace: Trace) -> RunningSeconds:
+def running_on_path(trace: Run) -> RunningSeconds:
     """Split the segments in which functions ran; NaN for the others, and where nothing tells.
 
     A segment that is a part of its run only has its share of each.

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 
 #: The ids of what graphs bring about begin so; Dask's time as it took the graph up follows.
 _UPDATE = "update-graph-"
@@ -62,11 +61,11 @@ class FirstTask:
 
 
 @once_per_trace
-def find_first_task(trace: Trace) -> FirstTask | None:
+def find_first_task(trace: Run) -> FirstTask | None:
     """Find what came before the first task; None if tasks ran before, or none did."""
     if not len(trace.graphs) or "client" not in trace.graphs:
         return None
-    times, begun = trace.graphs["time"].to_numpy(dtype=float), task_slots(trace).times.executing
+    times, begun = trace.graphs["time"].to_numpy(dtype=float), trace.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
     graph = _row(trace.graphs, int(np.nanargmin(times)))
@@ -85,7 +84,7 @@ def find_first_task(trace: Trace) -> FirstTask | None:
     return FirstTask(stages, first - begin, late)
 
 
-def _of_the_client(trace: Trace, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
+def _of_the_client(trace: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
     """Fill in what happened before a graph was known.
 
     Returns
@@ -120,7 +119,7 @@ def _row(table: pd.DataFrame, place: int) -> dict[Any, Any]:
     return {name: table[name].iloc[place] for name in table}
 
 
-def _taken_up(trace: Trace, graph: dict[Any, Any]) -> float:
+def _taken_up(trace: Run, graph: dict[Any, Any]) -> float:
     """Return when the scheduler took a graph up, as Dask's id of that says; NaN if it does not."""
     text = str(trace.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:
@@ -130,7 +129,7 @@ def _taken_up(trace: Trace, graph: dict[Any, Any]) -> float:
     return time if 0 <= float(graph["time"]) - time < _LONGEST else np.nan
 
 
-def _at_a_prompt(trace: Trace, begin: float, end: float) -> float:
+def _at_a_prompt(trace: Run, begin: float, end: float) -> float:
     """Return for how long a client's main thread waited for its user: to within a second."""
     seen = trace.clients_under_way
     if not len(seen):
@@ -140,7 +139,7 @@ def _at_a_prompt(trace: Trace, begin: float, end: float) -> float:
     return float(np.diff(times)[idle].sum())
 
 
-def _waits_for_input(trace: Trace, stack: int) -> bool:
+def _waits_for_input(trace: Run, stack: int) -> bool:
     if stack < 0:
         return False
     frames = trace.stacks["frames"].iloc[stack]

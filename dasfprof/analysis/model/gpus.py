@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.numeric.sample_means import SampledIntervals, held_until
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import HOST_WIDE
 from dasfprof.database.columns import Array
@@ -61,8 +61,8 @@ class GpuSamples:
         The trace.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        self._workers = workers = NamedWorkers(trace)
+    def __init__(self, trace: Run) -> None:
+        self._workers = workers = trace.named
         self._kinds = np.full(len(workers), "worker", dtype=object)
         self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
         devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
@@ -206,7 +206,7 @@ class GpuSamples:
 
 
 @once_per_trace
-def gpu_samples(trace: Trace) -> GpuSamples:
+def gpu_samples(trace: Run) -> GpuSamples:
     """Return those of a trace."""
     return GpuSamples(trace)
 
@@ -266,7 +266,7 @@ class GpuUtilisation:
 
 
 def gpu_utilisation(
-    trace: Trace, workers: NamedWorkers, interval: float | None = None
+    trace: Run, workers: NamedWorkers, interval: float | None = None
 ) -> tuple[Array, list[GpuUtilisation]]:
     """Find how busy each GPU was, in windows of equal length or in the whole run.
 
@@ -279,7 +279,7 @@ def gpu_utilisation(
     devices = gpu_samples(trace).devices() if trace.begin < trace.end else []
     edges = np.array([trace.begin, trace.end])
     if interval is not None and devices:
-        count = max(int(np.ceil((trace.end - trace.begin) / interval)), 1)
+        count = max(int(np.ceil(trace.wall / interval)), 1)
         edges = trace.begin + interval * np.arange(count + 1)
     tasks = trace.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
@@ -291,7 +291,7 @@ def gpu_utilisation(
         running = union(starts[own], stops[own])
         facts = _integrate(device.samples, edges, running)
         found.append(GpuUtilisation(device, moved=moved.of(device.workers), **facts))
-    return edges[:-1] - trace.begin, found
+    return trace.since_begin(edges[:-1]), found
 
 
 class _Moves:

@@ -6,10 +6,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.times import ordered_times
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Why a result was held: the first that applies.
@@ -41,9 +39,9 @@ class HeldResults:
         return HeldResults(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def held_at(trace: Trace, time: float) -> HeldResults:
+def held_at(trace: Run, time: float) -> HeldResults:
     """Find the results that were held at a time, in seconds from the trace's begin."""
-    tasks, times, release = trace.tasks, ordered_times(trace), release_times(trace)
+    tasks, times, release = trace.tasks, trace.times, release_times(trace)
     state = tasks["state"].cat
     made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
     rows = np.flatnonzero(made & (times.done <= time) & ~(release <= time))
@@ -73,7 +71,7 @@ def held_at(trace: Trace, time: float) -> HeldResults:
 
 
 @once_per_trace
-def release_times(trace: Trace) -> Array:
+def release_times(trace: Run) -> Array:
     """Find when the scheduler let the result of each of `Trace.tasks` go.
 
     Returns
@@ -92,7 +90,7 @@ def release_times(trace: Trace) -> Array:
     rows = np.flatnonzero(state == "memory")
     runs = tasks["run_id"].iloc[rows]
     at = trace.releases.drop_duplicates("run_id").set_index("run_id")["time"]
-    times = at.reindex(runs).to_numpy(dtype=float) - trace.begin
+    times = trace.since_begin(at.reindex(runs))
     whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in trace.notes)
     times[np.isnan(times)] = np.inf if whole else np.nan
     times[runs.duplicated(keep=False).to_numpy()] = np.nan  # of several schedulers
@@ -100,16 +98,16 @@ def release_times(trace: Trace) -> Array:
     return found
 
 
-def ends_of_lives(trace: Trace) -> Array:
+def ends_of_lives(trace: Run) -> Array:
     """Find when each of `Trace.workers` left, in seconds from the begin; infinite: it did not."""
-    left = trace.workers["left"].to_numpy(dtype=float) - trace.begin
+    left = trace.left
     if "sent" in trace.tasks:
         return np.where(np.isnan(left), np.inf, left)
-    last = trace.workers["last_seen"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)
+    last = trace.since_begin(trace.workers["last_seen"]) - trace.offsets
     return np.where(np.isnan(last), np.inf, last)
 
 
-def _reasons(trace: Trace, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
+def _reasons(trace: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
     """Return why each held result was held, and the function that needed it."""
     tasks, release = trace.tasks, release_times(trace)[rows]
     offsets, ids = trace.dependencies
@@ -146,14 +144,14 @@ class _Dependents:
         The keys of which attempts are asked for, each as often as one is wanted.
     """
 
-    def __init__(self, trace: Trace, keys: Array) -> None:
-        times, only = ordered_times(trace), trace.scheduler_only
+    def __init__(self, trace: Run, keys: Array) -> None:
+        times, only = trace.times, trace.scheduler_only
         asked = np.zeros(len(trace.keys), dtype=bool)
         asked[keys] = True
         ran = np.flatnonzero(asked[trace.tasks["key_id"].to_numpy()])
         only = only[asked[only["key_id"].to_numpy()]]
         sent, known, began, waiting = (
-            only[name].to_numpy(dtype=float) - trace.begin
+            trace.since_begin(only[name])
             for name in ("sent", "known", "scheduler_start", "scheduler_waiting")
         )
         self._keys, self._count = keys, len(trace.keys)
@@ -201,10 +199,10 @@ class _Drops:
         return kept
 
 
-def _drops(trace: Trace, time: float, of_key: Array) -> _Drops:
+def _drops(trace: Run, time: float, of_key: Array) -> _Drops:
     """Find what workers were asked to drop by a time."""
     table, lives = trace.copies_dropped, len(trace.workers)
-    at = table["time"].to_numpy(dtype=float) - trace.begin
+    at = trace.since_begin(table["time"])
     places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
     told = (at <= time) & (places >= 0)
     pair = places[told] * lives + table["worker_id"].to_numpy()[told]
@@ -214,13 +212,12 @@ def _drops(trace: Trace, time: float, of_key: Array) -> _Drops:
 
 
 def _copies(
-    trace: Trace, time: float, rows: Array, of_key: Array, dropped: _Drops
+    trace: Run, time: float, rows: Array, of_key: Array, dropped: _Drops
 ) -> tuple[Array, Array]:
     """Return which held results transfers had brought to which other workers, each once."""
     lengths, ids = trace.transfer_keys
     moved, life = trace.transfers, trace.transfers["worker_id"].to_numpy()
-    stop = (moved["start"] + moved["duration"]).to_numpy(dtype=float) - trace.begin
-    stop -= clock_offsets(trace)[life]
+    stop = trace.on_one_clock(moved["start"] + moved["duration"], life)
     arrived = (stop <= time) & (ends_of_lives(trace)[life] > time)
     if "state" in moved:
         arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
@@ -230,7 +227,7 @@ def _copies(
     places, of = places[kept], of[kept]
     own = trace.tasks["worker_id"].to_numpy()[rows][places] == life[of]
     # Of a key that ran again, what came before is of the earlier run.
-    late = stop[of] >= ordered_times(trace).done[rows][places]
+    late = stop[of] >= trace.times.done[rows][places]
     late &= dropped.before(places, life[of], stop[of])
     pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
     return pairs[:, 0], pairs[:, 1]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model import idle_time
-from dasfprof.analysis.model.workers import WorkerLives
+from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.database.columns import Array
 
 

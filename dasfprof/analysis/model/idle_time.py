@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots, unfinished_runs
-from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.model.untold_tasks import Steps, untold_tasks
-from dasfprof.analysis.model.workers import CLOSING, OPEN, PAUSED, STARTING
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
 from dasfprof.database.columns import Array
 
 #: When intervals began, and when they ended.
@@ -160,14 +158,13 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
 
 
 @once_per_trace
-def call_spans(trace: Trace) -> tuple[Array, Array]:
+def call_spans(trace: Run) -> tuple[Array, Array]:
     """Return when each call arrived at its worker and when it was answered.
 
     In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
     """
     calls = trace.actor_calls
-    start = calls["start"].to_numpy(dtype=float) - trace.begin
-    start = start - clock_offsets(trace)[calls["worker_id"].to_numpy()]
+    start = trace.on_one_clock(calls["start"], calls["worker_id"])
     stop = start + calls["duration"].to_numpy(dtype=float)
     known = np.isfinite(start) & np.isfinite(stop)
     return to_ticks(start[known]), to_ticks(stop[known])
@@ -255,9 +252,9 @@ class PoolDemand:
     untold: Steps
 
     @classmethod
-    def of(cls, trace: Trace) -> PoolDemand:
+    def of(cls, trace: Run) -> PoolDemand:
         """Find what there was to do."""
-        times, more, calls = task_slots(trace).times, unfinished_runs(trace), call_spans(trace)
+        times, more, calls = trace.slots.times, trace.unfinished, call_spans(trace)
         return cls(
             arrival=_ascending([times.arrival, more.arrival]),
             runnable=_ascending([times.runnable, more.runnable]),

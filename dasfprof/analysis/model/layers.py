@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
 
 @once_per_trace
-def task_layers(trace: Trace) -> Groups:
+def task_layers(trace: Run) -> Groups:
     """Group the task runs by layer, see `number_layers`."""
     tasks = trace.tasks
     codes = number_layers(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
@@ -26,13 +25,13 @@ class RunLinks:
 
 
 @once_per_trace
-def find_links(trace: Trace) -> RunLinks:
+def find_links(trace: Run) -> RunLinks:
     """Find the run that made each input: of its key's, the last that had made a result before.
 
     A run takes a result that the scheduler knew of as it sent it. What no run made before that
     was in memory before the recording, or was put there by a client.
     """
-    slots, unseen = task_slots(trace), unseen_runs(trace)
+    slots, unseen = trace.slots, trace.unseen
     lengths, items = trace.task_dependencies
     rows = np.repeat(np.arange(len(trace.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
@@ -48,7 +47,7 @@ def find_links(trace: Trace) -> RunLinks:
 
 
 @once_per_trace
-def dependency_rows(trace: Trace) -> tuple[Array, Array]:
+def dependency_rows(trace: Run) -> tuple[Array, Array]:
     """Find the runs that made the inputs of other runs.
 
     Returns
@@ -119,7 +118,7 @@ class ResultsByKey:
         return found
 
 
-def _succeeded(trace: Trace, unseen: pd.DataFrame) -> Array:
+def _succeeded(trace: Run, unseen: pd.DataFrame) -> Array:
     """Return which rows of `TaskSlots` made a result; traces that tell no state hold no others."""
     state = trace.tasks["state"]
     seen = (state.isna() | (state == "memory")).to_numpy(dtype=bool)
@@ -128,5 +127,5 @@ def _succeeded(trace: Trace, unseen: pd.DataFrame) -> Array:
     return np.append(seen, (unseen["scheduler_state"] == "memory").to_numpy(dtype=bool))
 
 
-def _scheduler_told(trace: Trace) -> bool:
+def _scheduler_told(trace: Run) -> bool:
     return "sent" in trace.tasks

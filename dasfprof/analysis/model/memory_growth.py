@@ -17,13 +17,11 @@ from dasfprof.analysis.model.memory_samples import (
     memory_of_processes,
     tasks_of_scheduler,
 )
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.results_over_time import results_at
-from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.numeric.drift import FEWEST, Drift, drift_of
 from dasfprof.analysis.numeric.intervals import union
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Moments that are looked at, at most; and how many windows a run has that is one computation.
@@ -112,7 +110,7 @@ class MemoryGrowth:
 
 
 @once_per_trace
-def memory_growth_of(trace: Trace) -> MemoryGrowth:
+def memory_growth_of(trace: Run) -> MemoryGrowth:
     """Find how memory grew between the computations of a run; of a single one, by windows."""
     processes, others = memory_of_processes(trace), memory_of_others(trace)
     moments = _moments(trace, processes)
@@ -141,7 +139,7 @@ def memory_growth_of(trace: Trace) -> MemoryGrowth:
     )
 
 
-def _moments(trace: Trace, processes: list[ProcessMemory]) -> Moments:
+def _moments(trace: Run, processes: list[ProcessMemory]) -> Moments:
     """Find the times between computations in which all processes were sampled; else windows."""
     begins, ends = _computations(trace)
     none = Moments(np.empty(0), np.empty(0), np.empty(0), float("nan"))
@@ -156,18 +154,18 @@ def _moments(trace: Trace, processes: list[ProcessMemory]) -> Moments:
     if len(chosen) >= FEWEST:
         kept = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
         return between.of(chosen[kept])
-    begin, end = float(begins[0]), float(min(ends[-1], trace.end - trace.begin))
+    begin, end = float(begins[0]), float(min(ends[-1], trace.wall))
     if not end > begin:
         return none
     edges = np.linspace(begin, end, _WINDOWS + 1)
     return Moments(edges[:-1], edges[1:], np.ones(_WINDOWS - 1), (end - begin) / _WINDOWS)
 
 
-def _computations(trace: Trace) -> tuple[Array, Array]:
+def _computations(trace: Run) -> tuple[Array, Array]:
     """Return the spans of time in which a task was under way."""
-    times, only = task_slots(with_open_runs(trace)).times, trace.scheduler_only
-    begins = np.append(times.arrival, only["sent"].to_numpy(dtype=float) - trace.begin)
-    ends = np.append(times.known, only["known"].to_numpy(dtype=float) - trace.begin)
+    times, only = trace.whole.slots.times, trace.scheduler_only
+    begins = np.append(times.arrival, trace.since_begin(only["sent"]))
+    ends = np.append(times.known, trace.since_begin(only["known"]))
     told = np.isfinite(begins) & np.isfinite(ends)
     return union(begins[told], ends[told])
 
@@ -181,7 +179,7 @@ def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
     return drift_of(read[chosen], moments.of(chosen).steps) if len(chosen) else None
 
 
-def _of_functions(trace: Trace, moments: Moments) -> Iterator[FunctionGrowth]:
+def _of_functions(trace: Run, moments: Moments) -> Iterator[FunctionGrowth]:
     """Find how much of each function's results was held at the end of each moment."""
     if not len(moments):
         return
@@ -213,9 +211,9 @@ class RunGrowth:
 
 
 @once_per_trace
-def growth_by_runs(trace: Trace) -> list[RunGrowth]:
+def growth_by_runs(trace: Run) -> list[RunGrowth]:
     """Find what stays in processes with the runs of each function, those with the most first."""
-    slots = task_slots(with_open_runs(trace))
+    slots = trace.whole.slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(trace):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))

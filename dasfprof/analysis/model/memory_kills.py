@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.held_results import held_at
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.worker_exits import NEAR_LIMIT, Why, departure
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.worker_exits import NEAR_LIMIT, Why, departure
 from dasfprof.database.columns import Array
 
 #: The share of what has to be explained that explains it.
@@ -108,7 +108,7 @@ class MemoryKill:
 
 
 @once_per_trace
-def memory_kills(trace: Trace) -> list[MemoryKill]:
+def memory_kills(trace: Run) -> list[MemoryKill]:
     """Find the workers that died of want of memory, in the order in which they did.
 
     What a killed process needed is unknown: so no number of bytes that would have sufficed.
@@ -129,7 +129,7 @@ def memory_kills(trace: Trace) -> list[MemoryKill]:
     ]
 
 
-def _kill(trace: Trace, life: int) -> MemoryKill:
+def _kill(trace: Run, life: int) -> MemoryKill:
     end, left = departure(trace, life), float(trace.workers["left"].iloc[life])
     since, tasks = _under_way(trace, life, left)
     times, memory = _samples(trace, life, "samples", "memory")
@@ -137,7 +137,7 @@ def _kill(trace: Trace, life: int) -> MemoryKill:
     before = float(earlier[-1]) if len(earlier) else float(memory.min(initial=np.inf))
     kill = MemoryKill(
         life,
-        left - trace.begin,
+        trace.seconds_at(left),
         end.memory,
         end.limit,
         _results_in_memory(trace, life),
@@ -153,7 +153,7 @@ def _kill(trace: Trace, life: int) -> MemoryKill:
     return _judged(trace, kill)
 
 
-def _judged(trace: Trace, kill: MemoryKill) -> MemoryKill:
+def _judged(trace: Run, kill: MemoryKill) -> MemoryKill:
     """Say what took the memory, by what is known of one death."""
     filled = _HALF * kill.limit
     if kill.results >= filled:
@@ -200,7 +200,7 @@ def suspected(kill: MemoryKill) -> MemoryKill:
     return replace(kill, reason=Reason.NEVER_ENDED, certainty=sure, suspect=name)
 
 
-def _group_of(trace: Trace, life: int, left: float) -> MemoryGroup:
+def _group_of(trace: Run, life: int, left: float) -> MemoryGroup:
     """Return the control group of a worker as it left."""
     workers = trace.workers
     own = workers.iloc[life]
@@ -216,7 +216,7 @@ def _group_of(trace: Trace, life: int, left: float) -> MemoryGroup:
     return MemoryGroup(float(own["group_limit"]), len(lives), float(sum(last)))
 
 
-def _under_way(trace: Trace, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
+def _under_way(trace: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
     """Return since when tasks were under way on a worker that left, and these by function.
 
     Those that were seen to run; and where it had more threads, those that it had been sent and that
@@ -254,7 +254,7 @@ def _under_way(trace: Trace, life: int, left: float) -> tuple[float, tuple[Under
 
 
 @once_per_trace
-def _usual_rises(trace: Trace) -> tuple[dict[int, float], Array]:
+def _usual_rises(trace: Run) -> tuple[dict[int, float], Array]:
     """Return by how much a process holds more during a run of functions, and how many runs ended.
 
     The median of the runs that had their process to themselves; where these are few, of all: what
@@ -275,14 +275,14 @@ def _usual_rises(trace: Trace) -> tuple[dict[int, float], Array]:
     return found, np.bincount(np.append(of_run, codes[kept]), minlength=len(names))
 
 
-def _samples(trace: Trace, life: int, table: str, name: str) -> tuple[Array, Array]:
+def _samples(trace: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
     """Return the times and values of a worker's samples that hold a value, in order of time."""
     rows = getattr(trace, table).reindex(columns=["worker_id", "time", name]).dropna()
     own = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
     return own["time"].to_numpy(dtype=float), own[name].to_numpy(dtype=float)
 
 
-def _results_in_memory(trace: Trace, life: int) -> float:
+def _results_in_memory(trace: Run, life: int) -> float:
     """Return the bytes of results in memory in the last sample of a worker; NaN: unknown."""
     _, sizes = _samples(trace, life, "managed_memory", "size")
     _, spilled = _samples(trace, life, "managed_memory", "spilled_size")
@@ -292,10 +292,10 @@ def _results_in_memory(trace: Trace, life: int) -> float:
     return max(float(sizes[-1]) - (float(spilled[-1]) if len(spilled) else 0.0), 0.0)
 
 
-def _held_most(trace: Trace, kill: MemoryKill) -> str | None:
+def _held_most(trace: Run, kill: MemoryKill) -> str | None:
     """Return the function whose results filled a worker when last sampled; None: nothing tells."""
     times, _ = _samples(trace, kill.life, "managed_memory", "size")
-    held = held_at(trace, min(kill.left, float(times[-1]) - trace.begin))
+    held = held_at(trace, min(kill.left, trace.seconds_at(times[-1])))
     held = held.of((held.life == kill.life) & np.isfinite(held.size))
     if not len(held.run):
         return None

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.held_results import ends_of_lives
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.run_memory import RunMemory, processes_of_workers, read_of_runs
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Seconds within which a sample tells of a moment; and for which what was read of the scheduler's
@@ -29,13 +28,13 @@ class Samples(NamedTuple):
 
     @classmethod
     def of(
-        cls, trace: Trace, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()
+        cls, trace: Run, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()
     ) -> Samples:
         """Take the samples of a table that have all of these values, and others where they do."""
         table = table.reindex(columns=["worker_id", "time", *names, *or_zero])
         table = table.fillna(dict.fromkeys(or_zero, 0.0)).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
-        time = table["time"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)[life]
+        time = trace.on_one_clock(table["time"], life)
         there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
         values = {name: table[name].to_numpy(dtype=float)[there] for name in (*names, *or_zero)}
         return cls(life[there], time[there], values)
@@ -73,14 +72,14 @@ class ProcessMemory(NamedTuple):
         return beside
 
 
-def results_of_workers(trace: Trace) -> Samples:
+def results_of_workers(trace: Run) -> Samples:
     """Return the samples of what workers held, as Dask measures it."""
     names = "size", "spilled_size", "tasks"
     return Samples.of(trace, trace.managed_memory, *names, or_zero=("p2p_size",))
 
 
 @once_per_trace
-def memory_of_processes(trace: Trace) -> list[ProcessMemory]:
+def memory_of_processes(trace: Run) -> list[ProcessMemory]:
     """Find what each process of workers held, where samples tell of it and of its results."""
     used = Samples.of(trace, trace.samples, "memory")
     held = results_of_workers(trace)
@@ -108,12 +107,12 @@ def memory_of_processes(trace: Trace) -> list[ProcessMemory]:
 
 
 @once_per_trace
-def unmanaged_of_runs(trace: Trace) -> RunMemory:
+def unmanaged_of_runs(trace: Run) -> RunMemory:
     """Find what the process of each task run had beside results that were done.
 
     What it rises by is without inputs that came from other workers as it began.
     """
-    offsets = clock_offsets(trace)
+    offsets = trace.offsets
     tables = [
         pd.DataFrame(
             {
@@ -152,7 +151,7 @@ class Readings(NamedTuple):
 
 
 @once_per_trace
-def memory_of_others(trace: Trace) -> dict[str, Readings]:
+def memory_of_others(trace: Run) -> dict[str, Readings]:
     """Find what the processes of the scheduler and of the client had: by these words.
 
     Where the scheduler is in a worker's process, or the client in one of theirs, it has none of its
@@ -178,7 +177,7 @@ def memory_of_others(trace: Trace) -> dict[str, Readings]:
     return {name: one for name, one in found.items() if len(one.time)}
 
 
-def tasks_of_scheduler(trace: Trace) -> Readings | None:
+def tasks_of_scheduler(trace: Run) -> Readings | None:
     """Find how many tasks the scheduler knew that had not been forgotten; None: nothing tells."""
     states = trace.scheduler_states.reindex(columns=["worker_id", "time", "tasks"])
     if not len(states):
@@ -188,7 +187,7 @@ def tasks_of_scheduler(trace: Trace) -> Readings | None:
     return _readings(trace, host, states.assign(memory=np.array(counted, dtype=float)))
 
 
-def _readings(trace: Trace, host: str, table: pd.DataFrame) -> Readings:
+def _readings(trace: Run, host: str, table: pd.DataFrame) -> Readings:
     read = table.reindex(columns=["time", "memory"]).dropna().sort_values("time", kind="stable")
-    time = read["time"].to_numpy(dtype=float) - trace.begin
+    time = trace.since_begin(read["time"])
     return Readings(str(host), time, read["memory"].to_numpy(dtype=float))

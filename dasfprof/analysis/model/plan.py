@@ -9,14 +9,13 @@ import pandas as pd
 
 from dasfprof.analysis.model.critical_path import find_path, run_columns
 from dasfprof.analysis.model.layers import number_layers
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.predecessors import DEPENDENCY, find_predecessors
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.model.steps import groups_of, line_groups, step_groups
-from dasfprof.analysis.model.times import TICKS_PER_SECOND, to_ticks
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.slots import TaskSlots
+from dasfprof.analysis.run.times import TICKS_PER_SECOND, to_ticks
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.database.columns import Array
 
@@ -63,18 +62,18 @@ class PlanEdges:
 
 
 @once_per_trace
-def find_plan(trace: Trace) -> Plan:
+def find_plan(trace: Run) -> Plan:
     """Group the task runs into nodes."""
-    whole, ended = with_open_runs(trace), len(trace.tasks)
-    slots, unseen = task_slots(whole), unseen_runs(trace)
+    whole, ended = trace.whole, len(trace.tasks)
+    slots, unseen = whole.slots, trace.unseen
     tables, count = (whole.tasks, unseen), len(whole.tasks)
-    seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(unseen_runs(whole).index)
+    seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(whole.unseen.index)
     rows_of_whole = np.append(np.arange(count), seen_by_scheduler)
     rows_of_trace = np.append(np.arange(ended), count + np.arange(len(unseen)))
 
     def rows(name: str) -> Array:
         own = getattr(slots.times, name)[:count]
-        return np.append(own, getattr(task_slots(trace).times, name)[ended:])
+        return np.append(own, getattr(trace.slots.times, name)[ended:])
 
     key_ids = np.append(whole.tasks["key_id"].to_numpy(), unseen["key_id"].to_numpy())
     of_function, functions = groups_of("function", "", tables)
@@ -108,12 +107,12 @@ def find_plan(trace: Trace) -> Plan:
     )  # fmt: skip
 
 
-def _computations(trace: Trace, arrival: Array, known: Array) -> Array:
+def _computations(trace: Run, arrival: Array, known: Array) -> Array:
     """Return the computation of each task run, from 0.
 
     Another one begins with a graph that arrives when all that came before has ended.
     """
-    graphs = np.sort(to_ticks(trace.graphs["time"].to_numpy(dtype=float) - trace.begin))
+    graphs = np.sort(to_ticks(trace.since_begin(trace.graphs["time"])))
     order = np.argsort(arrival, kind="stable")
     before = np.searchsorted(arrival[order], graphs)
     busy_until = np.append(-np.inf, np.fmax.accumulate(known[order]))[before]
@@ -123,9 +122,9 @@ def _computations(trace: Trace, arrival: Array, known: Array) -> Array:
 
 
 @once_per_trace
-def find_edges(trace: Trace) -> PlanEdges:
+def find_edges(trace: Run) -> PlanEdges:
     """Find what the nodes handed to each other."""
-    plan, slots = find_plan(trace), task_slots(trace)
+    plan, slots = find_plan(trace), trace.slots
     lengths, ids = trace.task_dependencies
     users = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     sources = _runs_before(trace, slots, ids, users)
@@ -154,7 +153,7 @@ def find_edges(trace: Trace) -> PlanEdges:
     )
 
 
-def _runs_before(trace: Trace, slots: TaskSlots, ids: Array, users: Array) -> Array:
+def _runs_before(trace: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
     """Return the run of each dependency that its user took the result of; -1: none is known.
 
     That is the last which had started before the user did; by clocks that differ, the first.
@@ -178,7 +177,7 @@ def _ticks(key_ids: Array, times: Array) -> Array:
     return found
 
 
-def _sizes(trace: Trace, count: int) -> Array:
+def _sizes(trace: Run, count: int) -> Array:
     """Return the bytes of the result of each slot; NaN: unknown."""
     sizes = np.full(count, np.nan)
     sizes[: len(trace.tasks)] = trace.tasks["size"].to_numpy(dtype=float)

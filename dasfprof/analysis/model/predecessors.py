@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.links import dependency_rows
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unseen_runs
-from dasfprof.analysis.model.times import TaskTimes
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.slots import TaskSlots
+from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.database.columns import Array
 
 #: What bound a run: nothing that is known, the graph's arrival (the client), a dependency, a place
@@ -37,7 +37,7 @@ class Predecessors:
 
 
 @once_per_trace
-def find_predecessors(trace: Trace) -> Predecessors:
+def find_predecessors(trace: Run) -> Predecessors:
     """Find what bound each run, from what came latest to what came first.
 
     A run that was ready before a slot of its worker ended and began after it waited for that
@@ -46,7 +46,7 @@ def find_predecessors(trace: Trace) -> Predecessors:
     dependency to be known, or the client that submitted it, after the last finish before of what
     a client wanted: of other finishes clients are not told.
     """
-    slots = task_slots(trace)
+    slots = trace.slots
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((slots.end, times.executing))
     rank = np.empty(count, dtype=np.int64)
@@ -99,10 +99,10 @@ def _last_dependencies(rows: Array, producers: Array, known: Array) -> Array:
     return found
 
 
-def _stimuli(trace: Trace, count: int) -> tuple[Array, Array, Array]:
+def _stimuli(trace: Run, count: int) -> tuple[Array, Array, Array]:
     """Return stimulus ids that sent and ended runs, -1 unknown, and who was sent by a client."""
     causes, ends = np.full((2, count), -1, dtype=np.int64)
-    for first, table in ((0, trace.tasks), (len(trace.tasks), unseen_runs(trace))):
+    for first, table in ((0, trace.tasks), (len(trace.tasks), trace.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
             if column in table:
                 values = np.nan_to_num(table[column].to_numpy(dtype=float), nan=-1)
@@ -123,12 +123,12 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     return np.where(right, found, -1)
 
 
-def _before_arrival(trace: Trace, times: TaskTimes, by_client: Array) -> Array:
+def _before_arrival(trace: Run, times: TaskTimes, by_client: Array) -> Array:
     """Find for each run the last finish before its arrival that its client may have waited for."""
     found = _last_known(times.known, times.arrival)
     if "wanted" not in trace.tasks:  # an older file, or none of a scheduler
         return found
-    tables = (trace.tasks, unseen_runs(trace))
+    tables = (trace.tasks, trace.unseen)
     wanted = np.concatenate([table["wanted"].to_numpy(dtype=float) for table in tables])
     told = np.where(wanted == 0, np.inf, times.known)
     return np.where(by_client, _last_known(told, times.arrival), found)

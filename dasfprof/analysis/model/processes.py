@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_memory import processes_of_workers
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- What processes of hosts used, by program: cores of busy hosts, and memory --------------------
@@ -44,7 +43,7 @@ class HostPrograms:
 
 
 @once_per_trace
-def host_programs(trace: Trace) -> HostPrograms:
+def host_programs(trace: Run) -> HostPrograms:
     """Sum up what was seen of the processes of each host."""
     intervals = trace.host_processes["interval"].to_numpy(dtype=float)
     table = trace.host_processes[(intervals >= 0) & (intervals < _LONGEST)]
@@ -104,7 +103,7 @@ class ProcessCpu:
     functions: pd.DataFrame
 
 
-def other_threads_cpu(trace: Trace) -> dict[str, float]:
+def other_threads_cpu(trace: Run) -> dict[str, float]:
     """Return the CPU seconds of libraries' threads for each function that had any for sure.
 
     They are of threads that the function's libraries started, or of P2P, while it alone ran.
@@ -119,12 +118,12 @@ def other_threads_cpu(trace: Trace) -> dict[str, float]:
 
 
 @once_per_trace
-def process_cpu(trace: Trace) -> ProcessCpu:
+def process_cpu(trace: Run) -> ProcessCpu:
     """Divide the CPU of each process among who used it."""
     names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
     samples = trace.samples.reindex(columns=names).dropna(subset=names[:3])
     samples = samples.sort_values("time", kind="stable").astype(float)
-    tasks = with_open_runs(trace).tasks
+    tasks = trace.whole.tasks
     processes = processes_of_workers(trace)
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]

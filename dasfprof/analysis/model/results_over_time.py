@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.held_results import ends_of_lives, release_times
-from dasfprof.analysis.model.times import ordered_times
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 #: Functions that are told apart, of those that ever held such a share of the peak; the last of them
@@ -30,7 +29,7 @@ class ResultsOverTime:
     peak: float
 
 
-def results_over_time(trace: Trace, points: int = 1000) -> ResultsOverTime | None:
+def results_over_time(trace: Run, points: int = 1000) -> ResultsOverTime | None:
     """Find what was held at so many moments of a run; None where nothing tells.
 
     A result is held from its task's end until the scheduler let it go, or its worker left.
@@ -39,7 +38,7 @@ def results_over_time(trace: Trace, points: int = 1000) -> ResultsOverTime | Non
     if not len(rows):
         return None
     peak = _peak(begin, stop, size)
-    times = np.unique(np.append(np.linspace(0.0, max(trace.end - trace.begin, 0.0), points), peak))
+    times = np.unique(np.append(np.linspace(0.0, max(trace.wall, 0.0), points), peak))
     by_function = results_at(trace, times)
     names, each = list(by_function), np.stack(list(by_function.values()))
     most = each.max(axis=1)
@@ -53,7 +52,7 @@ def results_over_time(trace: Trace, points: int = 1000) -> ResultsOverTime | Non
     return ResultsOverTime(times, labels, held, peak)
 
 
-def results_at(trace: Trace, times: Array) -> dict[str, Array]:
+def results_at(trace: Run, times: Array) -> dict[str, Array]:
     """Find how many bytes of each function's results were held at times, which are in order."""
     rows, size, begin, stop = _lives_of_results(trace)
     codes = trace.tasks["function"].cat.codes.to_numpy()[rows]
@@ -65,13 +64,13 @@ def results_at(trace: Trace, times: Array) -> dict[str, Array]:
     return found
 
 
-def _lives_of_results(trace: Trace) -> tuple[Array, Array, Array, Array]:
+def _lives_of_results(trace: Run) -> tuple[Array, Array, Array, Array]:
     """Return the rows of `Trace.tasks` with results, their bytes, and from when to when."""
     tasks = trace.tasks
     size = tasks["size"].to_numpy(dtype=float)
-    begin, life = ordered_times(trace).done, tasks["worker_id"].to_numpy()
+    begin, life = trace.times.done, tasks["worker_id"].to_numpy()
     stop = np.minimum(release_times(trace), ends_of_lives(trace)[life])
-    there = (size > 0) & (stop > begin) & (begin <= max(trace.end - trace.begin, 0.0))
+    there = (size > 0) & (stop > begin) & (begin <= max(trace.wall, 0.0))
     rows = np.flatnonzero(there)
     return rows, size[rows], begin[rows], stop[rows]
 

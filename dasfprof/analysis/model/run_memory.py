@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- `memory_of_runs`: what the process of each task run held while it ran, by samples ------------
@@ -31,12 +31,12 @@ class RunMemory(NamedTuple):
 
 
 @once_per_trace
-def memory_of_runs(trace: Trace) -> RunMemory:
+def memory_of_runs(trace: Run) -> RunMemory:
     """Find what the process of each task run held."""
     return read_of_runs(trace, trace.samples)
 
 
-def read_of_runs(trace: Trace, samples: pd.DataFrame) -> RunMemory:
+def read_of_runs(trace: Run, samples: pd.DataFrame) -> RunMemory:
     """Find what was read of the process of each task run, by ``worker_id, time, memory``."""
     tasks = trace.tasks
     found = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
@@ -67,7 +67,7 @@ def read_of_runs(trace: Trace, samples: pd.DataFrame) -> RunMemory:
     return found
 
 
-def processes_of_workers(trace: Trace) -> Array:
+def processes_of_workers(trace: Run) -> Array:
     """Number the process of each worker: several may share one."""
     known = trace.workers[["host", "boot_id", "pid"]].astype(object)
     numbers: dict[object, int] = {}
@@ -145,7 +145,7 @@ class SpilledAtOnce:
     free: float
 
 
-def spilled_at_once(trace: Trace) -> SpilledAtOnce | None:
+def spilled_at_once(trace: Run) -> SpilledAtOnce | None:
     """Find the most bytes that the workers of one host had spilled at a time; None if none had."""
     samples, workers = trace.managed_memory, trace.workers
     if "spilled_size" not in samples or not len(samples):
@@ -188,7 +188,7 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
 
 
-def _free(trace: Trace, host: str) -> float:
+def _free(trace: Run, host: str) -> float:
     disks = trace.disk_usage
     if not len(disks):
         return float("nan")

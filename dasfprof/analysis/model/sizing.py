@@ -9,10 +9,10 @@ import pandas as pd
 
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.links import dependency_rows
-from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
-from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.times import TaskTimes
+from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
 from dasfprof.database.columns import Array
 
 #: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
@@ -48,7 +48,7 @@ class ChunkCosts:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
+def chunk_costs(trace: Run, overhead: float) -> ChunkCosts:
     """Find what tasks cost, and how large they should be for overhead to be a share of the time.
 
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
@@ -63,7 +63,7 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
     duration = groups.mean(tasks["duration"].to_numpy())
     cost = groups.median(task_overhead(trace)[tasks.index.to_numpy()])
     count = _all_threads(trace)
-    rate = np.fmax(highest_rate(recorded_times(trace)), DOCUMENTED_RATE)
+    rate = np.fmax(highest_rate(trace.recorded), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
     chunks = find_chunks(trace)
@@ -87,7 +87,7 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
     )
 
 
-def task_overhead(trace: Trace) -> Array:
+def task_overhead(trace: Run) -> Array:
     """Measure the overhead of each task run: seconds of its thread, NaN where no file tells.
 
     It is the time from being given the thread until the worker knew the outcome, less the
@@ -95,7 +95,7 @@ def task_overhead(trace: Trace) -> Array:
     thread had stood idle before, though the task was runnable, less the wait for its inputs. Of a
     coroutine, which has no thread, that second part is unknown, and left out.
     """
-    recorded, times, tasks = recorded_times(trace), ordered_times(trace), trace.tasks
+    recorded, times, tasks = trace.recorded, trace.times, trace.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
     with np.errstate(invalid="ignore"):
@@ -120,7 +120,7 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
     return free
 
 
-def longest_chain(trace: Trace, seconds: Array) -> float:
+def longest_chain(trace: Run, seconds: Array) -> float:
     """Sum the seconds of the chain of dependent runs that takes the most: no run is shorter.
 
     Parameters
@@ -134,7 +134,7 @@ def longest_chain(trace: Trace, seconds: Array) -> float:
     seen = producers < len(seconds)
     rows, producers = rows[seen], producers[seen]
     # What is taken ends before what takes it, so this is an order of the graph.
-    order = np.argsort(ordered_times(trace).stop[rows], kind="stable")
+    order = np.argsort(trace.times.stop[rows], kind="stable")
     before, own = [0.0] * len(seconds), seconds.tolist()
     for row, producer in zip(rows[order].tolist(), producers[order].tolist(), strict=True):
         chain = before[producer] + own[producer]
@@ -165,7 +165,7 @@ def highest_rate(recorded: dict[str, Array]) -> float:
     return float(within.max())
 
 
-def thread_seconds(trace: Trace, times: TaskTimes) -> Array:
+def thread_seconds(trace: Run, times: TaskTimes) -> Array:
     """Return for how long each task run held its thread."""
     tasks = trace.tasks
     with np.errstate(invalid="ignore"):
@@ -175,16 +175,16 @@ def thread_seconds(trace: Trace, times: TaskTimes) -> Array:
     return np.maximum(seconds, 0.0)
 
 
-def known_threads(trace: Trace) -> Array:
+def known_threads(trace: Run) -> Array:
     """The number of threads of each worker of which a file tells it."""
-    workers = NamedWorkers(trace)
+    workers = trace.named
     counts = known_thread_counts(trace, workers)[
         workers_with_tasks(trace, workers, workers.numbers(trace.tasks))
     ]
     return counts[np.isfinite(counts)]
 
 
-def _all_threads(trace: Trace) -> float:
+def _all_threads(trace: Run) -> float:
     """Return the number of the run's threads, NaN where no file tells."""
     counts = known_threads(trace)
     return float(counts.sum()) if len(counts) else float("nan")

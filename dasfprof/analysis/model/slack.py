@@ -6,12 +6,12 @@ import numpy as np
 
 from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.predecessors import Predecessors, last_slots
-from dasfprof.analysis.model.slots import TaskSlots
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
 
 
-def find_slack(trace: Trace, slots: TaskSlots, predecessors: Predecessors) -> Array:
+def find_slack(trace: Run, slots: TaskSlots, predecessors: Predecessors) -> Array:
     """Find the seconds that each run may end later, with every task on its worker in its order.
 
     A run may be late by as much as each that follows it can: the one that it bound not later than
@@ -35,9 +35,7 @@ def find_slack(trace: Trace, slots: TaskSlots, predecessors: Predecessors) -> Ar
     return np.array(slack)
 
 
-def _edges(
-    trace: Trace, slots: TaskSlots, predecessors: Predecessors
-) -> tuple[Array, Array, Array]:
+def _edges(trace: Run, slots: TaskSlots, predecessors: Predecessors) -> tuple[Array, Array, Array]:
     """Return pairs of a run and one that it follows, and by how much that may be late."""
     times = slots.times
     every = np.arange(len(slots.worker))

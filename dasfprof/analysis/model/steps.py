@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
 from dasfprof.database.columns import Array
 
@@ -15,7 +15,7 @@ from dasfprof.database.columns import Array
 NO_STEP = "(no step)"
 
 
-def has_steps(trace: Trace) -> bool:
+def has_steps(trace: Run) -> bool:
     """Return whether a step is known of any task run."""
     return "step" in trace.tasks and bool((trace.tasks["step"].cat.codes >= 0).any())
 
@@ -63,7 +63,7 @@ def groups_of(
 NO_LINES = tuple(f"({reason})" for reason in REASONS)
 
 
-def has_lines(trace: Trace) -> bool:
+def has_lines(trace: Run) -> bool:
     """Return whether a line is known of any task run."""
     return "line" in trace.tasks and bool((trace.tasks["line"].cat.codes >= 0).any())
 

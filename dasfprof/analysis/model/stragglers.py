@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.layers import task_layers
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- Workers, and hosts, on which a function takes longer than on the others ----------------------
@@ -153,7 +152,7 @@ class StragglerRuns:
 
 
 @once_per_trace
-def find_stragglers(trace: Trace) -> StragglerRuns:
+def find_stragglers(trace: Run) -> StragglerRuns:
     """Find the stragglers of a run, each with its cause.
 
     The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
@@ -191,7 +190,7 @@ class _Runs:
         The trace.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Run) -> None:
         tasks = trace.tasks
         executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
         # Of its thread's time, with unspilling and deserialising, where its worker tells; but not
@@ -200,7 +199,7 @@ class _Runs:
         with np.errstate(invalid="ignore"):  # of times beyond any clock
             seconds = np.fmax(tasks["done"].to_numpy() - executing, run) - waited
         #: Seconds that a straggler takes at least.
-        self.least = SHARE_OF_WALL * (trace.end - trace.begin)
+        self.least = SHARE_OF_WALL * trace.wall
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.bincount(codes, weights=seconds > self.least)
@@ -217,7 +216,7 @@ class _Runs:
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
         #: When their functions returned: before `done`, as Dask gives the thread away first.
         self.returned: Array = start + run[rows]
-        self.workers = NamedWorkers(trace)
+        self.workers = trace.named
         self.worker = self.workers.numbers(tasks)
         layers = task_layers(trace)
         self.function = codes[rows].astype(np.int64)

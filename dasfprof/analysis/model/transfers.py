@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.database.columns import Array
 
@@ -29,7 +29,7 @@ class MovedKeys:
     to_the_same: Array
 
 
-def moved_keys(trace: Trace, rows: Array) -> MovedKeys:
+def moved_keys(trace: Run, rows: Array) -> MovedKeys:
     """List the keys that these transfers moved.
 
     A message is shared out to its keys by their results' sizes, as last run; evenly, where the
@@ -102,7 +102,7 @@ class MovedOutputs:
     total: float
 
 
-def moved_outputs(trace: Trace, codes: Array, count: int) -> MovedOutputs:
+def moved_outputs(trace: Run, codes: Array, count: int) -> MovedOutputs:
     """Sum up what was moved by group of keys.
 
     Parameters
@@ -131,7 +131,7 @@ def moved_outputs(trace: Trace, codes: Array, count: int) -> MovedOutputs:
     )
 
 
-def _serialising(trace: Trace, codes: Array, count: int) -> Array:
+def _serialising(trace: Run, codes: Array, count: int) -> Array:
     """Sum up what it took to serialise the outputs of each group of keys for other workers."""
     told = trace.serialised
     if not len(told):
@@ -141,7 +141,7 @@ def _serialising(trace: Trace, codes: Array, count: int) -> Array:
     return Groups(codes[keys], count).sum(told["seconds"].to_numpy(dtype=float))
 
 
-def _result_sizes(trace: Trace) -> Array:
+def _result_sizes(trace: Run) -> Array:
     """Return the bytes of each key's result, NaN where no file tells."""
     tasks = trace.tasks
     in_memory = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
@@ -159,7 +159,7 @@ def _result_sizes(trace: Trace) -> Array:
 
 
 @once_per_trace
-def p2p_runs(trace: Trace) -> Array:
+def p2p_runs(trace: Run) -> Array:
     """Return which task runs hand data to a P2P shuffle, wait for it, or take data from it."""
     function = trace.tasks["function"]
     barrier = (function == P2P_BARRIER).to_numpy(dtype=bool)
@@ -183,7 +183,7 @@ def p2p_runs(trace: Trace) -> Array:
 
 
 @once_per_trace
-def shuffled_bytes(trace: Trace) -> float:
+def shuffled_bytes(trace: Run) -> float:
     """Return the bytes that P2P shuffles moved between workers; NaN if they were not recorded."""
     messages = trace.shuffle_messages
     if len(messages):

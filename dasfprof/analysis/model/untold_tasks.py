@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.utils import key_split
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import RELEASED, WAITING, open_rows
-from dasfprof.analysis.model.run_end import How, find_run_end
-from dasfprof.analysis.model.slots import task_slots, unfinished_runs
-from dasfprof.analysis.model.times import to_ticks
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.open_runs import RELEASED, WAITING
+from dasfprof.analysis.run.run_end import How
+from dasfprof.analysis.run.times import to_ticks
 from dasfprof.database.columns import Array
 
 # --- Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed --------
@@ -24,12 +23,12 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 
 @once_per_trace
-def live_at_counts(trace: Trace) -> Array:
+def live_at_counts(trace: Run) -> Array:
     """Count the tasks of which rows tell that had come and not ended when the scheduler counted."""
     at = _counted(trace)
     if not len(at):
         return np.empty(0, dtype=np.int64)
-    times, more = task_slots(trace).times, unfinished_runs(trace)
+    times, more = trace.slots.times, trace.unfinished
     order = np.argsort(at, kind="stable")
     live = np.zeros(len(at), dtype=np.int64)
     for sign, some in (
@@ -41,7 +40,7 @@ def live_at_counts(trace: Trace) -> Array:
     return live
 
 
-def untold_tasks(trace: Trace) -> Steps:
+def untold_tasks(trace: Run) -> Steps:
     """Count the unfinished tasks that the scheduler knew and of which no row tells.
 
     Returns
@@ -61,7 +60,7 @@ def untold_tasks(trace: Trace) -> Steps:
     gone = states["occasion"].iloc[-1] == "client-left"
     held = np.minimum(more, np.append(more[1:], 0 if gone else more[-1]))
     # What is new at a count came with the last graph before it.
-    graphs = np.append(-np.inf, np.sort(trace.graphs["time"].to_numpy(dtype=float) - trace.begin))
+    graphs = np.append(-np.inf, np.sort(trace.since_begin(trace.graphs["time"])))
     came = to_ticks(graphs[np.searchsorted(graphs, at, side="right") - 1])
     came = np.where(came > np.append(-np.inf, at[:-1]), came, at)
     times = np.concatenate([came, at])
@@ -69,20 +68,20 @@ def untold_tasks(trace: Trace) -> Steps:
     return times[order], np.concatenate([more, held])[order]
 
 
-def _counted(trace: Trace) -> Array:
+def _counted(trace: Run) -> Array:
     """Return when the scheduler counted its unfinished tasks."""
     states = trace.scheduler_states
     if not len(states):
         return np.empty(0)
-    return to_ticks(states["time"].to_numpy(dtype=float) - trace.begin)
+    return to_ticks(trace.since_begin(states["time"]))
 
 
-def _unsent(trace: Trace) -> Steps:
+def _unsent(trace: Run) -> Steps:
     """Count what an older scheduler's file says had not been sent when recording ended."""
     unsent = trace.unsent
     if not len(unsent):
         return NONE
-    times = to_ticks(unsent["time"].to_numpy(dtype=float) - trace.begin)
+    times = to_ticks(trace.since_begin(unsent["time"]))
     order = np.argsort(times, kind="stable")
     counts = np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
     return times[order], counts
@@ -103,7 +102,7 @@ class UnsentTask(NamedTuple):
     status: str
 
 
-def unsent_tasks(trace: Trace, sent: set[str] | None = None) -> list[UnsentTask]:
+def unsent_tasks(trace: Run, sent: set[str] | None = None) -> list[UnsentTask]:
     """List the tasks that no worker had begun at the end, as far as their keys are known.
 
     The scheduler names the first 20 unfinished ones of each client and worker, and the first 100
@@ -120,13 +119,13 @@ def unsent_tasks(trace: Trace, sent: set[str] | None = None) -> list[UnsentTask]
     return [task for task in _named_tasks(trace) if task.key not in sent]
 
 
-def sent_tasks(trace: Trace) -> set[str]:
+def sent_tasks(trace: Run) -> set[str]:
     """Return which of the tasks that the scheduler named at the end have task runs."""
     return _sent(trace, {task.key for task in _named_tasks(trace)})
 
 
-def _named_tasks(trace: Trace) -> list[UnsentTask]:
-    end = find_run_end(trace)
+def _named_tasks(trace: Run) -> list[UnsentTask]:
+    end = trace.ending
     if end is None:
         return []
     state: dict[str, Any] = end.state or {}
@@ -148,11 +147,11 @@ def _named_tasks(trace: Trace) -> list[UnsentTask]:
     ]
 
 
-def _sent(trace: Trace, wanted: set[str]) -> set[str]:
+def _sent(trace: Run, wanted: set[str]) -> set[str]:
     """Return which of some keys, as texts, have task runs."""
     if not wanted:
         return set()
-    ids = [open_rows(trace)["key_id"], trace.scheduler_only.get("key_id", ())]
+    ids = [trace.open["key_id"], trace.scheduler_only.get("key_id", ())]
     ids.append(trace.tasks["key_id"])
     known = np.unique(np.concatenate([np.asarray(column, dtype=np.int64) for column in ids]))
     functions, names = trace.keys.functions()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.inputs import Costs, ReplayCluster
 from dasfprof.analysis.simulation.replay import (
     Replay,
@@ -15,13 +16,12 @@ from dasfprof.analysis.simulation.replay import (
     is_positive,
     replay_of,
 )
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 
 def changed_wall(
-    trace: Trace,
+    trace: Run,
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -66,7 +66,7 @@ def changed_wall(
     return replay.outcome(held=held, cluster=cluster, costs=costs).wall
 
 
-def walls_without_waits(trace: Trace) -> dict[str, float]:
+def walls_without_waits(trace: Run) -> dict[str, float]:
     """Replay a run without each of the things that tasks wait for.
 
     Returns
@@ -125,7 +125,7 @@ def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
     return replace(replay.costs, bandwidth=bandwidth)
 
 
-def _computing_alone(trace: Trace, replay: Replay) -> Array | None:
+def _computing_alone(trace: Run, replay: Replay) -> Array | None:
     """Return for how long runs hold their threads if functions only compute; None: unknown."""
     cpu = trace.tasks["cpu"].to_numpy(dtype=float)
     if not np.isfinite(cpu).any():
@@ -140,7 +140,7 @@ def _computing_alone(trace: Trace, replay: Replay) -> Array | None:
 
 
 def gain(
-    trace: Trace,
+    trace: Run,
     *,
     running: Array | None = None,
     speedup: Mapping[str, float] | None = None,
@@ -193,7 +193,7 @@ def gain(
     return replay.inputs.wall - replay.predicted(outcome.wall)
 
 
-def _given(replay: Replay, trace: Trace, running: Array | None) -> Array:
+def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
     seconds = replay.inputs.running.copy()
     if running is None:
         return seconds

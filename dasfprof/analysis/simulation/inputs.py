@@ -9,11 +9,11 @@ import numpy as np
 from dasfprof.analysis.model.critical_path import run_columns
 from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.predecessors import last_slots
-from dasfprof.analysis.model.slots import TaskSlots
-from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.analysis.numeric.groups import distinct
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.slots import TaskSlots
+from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.analysis.simulation.submission import GraphSubmissions, find_submissions
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
@@ -65,7 +65,7 @@ class ReplayInputs:
         return len(self.running)
 
 
-def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
+def replay_inputs(trace: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
     """Collect what a replay of a trace needs."""
     times, count = slots.times, len(slots.worker)
     begun = np.empty(count, dtype=np.int64)
@@ -113,7 +113,7 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
     return offsets.tolist(), takers[order].tolist()
 
 
-def _told(trace: Trace, column: str, count: int) -> Array:
+def _told(trace: Run, column: str, count: int) -> Array:
     """Return a column of the trace's tasks for all runs, 0 where it is not told or negative."""
     told = np.zeros(count)
     if column in trace.tasks:
@@ -122,7 +122,7 @@ def _told(trace: Trace, column: str, count: int) -> Array:
     return told
 
 
-def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
+def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
     """Return the runs that each run has to wait for: of its inputs, and of its key before it."""
     count = len(begun)
     rows, inputs = dependency_rows(trace)
@@ -137,7 +137,7 @@ def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
     return np.searchsorted(rows, np.arange(count + 1)), inputs
 
 
-def _priorities(trace: Trace, begun: Array) -> Array:
+def _priorities(trace: Run, begun: Array) -> Array:
     """Rank runs by Dask's priorities; those that are not known, in the order in which they ran."""
     count = len(begun)
     names = ("priority_user", "priority_generation", "priority_order")
@@ -178,7 +178,7 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
 
 
-def _groups(trace: Trace) -> Array:
+def _groups(trace: Run) -> Array:
     """Number the groups of runs: a key's name with its token where it is a tuple, else its prefix.
 
     As `dask.utils.key_split_group`, but for packed keys, which count by their prefix.
@@ -191,7 +191,7 @@ def _groups(trace: Trace) -> Array:
     return np.where(in_tuples[heads], heads + len(names), codes[key_ids])
 
 
-def _queues(trace: Trace, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
+def _queues(trace: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
     """Return whether the scheduler holds runs back, if it did not: only where it had no need to.
 
     It sends all at once where ``distributed.scheduler.worker-saturation`` is infinite.
@@ -251,7 +251,7 @@ class ReplayCluster:
         return replace(self, threads=np.full(len(self.threads), count))
 
 
-def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
+def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Return the cluster that a trace was recorded on.
 
     A worker that left takes no task after the last one that it took: it had been told to close
@@ -259,10 +259,8 @@ def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> Repl
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
-    workers = trace.workers.iloc[lives.ids]
-    joined = np.fmax(workers["joined"].to_numpy(dtype=float) - trace.begin, lives.begin)
-    joined = np.where(workers["joined"].isna(), 0.0, joined) - first
-    left = workers["left"].to_numpy(dtype=float) - trace.begin
+    joined, left = trace.joined[lives.ids], trace.left[lives.ids]
+    joined = np.where(np.isnan(joined), 0.0, np.fmax(joined, lives.begin)) - first
     taken = np.full(len(trace.workers), -np.inf)
     np.maximum.at(taken, slots.worker, slots.times.executing)
     taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)
@@ -305,7 +303,7 @@ class Costs:
     bandwidth: float
 
 
-def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
+def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
     """Measure the costs of a run; where it tells nothing, they are usual ones.
 
     Latencies are means, as chains of tasks add them up.
@@ -359,7 +357,7 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     return latency, _mean(gaps, _USUAL_TASK, _LONGEST_GAP)
 
 
-def _transfers(trace: Trace) -> tuple[float, float]:
+def _transfers(trace: Run) -> tuple[float, float]:
     """Measure the latency of transfers, and their bandwidth beyond it."""
     table = trace.transfers
     if "size" not in table or not len(table):

@@ -15,15 +15,14 @@ import numpy as np
 
 from dasfprof.analysis.model.held_results import release_times
 from dasfprof.analysis.model.memory_samples import memory_of_processes, unmanaged_of_runs
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.simulation.chunks import Chunks, in_chunks
 from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.simulation.simulator import Outcome
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: Replays with durations that vary, whose peaks are looked at; and how many of a run of so many
@@ -73,7 +72,7 @@ class MemoryForecast:
         The trace.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Run) -> None:
         self._trace = trace
         self._replay = replay_of(trace)
         #: Why nothing can be foretold, in words; empty where it can.
@@ -158,12 +157,12 @@ class MemoryForecast:
 
 
 @once_per_trace
-def memory_forecast_of(trace: Trace) -> MemoryForecast:
+def memory_forecast_of(trace: Run) -> MemoryForecast:
     """Return the forecasts of a trace."""
     return MemoryForecast(trace)
 
 
-def _obstacle(trace: Trace) -> str:
+def _obstacle(trace: Run) -> str:
     """Say, in words, why memory cannot be foretold; empty where it can."""
     left = np.flatnonzero(np.isfinite(trace.workers["left"].to_numpy(dtype=float)))
     if any(departure(trace, life).why is Why.MEMORY for life in left.tolist()):
@@ -201,8 +200,8 @@ class _Residents:
     base: float
 
     @classmethod
-    def of(cls, trace: Trace, replay: Replay) -> _Residents:
-        inputs, times = replay.inputs, task_slots(trace).times
+    def of(cls, trace: Run, replay: Replay) -> _Residents:
+        inputs, times = replay.inputs, trace.slots.times
         count, first = len(inputs), float(times.arrival.min())
         release = np.full(count, np.inf)
         release[: len(trace.tasks)] = release_times(trace) - first
@@ -289,7 +288,7 @@ def _peak(worker: Array, begin: Array, end: Array, size: Array) -> float:
     return float(np.cumsum(change[order]).max(initial=0.0))
 
 
-def _rises(trace: Trace, replay: Replay) -> Array:
+def _rises(trace: Run, replay: Replay) -> Array:
     """Return what a process has more while each run goes on; at least the size of its result.
 
     That of runs that were not sampled is the usual one of their function; 0 where there is none.
@@ -305,7 +304,7 @@ def _rises(trace: Trace, replay: Replay) -> Array:
     return rise
 
 
-def _base(trace: Trace) -> float:
+def _base(trace: Run) -> float:
     """Return what a worker's process has before it runs anything: the median."""
     first = [float(one.unmanaged[0]) for one in memory_of_processes(trace)]
     return float(np.median(first))

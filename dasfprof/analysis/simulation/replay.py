@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.model.annotations import distinct_annotations
-from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.workers import worker_lives
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.inputs import (
     Costs,
     ReplayCluster,
@@ -24,7 +23,6 @@ from dasfprof.analysis.simulation.inputs import (
     replay_inputs,
 )
 from dasfprof.analysis.simulation.simulator import Outcome, Simulation
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
@@ -55,7 +53,7 @@ class Shared:
         return self.limit < threads or self.waited >= TELLING
 
 
-def find_shared(trace: Trace) -> list[Shared]:
+def find_shared(trace: Run) -> list[Shared]:
     """Find what the recorded runs took turns at during 10 % of their functions' time or more."""
     seconds = float(np.nansum(trace.tasks["duration"].to_numpy(dtype=float)))
     if not 0 < seconds < np.inf:
@@ -64,7 +62,7 @@ def find_shared(trace: Trace) -> list[Shared]:
     return [*(locks or _sampled_locks(trace)), *_annotated(trace, seconds)]
 
 
-def _locks(trace: Trace, seconds: float) -> Iterator[Shared]:
+def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
     table = trace.locks_held
     if not len(table):
         return
@@ -80,7 +78,7 @@ def _locks(trace: Trace, seconds: float) -> Iterator[Shared]:
             yield Shared(_during(told, share), int(first["limit"]), waited[code] / seconds)
 
 
-def _sampled_locks(trace: Trace) -> Iterator[Shared]:
+def _sampled_locks(trace: Run) -> Iterator[Shared]:
     """Find waits for Dask's locks among samples of stacks: of traces that tell no lock's use."""
     samples = trace.task_samples
     if "stack" not in samples or not len(samples):
@@ -96,7 +94,7 @@ def _waits(frame: tuple[str, str, int]) -> bool:
     return frame[0].rpartition(".")[2] in _WAITING and str(frame[1]).endswith(_LOCKS)
 
 
-def _annotated(trace: Trace, seconds: float) -> Iterator[Shared]:
+def _annotated(trace: Run, seconds: float) -> Iterator[Shared]:
     """Find tasks that may run on some workers alone: which of another cluster, nobody knows."""
     places, distinct = distinct_annotations(trace)
     duration = np.nan_to_num(trace.tasks["duration"].to_numpy(dtype=float))
@@ -307,10 +305,10 @@ class Replay:
         return replace(self.costs, transfer=0.0, bandwidth=float("inf"))
 
 
-_REPLAYS: dict[int, tuple[weakref.ref[Trace], Replay]] = {}
+_REPLAYS: dict[int, tuple[weakref.ref[Run], Replay]] = {}
 
 
-def replay_of(trace: Trace) -> Replay:
+def replay_of(trace: Run) -> Replay:
     """Return the replay of a trace; the same one as long as the trace lives."""
     known = _REPLAYS.get(id(trace))
     if known is not None and known[0]() is trace:
@@ -321,12 +319,12 @@ def replay_of(trace: Trace) -> Replay:
     return made
 
 
-def make_replay(trace: Trace) -> Replay:
+def make_replay(trace: Run) -> Replay:
     """Take what a replay needs from a trace."""
     # Damaged files hold times that are none: see `_missing`.
     with np.errstate(invalid="ignore", over="ignore"):
-        slots = task_slots(trace)
-        lives = worker_lives(trace, slots)
+        slots = trace.slots
+        lives = trace.lives
         inputs = replay_inputs(trace, slots, lives)
         missing = _missing(trace, inputs)
         return Replay(
@@ -339,7 +337,7 @@ def make_replay(trace: Trace) -> Replay:
         )
 
 
-def _missing(trace: Trace, inputs: ReplayInputs) -> str:
+def _missing(trace: Run, inputs: ReplayInputs) -> str:
     if not len(inputs):
         return "there is no task run"
     if inputs.wall <= 0:
@@ -359,7 +357,7 @@ MOST_WAITING = 0.10
 _FULL, _USING = 90.0, 0.5
 
 
-def contention(trace: Trace) -> str:
+def contention(trace: Run) -> str:
     """Say, in words, that tasks waited for cores; empty where they did not, as far as is known."""
     tasks = trace.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
@@ -379,7 +377,7 @@ def contention(trace: Trace) -> str:
     return _by_host(trace, duration)
 
 
-def _by_host(trace: Trace, duration: np.ndarray) -> str:
+def _by_host(trace: Run, duration: np.ndarray) -> str:
     """Judge by the CPU that tasks and hosts used."""
     samples, cpu = trace.samples, trace.tasks["cpu"].to_numpy(dtype=float)
     told = np.isfinite(cpu)

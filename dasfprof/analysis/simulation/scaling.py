@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.inputs import ReplayInputs
 from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 
@@ -93,7 +93,7 @@ class Scaling:
     refusals: list[str]
 
 
-def predict_scaling(trace: Trace, workers: Sequence[int], *, progress: bool = False) -> Scaling:
+def predict_scaling(trace: Run, workers: Sequence[int], *, progress: bool = False) -> Scaling:
     """Replay a run on each number of workers."""
     replay = replay_of(trace)
     bounds = find_bounds(replay.inputs, replay.held())
@@ -141,7 +141,7 @@ class Efficiencies:
         return self.parallel * self.computation
 
 
-def find_efficiencies(trace: Trace) -> Efficiencies:
+def find_efficiencies(trace: Run) -> Efficiencies:
     """Compute the efficiencies of a run.
 
     POP's are over processes that live as long as the run. Here a worker's useful time is taken as
@@ -180,7 +180,7 @@ def _transfer(replay: Replay) -> float:
     return min(replay.outcome(costs=replay.without_network()).wall / replay.base, 1.0)
 
 
-def _computation(trace: Trace) -> float:
+def _computation(trace: Run) -> float:
     cpu, seconds = (trace.tasks[x].to_numpy(dtype=float) for x in ("cpu", "duration"))
     told = np.isfinite(cpu)
     whole = seconds[told].sum()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.critical_path import run_columns
-from dasfprof.analysis.model.times import TaskTimes
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.database.columns import Array
 
 #: Without records of graphs, arrivals that are further apart belong to different ones: seconds.
@@ -34,7 +34,7 @@ class GraphSubmissions:
     told: Array
 
 
-def find_submissions(trace: Trace, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
+def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
     """Find the graph that each run came with, and what each graph waited for.
 
     Dask does not record what a client waits for. A graph that comes when all is finished that
@@ -75,7 +75,7 @@ def find_submissions(trace: Trace, times: TaskTimes) -> tuple[Array, GraphSubmis
     )
 
 
-def _told_clients(trace: Trace, count: int) -> Array:
+def _told_clients(trace: Run, count: int) -> Array:
     """Return of which runs' finish clients were told; of all, where that was not recorded."""
     if "wanted" not in trace.tasks:
         return np.ones(count, dtype=bool)
@@ -83,7 +83,7 @@ def _told_clients(trace: Trace, count: int) -> Array:
     return told if told.any() else np.ones(count, dtype=bool)
 
 
-def _came_with_graph(trace: Trace, count: int) -> Array:
+def _came_with_graph(trace: Run, count: int) -> Array:
     """Return which runs' arrival was that of a graph: a key's first ones, if that was recorded."""
     told = np.zeros(count, dtype=bool)
     if "scheduler_waiting" in trace.tasks:
@@ -95,14 +95,14 @@ def _came_with_graph(trace: Trace, count: int) -> Array:
     return told
 
 
-def _graph_of(trace: Trace, arrival: Array) -> Array:
+def _graph_of(trace: Run, arrival: Array) -> Array:
     """Number the graphs of runs in their order; graphs without runs have no number."""
     if "scheduler_waiting" not in trace.tasks:
         # Workers learn of tasks when they get them, which is not when a client wanted them.
         return np.zeros(len(arrival), dtype=np.int64)
     came = np.empty(0)
     if "time" in trace.graphs:
-        came = np.sort(trace.graphs["time"].to_numpy(dtype=float)) - trace.begin
+        came = np.sort(trace.since_begin(trace.graphs["time"]))
         came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.numeric.intervals import overlap, union
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of, line_of
 from dasfprof.analysis.stack_samples.task_samples import (
     LOCK,
@@ -17,7 +16,6 @@ from dasfprof.analysis.stack_samples.task_samples import (
     WAITING,
     Samples,
 )
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 
@@ -50,7 +48,7 @@ class LoopBlock:
 
 
 @once_per_trace
-def loop_blocks(trace: Trace) -> list[LoopBlock]:
+def loop_blocks(trace: Run) -> list[LoopBlock]:
     """Return the times of a trace in which event loops did not turn, the longest first."""
     table = trace.loop_samples
     if not len(table):
@@ -134,29 +132,29 @@ _BLOCKED = 0.1
 
 
 @once_per_trace
-def blocked_on_the_way(trace: Trace) -> Array:
+def blocked_on_the_way(trace: Run) -> Array:
     """Return for how long the loop of its worker was blocked while each run was on its way there.
 
     A row each of `TaskSlots`, in seconds; 0 where nothing tells.
     """
-    slots = task_slots(trace)
+    slots = trace.slots
     return _blocked(trace, slots.sent, slots.times.received, ~slots.reception_unknown)
 
 
-def blocked_while_ready(trace: Trace) -> Array:
+def blocked_while_ready(trace: Run) -> Array:
     """Return for how long the loop of its worker was blocked while each run was ready there."""
-    slots = task_slots(trace)
+    slots = trace.slots
     return _blocked(trace, slots.times.ready, slots.times.executing)
 
 
-def _blocked(trace: Trace, begins: Array, ends: Array, known: Array | bool = True) -> Array:
-    slots = task_slots(trace)
+def _blocked(trace: Run, begins: Array, ends: Array, known: Array | bool = True) -> Array:
+    slots = trace.slots
     found = np.zeros(len(slots.worker))
     memory = trace.managed_memory
     if "loop_lag" not in memory or not len(memory):
         return found
     lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
-    time = memory["time"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)[worker]
+    time = trace.on_one_clock(memory["time"], worker)
     late = lag >= _BLOCKED
     for number in np.unique(worker[late]).tolist():
         own = late & (worker == number)

@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.stack_samples.spent import Spent, spent
 from dasfprof.analysis.stack_samples.task_samples import WAITING, samples_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.failed_tasks import Stacks
 from dasfprof.analysis.under_way.state import Frame, Stack, is_of_user, source_of
 from dasfprof.database.columns import Array
@@ -97,7 +97,7 @@ class Places:
 
 
 @once_per_trace
-def all_stacks(trace: Trace) -> list[Stack]:
+def all_stacks(trace: Run) -> list[Stack]:
     """Return the rows of `Trace.stacks`."""
     stacks = Stacks(trace)
     return [stacks[row] for row in range(len(trace.stacks))]
@@ -122,7 +122,7 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 }
 
 
-def places(trace: Trace, by: By) -> Places:
+def places(trace: Run, by: By) -> Places:
     """Return what the stacks of a trace name.
 
     - line: the innermost line of the user's code, a `Frame`; without one, the innermost line
@@ -146,7 +146,7 @@ class HotPlaces:
 
 
 def hot_places(
-    trace: Trace, function: str | None = None, step: str | None = None, by: By = "line"
+    trace: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> HotPlaces:
     """Return where the task runs of a function and a step were seen; None: of all."""
     samples, functions = samples_of(trace, function, step)
@@ -165,7 +165,7 @@ def hot_places(
 
 
 def _inside(
-    trace: Trace, stacks: Array, seconds: Array, lines: Places
+    trace: Run, stacks: Array, seconds: Array, lines: Places
 ) -> dict[int, tuple[str, float]]:
     """Return for each line the library's call in which most of its time was spent, and a share."""
     frames, seen = all_stacks(trace), stacks[stacks >= 0]
@@ -289,7 +289,7 @@ def waited_for(stack: Stack) -> str:
     return OWN_POOL if pool and len(calls) > _DEEP else UNKNOWN_WAIT
 
 
-def waits_of(trace: Trace, function: str) -> dict[str, float]:
+def waits_of(trace: Run, function: str) -> dict[str, float]:
     """Return the shares of a function's time for which its tasks wait, by what they wait for.
 
     Empty where samples are too few to tell.

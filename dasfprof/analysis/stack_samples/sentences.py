@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dasfprof.analysis.model.client_time import meanwhile
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import hot_places, places
 from dasfprof.analysis.stack_samples.task_samples import Samples
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, write_frame
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_share
@@ -37,7 +37,7 @@ _DOING = {
 }
 
 
-def hottest_line(trace: Trace, function: str) -> str:
+def hottest_line(trace: Run, function: str) -> str:
     """Say at which line a function's tasks spend most of their time, and how; empty: unknown.
 
     A line is named if its share is certain to be a fifth at least, and if the threads had cores
@@ -62,7 +62,7 @@ def hottest_line(trace: Trace, function: str) -> str:
     )
 
 
-def client_meanwhile(trace: Trace, begins: Array, ends: Array) -> str:
+def client_meanwhile(trace: Run, begins: Array, ends: Array) -> str:
     """Say what the client's main thread mostly did in some spans of time; empty: unknown.
 
     Parameters
@@ -94,7 +94,7 @@ def client_meanwhile(trace: Trace, begins: Array, ends: Array) -> str:
     return f"Meanwhile the client {_DOING[phase]} for {share} of the time{line}. "
 
 
-def _by_calls(trace: Trace, begins: Array, ends: Array) -> str:
+def _by_calls(trace: Run, begins: Array, ends: Array) -> str:
     """Say what it did by what it called, where samples of its stacks do not tell."""
     if not len(trace.client_calls):
         return ""
@@ -107,7 +107,7 @@ def _by_calls(trace: Trace, begins: Array, ends: Array) -> str:
     return f"Meanwhile, by what the client called: {', '.join(parts)}. " if parts else ""
 
 
-def _longest_line(trace: Trace, samples: Samples, total: float) -> str:
+def _longest_line(trace: Run, samples: Samples, total: float) -> str:
     named = places(trace, "line")
     seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
     longest = int(seconds.argmax())

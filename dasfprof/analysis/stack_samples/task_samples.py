@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Seconds by which the time of a sample is rounded.
@@ -66,12 +65,12 @@ class Samples:
 
 
 @once_per_trace
-def run_of_samples(trace: Trace) -> Array:
+def run_of_samples(trace: Run) -> Array:
     """Return the task run of each row of `Trace.task_samples`.
 
     A row of the tasks of `with_open_runs`; -1 where no task run of that thread and time is known.
     """
-    samples, runs = trace.task_samples, with_open_runs(trace).tasks
+    samples, runs = trace.task_samples, trace.whole.tasks
     found = np.full(len(samples), -1, dtype=np.int64)
     if not len(samples) or not len(runs) or "thread" not in runs:
         return found
@@ -107,7 +106,7 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 
 
 def samples_of(
-    trace: Trace, function: str | None = None, step: str | None = None
+    trace: Run, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
     """Return the samples of the task runs of a function and a step; None: of all.
 
@@ -116,7 +115,7 @@ def samples_of(
     samples, functions
         The samples, and a number for the function of each.
     """
-    runs, tasks = run_of_samples(trace), with_open_runs(trace).tasks
+    runs, tasks = run_of_samples(trace), trace.whole.tasks
     of_runs = np.ones(len(tasks) + 1, dtype=bool)  # the last: of no known task run
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:

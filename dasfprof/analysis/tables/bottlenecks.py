@@ -11,11 +11,10 @@ import pandas as pd
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpus import gpu_samples
 from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 _RUNNING = {
@@ -28,9 +27,9 @@ _RUNNING = {
 _RUN = ["key_id", "run_id", "worker_id"]
 
 
-def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
+def _sums(trace: Run, *, progress: bool = False) -> GroupSums:
     """Sum up the task runs by host, worker and function."""
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = trace.named, trace.tasks
     gpus = gpu_samples(trace)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
     codes, pairs = pd.factorize(
@@ -64,7 +63,7 @@ def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
     return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
 
 
-def _by_task_run(trace: Trace, told: pd.DataFrame) -> Array:
+def _by_task_run(trace: Run, told: pd.DataFrame) -> Array:
     """Sum up the seconds that rows tell of each task run; NaN where that was not recorded."""
     tasks = trace.tasks
     sums = np.full(len(tasks), 0.0 if trace.knows_serialising else np.nan)
@@ -79,14 +78,14 @@ def _by_task_run(trace: Trace, told: pd.DataFrame) -> Array:
     return sums
 
 
-def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
+def _table(trace: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)
     of_workers = sums.by([name[:2] for name in groups])
     of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
-    workers = NamedWorkers(trace)
+    workers = trace.named
     devices = gpu_samples(trace).indices()
     places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
@@ -141,7 +140,7 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
         "Mean Data Size (MB)",
     ),
 )
-def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
+def per_function_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFrame:
     """Sum up the task runs of each function on each worker.
 
     Returns
@@ -192,7 +191,7 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
     ),
     needs=has_steps,
 )
-def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
+def per_step_bottleneck(trace: Run) -> pd.DataFrame:
     """Sum up the task runs of each step of the pipeline.
 
     Returns
@@ -231,8 +230,8 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
             "Mean Data Size (MB)": groups.mean(size) / 1e6,
             "Mean Throughput (MB/s)": ratio(groups.sum(size), groups.sum(duration * known)) / 1e6,
             "Failed Tasks": groups.sum(failed).astype(np.int64),
-            "First Start (s)": groups.min(start) - trace.begin,
-            "Last End (s)": groups.max(start + duration) - trace.begin,
+            "First Start (s)": trace.since_begin(groups.min(start)),
+            "Last End (s)": trace.since_begin(groups.max(start + duration)),
             "Entered": whole(entered),
             "Time in Client (s)": open_for,
         }
@@ -243,7 +242,7 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
 
 
 @question("How much of the run the steps cover", "steps", needs=has_steps)
-def step_coverage(trace: Trace) -> pd.DataFrame:
+def step_coverage(trace: Run) -> pd.DataFrame:
     """Show how much of the run the steps cover.
 
     Returns
@@ -271,7 +270,7 @@ def step_coverage(trace: Trace) -> pd.DataFrame:
     return table[kept].reset_index(drop=True)
 
 
-def _entered(trace: Trace, names: list[str]) -> tuple[Array, Array]:
+def _entered(trace: Run, names: list[str]) -> tuple[Array, Array]:
     """Count how often the client entered each step, and the seconds that it was in it.
 
     Both are NaN for a step that no client's file tells of.

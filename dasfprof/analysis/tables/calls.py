@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 # `CallTimes`: calls and times of functions, summed up over the files of a profiler of calls.
@@ -48,7 +48,7 @@ class CallTimes:
             self.places[place] = int(calls), int(primitive), inner, whole
 
 
-def call_times(trace: Trace, function: str | None) -> CallTimes:
+def call_times(trace: Run, function: str | None) -> CallTimes:
     """Sum up the profiles of one function, or of all."""
     found = CallTimes()
     table = trace.call_profiles
@@ -92,7 +92,7 @@ def _figures(figures: Any) -> tuple[int, int, float, float]:
     expendable=("Primitive Calls",),
     needs="call_profiles",
 )
-def cprofile(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def cprofile(trace: Run, function: str | None = None) -> pd.DataFrame:
     """Sum up what cProfile counted, over all workers.
 
     Parameters
@@ -133,7 +133,7 @@ def cprofile(trace: Trace, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Profiles of calls", "lines", needs="call_profiles")
-def call_profiles(trace: Trace) -> pd.DataFrame:
+def call_profiles(trace: Run) -> pd.DataFrame:
     """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers.
 
     Returns
@@ -183,7 +183,7 @@ _SUMS = {
 
 
 @question("Calls of actors", "balance", needs="actor_calls")
-def actor_calls(trace: Trace, by: By = "method") -> pd.DataFrame:
+def actor_calls(trace: Run, by: By = "method") -> pd.DataFrame:
     """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks.
 
     A call counts from its arrival at the worker that has the actor until its answer. One thread of

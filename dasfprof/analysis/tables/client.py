@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.client_time import ClientTime, client_time_of, find_calls, find_sent
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 
 
-def has_client_calls(trace: Trace) -> bool:
+def has_client_calls(trace: Run) -> bool:
     """Return whether what the client's program calls was recorded."""
     return len(trace.client_calls) > 0
 
@@ -36,7 +36,7 @@ _FIGURES = {
     expendable=("Code", "Longest (s)", "Keys"),
     needs=has_client_calls,
 )
-def client_calls(trace: Trace) -> pd.DataFrame:
+def client_calls(trace: Run) -> pd.DataFrame:
     """Sum up the calls of Dask by the client's program, by line.
 
     Returns
@@ -81,7 +81,7 @@ def client_calls(trace: Trace) -> pd.DataFrame:
 
 
 @question("Where the client's time went", "time", needs=has_client_calls)
-def client_time(trace: Trace) -> pd.DataFrame:
+def client_time(trace: Run) -> pd.DataFrame:
     """Put every second of the client's main thread into exactly one class.
 
     Returns
@@ -104,7 +104,7 @@ def client_time(trace: Trace) -> pd.DataFrame:
     )
 
 
-def has_sent_values(trace: Trace) -> bool:
+def has_sent_values(trace: Run) -> bool:
     """Return whether graphs held large values."""
     return len(trace.sent_values) > 0
 
@@ -112,7 +112,7 @@ def has_sent_values(trace: Trace) -> bool:
 @question(
     "Large values in graphs", "balance", short="sent", expendable=("Code",), needs=has_sent_values
 )
-def sent_values(trace: Trace) -> pd.DataFrame:
+def sent_values(trace: Run) -> pd.DataFrame:
     """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line.
 
     Returns

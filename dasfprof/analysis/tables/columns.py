@@ -13,7 +13,7 @@ from pandas.api.extensions import ExtensionArray, ExtensionDtype, take
 
 from dasfprof.analysis.model.busy_time import RunningSeconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of
@@ -60,7 +60,7 @@ def flags(found: Array, known: Array) -> pd.Series:
 
 
 def of_function(
-    trace: Trace, events: pd.DataFrame, function: str | None
+    trace: Run, events: pd.DataFrame, function: str | None
 ) -> tuple[pd.DataFrame, Array]:
     """Return the events of the tasks of a function (None: of all) by time, and their functions."""
     codes, names = trace.keys.functions()
@@ -82,7 +82,7 @@ def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -
     }
 
 
-def step_column(trace: Trace, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
+def step_column(trace: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
     """The column in which tables of task runs end, where steps are known; else nothing.
 
     Parameters

@@ -21,12 +21,11 @@ from dasfprof.analysis.model.predecessors import (
     find_predecessors,
 )
 from dasfprof.analysis.model.slack import find_slack
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import running_columns, step_column, text
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.errors import InvalidArgumentError
 
@@ -73,7 +72,7 @@ _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
 
 
 @question("The critical path, segment by segment", "time")
-def critical_path(trace: Trace) -> pd.DataFrame:
+def critical_path(trace: Run) -> pd.DataFrame:
     """Return the chain of waits and work that made the run as long as it was.
 
     From the last finish it goes back to the first submission, through whatever each task run
@@ -103,7 +102,7 @@ def critical_path(trace: Trace) -> pd.DataFrame:
     to be the last of its futures that finished before it submitted the next; where a file
     does not tell which tasks had futures, the last task.
     """
-    found, slots, workers = path_segments(trace), task_slots(trace), trace.workers
+    found, slots, workers = path_segments(trace), trace.slots, trace.workers
     rows = found.rows
     return pd.DataFrame(
         {
@@ -116,13 +115,13 @@ def critical_path(trace: Trace) -> pd.DataFrame:
             "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(trace).kind[rows]]),
-            **step_column(trace, rows, unseen_runs(trace)),
+            **step_column(trace, rows, trace.unseen),
         }
     )
 
 
 @question("The critical path, summed up", "time")
-def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
+def critical_path_summary(trace: Run, by: By = "function") -> pd.DataFrame:
     """Sum up the critical path by kind and function, or step.
 
     Parameters
@@ -141,9 +140,9 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    slots, found = task_slots(trace), path_segments(trace)
+    slots, found = trace.slots, path_segments(trace)
     if by == "step":
-        codes, names = step_groups(trace.tasks, unseen_runs(trace))
+        codes, names = step_groups(trace.tasks, trace.unseen)
     else:
         codes, names = slots.function, slots.functions
     pairs, distinct = pd.factorize(found.kind * len(names) + codes[found.rows].astype(np.int64))
@@ -167,7 +166,7 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
 
 
 @question("How much later each task could have ended", "time")
-def per_task_slack(trace: Trace) -> pd.DataFrame:
+def per_task_slack(trace: Run) -> pd.DataFrame:
     """Show how much later each task run could have ended without the whole ending later.
 
     Returns
@@ -182,7 +181,7 @@ def per_task_slack(trace: Trace) -> pd.DataFrame:
     One run being late at a time, all tasks on the worker that they ran on and in the order in
     which they did. Several tasks of one chain share its slack.
     """
-    slots = task_slots(trace)
+    slots = trace.slots
     predecessors = find_predecessors(trace)
     slack = find_slack(trace, slots, predecessors)
     critical = np.zeros(len(slack), dtype=bool)
@@ -205,7 +204,7 @@ def per_task_slack(trace: Trace) -> pd.DataFrame:
             "Duration (s)": length[order],
             "Slack (s)": slack[order],
             "On Critical Path": critical[order],
-            **step_column(trace, order, unseen_runs(trace)),
+            **step_column(trace, order, trace.unseen),
         }
     )
 
@@ -224,7 +223,7 @@ LABELS = {
 
 
 @question("Time to the first task", "time", expendable=("Share (%)",))
-def time_to_first_task(trace: Trace) -> pd.DataFrame:
+def time_to_first_task(trace: Run) -> pd.DataFrame:
     """Split the time from the begin of recording to the first task.
 
     Returns
@@ -257,7 +256,7 @@ def time_to_first_task(trace: Trace) -> pd.DataFrame:
     )
 
 
-def create_annotated_task_graph(trace: Trace, *, progress: bool = False) -> nx.DiGraph[str]:
+def create_annotated_task_graph(trace: Run, *, progress: bool = False) -> nx.DiGraph[str]:
     """Return the task graph with what is known of each task; see `TraceAnalyser`."""
     tasks, texts = trace.tasks, trace.keys.texts(np.arange(len(trace.keys)))
     offsets, dependencies = trace.dependencies

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from dasfprof.analysis import diagnosis
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 
 
 @question("Findings", "diagnosis", short="findings", overview=1, csv="findings")
-def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
+def diagnose(trace: Run, least: float = 0.1) -> pd.DataFrame:
     """Look for the known faults of a run, and say what to change.
 
     Parameters

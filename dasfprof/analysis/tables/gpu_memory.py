@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpus import gpu_samples
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 
 #: Seconds within which a sample of what a worker holds tells of a reading of its device.
 _NEAR = 2.0
@@ -17,14 +16,14 @@ _HELD = ("device_size", "host_size", "disk_tasks")
 _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
 
 
-def _has_devices(trace: Trace) -> bool:
+def _has_devices(trace: Run) -> bool:
     return len(trace.gpu_usage) + len(trace.device_memory) > 0
 
 
 @question(
     "Memory of GPUs by worker", "balance", expendable=("Results on Disk",), needs=_has_devices
 )
-def gpu_memory(trace: Trace) -> pd.DataFrame:
+def gpu_memory(trace: Run) -> pd.DataFrame:
     """Say what each worker had in its GPU's memory when that was fullest.
 
     Returns
@@ -47,7 +46,7 @@ def gpu_memory(trace: Trace) -> pd.DataFrame:
         memory before anybody needs it) and what tasks take while they run: which of these, nothing
         recorded tells.
     """
-    workers, devices = NamedWorkers(trace), gpu_samples(trace)
+    workers, devices = trace.named, gpu_samples(trace)
     held = trace.device_memory.sort_values("time", kind="stable")
     of_held, of_sample = workers.numbers(held), workers.numbers(trace.samples)
     indices, titles = devices.indices(), workers.titles()
@@ -66,7 +65,7 @@ def gpu_memory(trace: Trace) -> pd.DataFrame:
             row |= {"Of (MB)": float(fullest.get("memory_total", np.nan))}
         process = trace.samples.reindex(columns=["gpu_process_memory"]).to_numpy(dtype=float)
         row["Own Process (MB)"] = np.fmax.reduce(process[of_sample == number, 0], initial=np.nan)
-        rows.append({**row, "Time (s)": at - trace.begin, **_results(own, at)})
+        rows.append({**row, "Time (s)": trace.seconds_at(at), **_results(own, at)})
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in table.columns[table.columns.str.endswith("(MB)")]:
         table[name] = table[name].to_numpy(dtype=float) / 1e6

@@ -8,9 +8,9 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.loop_blocks import loop_blocks as find_blocks
 from dasfprof.analysis.stack_samples.places import (
     UNKNOWN,
@@ -25,7 +25,6 @@ from dasfprof.analysis.stack_samples.spent import spent
 from dasfprof.analysis.stack_samples.task_samples import Samples, samples_of
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -39,7 +38,7 @@ from dasfprof.errors import InvalidArgumentError
     needs="task_samples",
 )
 def hot_lines(
-    trace: Trace, function: str | None = None, step: str | None = None, by: By = "line"
+    trace: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> pd.DataFrame:
     """Sum up the samples of stacks of tasks by line, function or library.
 
@@ -126,7 +125,7 @@ def _names(names: list[Hashable], by: By) -> dict[str, pd.Series]:
 
 @question("Tree of calls", "lines", short="calls", needs="task_samples")
 def call_tree(
-    trace: Trace, function: str | None = None, step: str | None = None, least: float = 1.0
+    trace: Run, function: str | None = None, step: str | None = None, least: float = 1.0
 ) -> pd.DataFrame:
     """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards.
 
@@ -174,7 +173,7 @@ def call_tree(
     expendable=("Code", "Margin (points)", "Samples"),
     needs="client_samples",
 )
-def client_activity(trace: Trace) -> pd.DataFrame:
+def client_activity(trace: Run) -> pd.DataFrame:
     """Sum up the samples of the client's main thread by phase and line.
 
     Returns
@@ -227,9 +226,9 @@ def _texts(items: object) -> pd.Series:
     return text(np.array([*items], dtype=object))  # type: ignore[misc]
 
 
-def _is_idle(trace: Trace, times: Array) -> Array:
+def _is_idle(trace: Run, times: Array) -> Array:
     """Return whether no task ran at each time."""
-    tasks = with_open_runs(trace).tasks
+    tasks = trace.whole.tasks
     if not len(tasks):
         return np.ones(len(times), dtype=bool)
     start = tasks["start"].to_numpy(dtype=float)
@@ -241,7 +240,7 @@ def _is_idle(trace: Trace, times: Array) -> Array:
     return found
 
 
-def _imports(trace: Trace, stacks: Array, groups: Array, count: int) -> list[str]:
+def _imports(trace: Run, stacks: Array, groups: Array, count: int) -> list[str]:
     """Return the library that each group imported: that of most of its stacks, or none."""
     frames = all_stacks(trace)
     found = [""] * count
@@ -258,7 +257,7 @@ def _imports(trace: Trace, stacks: Array, groups: Array, count: int) -> list[str
     expendable=("Code", "Inside", "Samples"),
     needs="loop_samples",
 )
-def loop_blocks(trace: Trace) -> pd.DataFrame:
+def loop_blocks(trace: Run) -> pd.DataFrame:
     """List the times in which an event loop had not turned for over 50 ms.
 
     While that of a worker does not turn, it neither takes new tasks nor sends results.
@@ -286,7 +285,7 @@ def loop_blocks(trace: Trace) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Worker": _block_texts([labels[block.worker_id] for block in blocks]),
-            "Start (s)": np.array([block.start - trace.begin for block in blocks], dtype=float),
+            "Start (s)": trace.since_begin([block.start for block in blocks]),
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
             "Cause": _block_texts([block.cause for block in blocks]),
             "File": _block_texts(["" if line is None else line.file for line in lines]),

@@ -12,11 +12,11 @@ from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.stragglers import find_stragglers
-from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.tables.columns import flags, step_column, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, joined_rows, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -24,9 +24,9 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["function", "step"]
 
 
-def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
+def _of_part(trace: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
     """Sum up durations by function (or step), host and worker; return each too, in 5 bytes."""
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = trace.named, trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
         codes, names = step_groups(tasks)
@@ -44,14 +44,14 @@ def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame
 
 
 def _table(
-    trace: Trace, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
+    trace: Run, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
 ) -> pd.DataFrame:
     """Make the table of what all parts tell."""
     sums = GroupSums.merged([sums for sums, _ in parts])
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
-    workers = NamedWorkers(trace)
+    workers = trace.named
     numbers = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     of_cell = np.array([numbers[cell[1:]] for cell in cells], dtype=np.int64)
     listed = workers_with_tasks(trace, workers, of_cell)
@@ -96,7 +96,7 @@ def _table(
 @question(
     "How unequally work was spread over workers", "balance", in_parts=InParts(_of_part, _table)
 )
-def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
+def imbalance(trace: Run, by: By = "function") -> pd.DataFrame:
     """Measure how unequally each function's work is spread over workers, and over its tasks.
 
     Parameters
@@ -139,7 +139,7 @@ def _weights(of_workers: Array, count: int) -> Array:
 
 
 @question("Tasks that took far longer than others of their function", "balance")
-def stragglers(trace: Trace) -> pd.DataFrame:
+def stragglers(trace: Run) -> pd.DataFrame:
     """List the task runs that took far longer than others of their function, and why.
 
     Returns
@@ -166,7 +166,7 @@ def stragglers(trace: Trace) -> pd.DataFrame:
           much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
           ``unknown``
     """
-    found, workers = find_stragglers(trace), NamedWorkers(trace)
+    found, workers = find_stragglers(trace), trace.named
     tasks = trace.tasks.take(found.rows)
     return pd.DataFrame(
         {
@@ -175,7 +175,7 @@ def stragglers(trace: Trace) -> pd.DataFrame:
             "Host": text(workers.hosts[found.worker]),
             "Worker": text(workers.labels[found.worker]),
             "Run ID": tasks["run_id"].to_numpy(),
-            "Start (s)": found.start - trace.begin,
+            "Start (s)": trace.since_begin(found.start),
             "Elapsed (s)": found.seconds,
             "Median (s)": found.median,
             "Times Median": ratio(found.seconds, found.median),
@@ -198,18 +198,18 @@ _LABELS = {
 }
 
 
-def _rows(trace: Trace) -> pd.DataFrame:
+def _rows(trace: Run) -> pd.DataFrame:
     return trend_rows(find_attempts(trace))
 
 
-def _combined(_: Trace, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _combined(_: Run, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return _degradation_table(find_trends(joined_rows(parts)))
 
 
 @question(
     "Functions that get slower as the run goes on", "reports", in_parts=InParts(_rows, _combined)
 )
-def degradation(trace: Trace) -> pd.DataFrame:
+def degradation(trace: Run) -> pd.DataFrame:
     """Test whether each function gets slower as the run goes on, by the steps of the guide.
 
     Returns
@@ -271,7 +271,7 @@ _PART = 1 << 16
     csv="task_balance",
     in_parts=NO_PARTS,
 )
-def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
+def per_worker_task_balance(trace: Run) -> pd.DataFrame:
     """Count the tasks in memory on each worker over time.
 
     Returns
@@ -282,7 +282,7 @@ def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
         second, as last counted; 0 before its first count. Where two hosts have workers of
         one label, the columns are called by host and label.
     """
-    workers, memory = NamedWorkers(trace), trace.managed_memory
+    workers, memory = trace.named, trace.managed_memory
     worker, time = workers.numbers(memory), memory["time"].to_numpy()
     tasks = memory["tasks"].to_numpy(dtype=float)
     known = np.isfinite(time) & np.isfinite(tasks)

@@ -9,24 +9,22 @@ from dasfprof.analysis.model.accounting import busy_seconds, make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.client_time import find_calls
 from dasfprof.analysis.model.critical_path import path_segments
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import line_groups
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.time_accounting import NO_TASK
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 _BUSY = list(ThreadTime)[:USES]
 
 
-def has_noted_lines(trace: Trace) -> bool:
+def has_noted_lines(trace: Run) -> bool:
     """Return whether lines of the program were recorded."""
     return len(trace.lines) > 0
 
@@ -42,7 +40,7 @@ def has_noted_lines(trace: Trace) -> bool:
     ),
     needs=has_noted_lines,
 )
-def lines(trace: Trace, price: float | None = None) -> pd.DataFrame:
+def lines(trace: Run, price: float | None = None) -> pd.DataFrame:
     """Sum up what each line of the program built, and what it took of the cluster and the client.
 
     Parameters
@@ -112,10 +110,10 @@ def lines(trace: Trace, price: float | None = None) -> pd.DataFrame:
     return table.take(order[shown.to_numpy()[order]]).reset_index(drop=True)
 
 
-def _sums(trace: Trace) -> tuple[list[str], dict[str, Array]]:
+def _sums(trace: Run) -> tuple[list[str], dict[str, Array]]:
     """Return all lines, with what each took, less the threads; in the end the idle ones."""
     tasks = trace.tasks
-    codes, names = line_groups(tasks, unseen_runs(trace))
+    codes, names = line_groups(tasks, trace.unseen)
     names += [line for line in trace.lines["line"].tolist() if line not in set(names)]
     names.append(NO_TASK)
     groups, count = Groups(codes[: len(tasks)], len(names)), len(names)
@@ -133,7 +131,7 @@ def _sums(trace: Trace) -> tuple[list[str], dict[str, Array]]:
     }
 
 
-def _client(trace: Trace, names: list[str]) -> dict[str, Array]:
+def _client(trace: Run, names: list[str]) -> dict[str, Array]:
     """Return the seconds of the client's calls from each line."""
     calls, noted = find_calls(trace), trace.lines
     label = {
@@ -154,7 +152,7 @@ def _client(trace: Trace, names: list[str]) -> dict[str, Array]:
     return {"client": seconds, "waiting": waiting}
 
 
-def _spent(trace: Trace, names: list[str]) -> Array:
+def _spent(trace: Run, names: list[str]) -> Array:
     """Return the thread-seconds of each line by class."""
     accounts = make_accounts(trace)
     places = {name: place for place, name in enumerate(names)}
@@ -172,21 +170,21 @@ def check_price(price: float | None) -> None:
         raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
-def _cost(trace: Trace, names: list[str], price: float) -> Array:
+def _cost(trace: Run, names: list[str], price: float) -> Array:
     """Return what the threads cost that each line's tasks held; at the end those that were idle."""
-    ran, accounts = with_open_runs(trace), make_accounts(trace)
+    ran, accounts = trace.whole, make_accounts(trace)
     lives, workers = accounts.lives, len(trace.workers)
     of_second = np.zeros(workers)
     of_second[lives.ids] = ratio(np.full(len(lives.ids), price / 3600), lives.threads)
-    codes, own = line_groups(ran.tasks, unseen_runs(ran))
-    groups = codes * workers + task_slots(ran).worker
+    codes, own = line_groups(ran.tasks, ran.unseen)
+    groups = codes * workers + ran.slots.worker
     spent = busy_seconds(ran, groups, len(own) * workers).sum(axis=1).reshape(len(own), workers)
     cost = dict(zip(own, np.nansum(spent * of_second, axis=1).tolist(), strict=True))
     cost[NO_TASK] = np.nansum(accounts.of_lives[:, USES:].sum(axis=1) * of_second[lives.ids])
     return np.array([cost.get(name, 0.0) for name in names])
 
 
-def _about(trace: Trace, names: list[str]) -> dict[str, pd.Series]:
+def _about(trace: Run, names: list[str]) -> dict[str, pd.Series]:
     """Return what is known of each line."""
     noted = trace.lines.drop_duplicates("line").set_index("line").reindex(names)
     missing = [f"({why})" if isinstance(why, str) else "" for why in noted["missing"]]

@@ -11,15 +11,15 @@ import pandas as pd
 
 from dasfprof.analysis.model.annotations import annotation_texts
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, of_function, text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 
 
 @question("What task runs logged", "events", expendable=("Logger", "Line"), needs="logs")
-def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def logs(trace: Run, function: str | None = None) -> pd.DataFrame:
     """List what task runs logged by `logging`, from the level on that the run was recorded with.
 
     Parameters
@@ -41,7 +41,7 @@ def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
     labels = trace.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {
-            "Time (s)": table["time"].to_numpy() - trace.begin,
+            "Time (s)": trace.since_begin(table["time"]),
             "Worker": text(labels[table["worker_id"].to_numpy()]),
             "Function": text(functions),
             "Task Key": text(trace.keys.texts(table["key_id"].to_numpy())),
@@ -56,7 +56,7 @@ def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Tracebacks", "events", expendable=("Traceback",), needs="tracebacks")
-def tracebacks(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def tracebacks(trace: Run, function: str | None = None) -> pd.DataFrame:
     """List the failed attempts at tasks, each with its whole traceback.
 
     Parameters
@@ -80,7 +80,7 @@ def tracebacks(trace: Trace, function: str | None = None) -> pd.DataFrame:
     labels = trace.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {
-            "Time (s)": table["time"].to_numpy() - trace.begin,
+            "Time (s)": trace.since_begin(table["time"]),
             "Worker": text(labels[table["worker_id"].to_numpy()]),
             "Function": text(functions),
             "Task Key": text(trace.keys.texts(table["key_id"].to_numpy())),
@@ -93,7 +93,7 @@ def tracebacks(trace: Trace, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Code of functions", "lines", expendable=("Missing",), needs="function_code")
-def function_code(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def function_code(trace: Run, function: str | None = None) -> pd.DataFrame:
     """List the Python functions that tasks call, with their source.
 
     Parameters
@@ -129,7 +129,7 @@ def function_code(trace: Trace, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Restarts, pauses, cancellations", "events", needs="cluster_changes")
-def cluster_changes(trace: Trace) -> pd.DataFrame:
+def cluster_changes(trace: Run) -> pd.DataFrame:
     """List who restarted, retired, paused or gave up workers, cancelled tasks, or adapted.
 
     Returns
@@ -150,7 +150,7 @@ def cluster_changes(trace: Trace) -> pd.DataFrame:
     ]
     return pd.DataFrame(
         {
-            "Time (s)": table["time"].to_numpy() - trace.begin,
+            "Time (s)": trace.since_begin(table["time"]),
             "Action": known_texts(table["action"]),
             "Who": known_texts(table["who"]),
             "Workers": _texts(workers),
@@ -168,7 +168,7 @@ def cluster_changes(trace: Trace) -> pd.DataFrame:
     page="events",
     needs="events",
 )
-def own_events(trace: Trace) -> pd.DataFrame:
+def own_events(trace: Run) -> pd.DataFrame:
     """List the events that user code recorded, of kinds of its own.
 
     Returns
@@ -185,7 +185,7 @@ def own_events(trace: Trace) -> pd.DataFrame:
         {
             "Event": events["name"],
             "Kind": events["kind"],
-            "Start (s)": events["time"] - trace.begin,
+            "Start (s)": trace.since_begin(events["time"]),
             "Duration (s)": events["duration"].where(events["kind"] != "instant"),
             "Process": events["process"],
             "Thread": events["thread"],
@@ -218,7 +218,7 @@ def json_value(value: Any) -> Any:
     expendable=("Annotations", "Task Key"),
     needs="arguments",
 )
-def task_arguments(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def task_arguments(trace: Run, function: str | None = None) -> pd.DataFrame:
     """List what task runs were called with, by type, dtype, shape and length.
 
     Known are those of runs of 10 ms and more, and of failed ones: the first 1,000 of each function
@@ -273,7 +273,7 @@ def task_arguments(trace: Trace, function: str | None = None) -> pd.DataFrame:
     )
 
 
-def run_of_rows(trace: Trace, table: pd.DataFrame) -> Array:
+def run_of_rows(trace: Run, table: pd.DataFrame) -> Array:
     """Return the row of `Trace.tasks` of each row of a table of task runs; -1: there is none."""
     if not len(table) or not len(trace.tasks):
         return np.full(len(table), -1, dtype=np.int64)

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import all_stacks, line_of
 from dasfprof.analysis.tables.columns import known_texts, text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
@@ -21,7 +20,7 @@ from dasfprof.database.columns import Array
     short="memory",
     expendable=("Median (MB)", "Worker"),
 )
-def function_memory(trace: Trace) -> pd.DataFrame:
+def function_memory(trace: Run) -> pd.DataFrame:
     """Say how much memory workers' processes held while functions ran, by the samples there are.
 
     Returns
@@ -39,7 +38,7 @@ def function_memory(trace: Trace) -> pd.DataFrame:
           such a run than before it. What came and went between two samples is not in it
         - ``Worker``, ``Task Key``: of the run with the highest
     """
-    tasks, workers = trace.tasks, NamedWorkers(trace)
+    tasks, workers = trace.tasks, trace.named
     memory = memory_of_runs(trace)
     codes, names = tasks["function"].cat.codes.to_numpy(), tasks["function"].cat.categories
     groups = Groups(codes, len(names))
@@ -83,7 +82,7 @@ def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
     expendable=("Blocks", "Worker"),
     needs="traced_functions",
 )
-def allocations(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def allocations(trace: Run, function: str | None = None) -> pd.DataFrame:
     """Say which lines allocated what functions held, of the fullest moment seen of each function.
 
     Recorded with ``memory="tracemalloc"`` only. Python's tracemalloc tells of a whole process: so a
@@ -152,7 +151,7 @@ def allocations(trace: Trace, function: str | None = None) -> pd.DataFrame:
     return found
 
 
-def _lines(trace: Trace) -> pd.DataFrame:
+def _lines(trace: Run) -> pd.DataFrame:
     """Return a row a line of the task run of each function that was seen to hold most."""
     table = trace.allocations
     table = table.assign(name=table["name"].astype(object))

@@ -16,14 +16,11 @@ from dasfprof.analysis.model.memory_samples import (
     memory_of_processes,
     results_of_workers,
 )
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
-from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -59,7 +56,7 @@ _SUMS = ["Memory (MB)", "Results"]
     page="memory-peak",
     needs="samples",
 )
-def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
+def memory_peak(trace: Run, by: By = "cluster") -> pd.DataFrame:
     """Say what held memory when workers' processes held most, and why it was not let go.
 
     Parameters
@@ -95,7 +92,7 @@ def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
 
 
 @question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
-def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
+def memory_at(trace: Run, time: float, by: By = "cluster") -> pd.DataFrame:
     """Say what held memory at a moment, and why it was not let go.
 
     Parameters
@@ -137,19 +134,19 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
     InvalidArgumentError
         If the run was not at that time, or `by` is neither.
     """
-    if not 0 <= time <= trace.end - trace.begin:
+    if not 0 <= time <= trace.wall:
         raise InvalidArgumentError(
-            f"time={time!r}: give seconds from the run's begin, 0 to {trace.end - trace.begin:g}."
+            f"time={time!r}: give seconds from the run's begin, 0 to {trace.wall:g}."
         )
     return _anatomy(trace, time, by)
 
 
-def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> pd.DataFrame:
+def _anatomy(trace: Run, time: float, by: By, process: int | None = None) -> pd.DataFrame:
     """Return the table of a moment; of one process, or all."""
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     held, processes = held_at(trace, time), processes_of_workers(trace)
-    workers = NamedWorkers(trace)
+    workers = trace.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
     alive = (trace.workers["kind"] == "worker").to_numpy() & (ends_of_lives(trace) > time)
     alive &= _since(trace, trace.workers["first_seen"]) <= time
@@ -189,7 +186,7 @@ def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> p
     return table[["Time (s)", *group[: -len(_LABELS)], *_SUMS, *_LABELS]]
 
 
-def _results(trace: Trace, held: HeldResults, titles: Array) -> dict[str, Array]:
+def _results(trace: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
     runs = trace.tasks.iloc[held.run]
     names = np.append(trace.tasks["function"].cat.categories.to_numpy(object), "")
     return {
@@ -248,7 +245,7 @@ def _rest(
             yield _RECENT, beside - old
 
 
-def _unmanaged(trace: Trace, lives: Array, time: float) -> float:
+def _unmanaged(trace: Run, lives: Array, time: float) -> float:
     """Return the least unmanaged memory of a process for so long that it is old; infinite: none."""
     least = np.inf
     for process in memory_of_processes(trace):
@@ -258,14 +255,14 @@ def _unmanaged(trace: Trace, lives: Array, time: float) -> float:
     return least
 
 
-def _running(trace: Trace, lives: Array, time: float) -> str:
+def _running(trace: Run, lives: Array, time: float) -> str:
     """Return the function that a process runs; empty: none, or several."""
-    slots = task_slots(with_open_runs(trace))
+    slots = trace.whole.slots
     runs = (slots.times.executing <= time) & (slots.times.done > time)
     functions = np.unique(slots.function[runs & np.isin(slots.worker, lives)])
     return slots.functions[functions[0]] if len(functions) == 1 else ""
 
 
-def _since(trace: Trace, times: pd.Series) -> Array:
-    seconds: Array = times.to_numpy(dtype=float) - trace.begin
+def _since(trace: Run, times: pd.Series) -> Array:
+    seconds: Array = trace.since_begin(times)
     return seconds

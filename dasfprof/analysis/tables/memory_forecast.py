@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import changed_cluster, worker_counts
 from dasfprof.analysis.simulation.memory import MemoryPeaks, memory_forecast_of
 from dasfprof.analysis.simulation.replay import is_positive, replay_of
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_size
 
@@ -26,7 +26,7 @@ _SAME = 0.01
 
 @question("Memory on other numbers of workers", "predictions")
 def memory_forecast(
-    trace: Trace,
+    trace: Run,
     workers: Sequence[int] | None = None,
     *,
     threads: int | None = None,
@@ -117,7 +117,7 @@ def memory_forecast(
     )
 
 
-def recorded_or_given_limit(trace: Trace, memory_limit: float | None) -> float:
+def recorded_or_given_limit(trace: Run, memory_limit: float | None) -> float:
     """Return the bytes that a worker may take; NaN: unknown, or as many as there are."""
     if memory_limit is None:
         limits = trace.workers["memory_limit"].dropna().to_numpy(dtype=float)

@@ -15,12 +15,11 @@ from dasfprof.analysis.model.memory_growth import (
     growth_by_runs,
     memory_growth_of,
 )
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.drift import FEWEST, Course, Drift
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.memory_anatomy import REASONS
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
@@ -41,7 +40,7 @@ _Row = tuple[str, str, Drift, str, str, str]
 @question(
     "Memory that grows", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
 )
-def memory_growth(trace: Trace, by: By = "cluster") -> pd.DataFrame:
+def memory_growth(trace: Run, by: By = "cluster") -> pd.DataFrame:
     """Say which memory grows from one computation to the next, and how sure that is.
 
     Memory is compared at the ends of the times in which nothing was under way, the first of them
@@ -89,7 +88,7 @@ def memory_growth(trace: Trace, by: By = "cluster") -> pd.DataFrame:
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     if by == "function":
         return _by_function(trace)
-    found, workers = memory_growth_of(trace), NamedWorkers(trace)
+    found, workers = memory_growth_of(trace), trace.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
     if by == "worker":
         rows = [
@@ -130,7 +129,7 @@ def _of_process(who: str, process: ProcessGrowth) -> Iterator[_Row]:
         yield told, who, getattr(process, name), "", "", ""
 
 
-def _by_function(trace: Trace) -> pd.DataFrame:
+def _by_function(trace: Run) -> pd.DataFrame:
     found = growth_by_runs(trace)
     table = pd.DataFrame(
         {

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.memory_kills import MemoryKill, Reason, UnderWay, memory_kills
-from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.text import format_duration, format_size
 
 
@@ -19,7 +19,7 @@ from dasfprof.text import format_duration, format_size
     short="memory-kills",
     expendable=("Told By", "Group (MB)", "Group Limit (MB)", "Group Workers"),
 )
-def died_of_memory(trace: Trace) -> pd.DataFrame:
+def died_of_memory(trace: Run) -> pd.DataFrame:
     """Say of each worker that died of want of memory which function took it, and how sure that is.
 
     Returns

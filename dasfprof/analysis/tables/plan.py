@@ -8,15 +8,14 @@ import pandas as pd
 from dasfprof.analysis.model.accounting import busy_seconds
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.critical_path import path_segments
-from dasfprof.analysis.model.open_runs import open_rows, with_open_runs
 from dasfprof.analysis.model.plan import Plan, PlanEdges, find_edges, find_plan
 from dasfprof.analysis.model.steps import has_steps
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 _BUSY = list(ThreadTime)[:USES]
@@ -34,7 +33,7 @@ _WITH_ROWS = (".DataFrame", ".Series", ".Index")
     page="plan",
     needs="tasks",
 )
-def plan(trace: Trace) -> pd.DataFrame:
+def plan(trace: Run) -> pd.DataFrame:
     """Sum up what each node of the plan took: a layer of the graphs, as Dask had optimised them.
 
     Returns
@@ -58,7 +57,7 @@ def plan(trace: Trace) -> pd.DataFrame:
         - ``Input (MB)``: distinct results that it took of other nodes, NA: see `plan_edges`;
           ``Output (MB)``: its results; ``Moved (MB)``: those, between workers
     """
-    found, ran = find_plan(trace), with_open_runs(trace)
+    found, ran = find_plan(trace), trace.whole
     spent = busy_seconds(ran, found.of_whole, len(found))[:, :USES]
     busy, path = spent.sum(axis=1), path_segments(trace)
     table = pd.DataFrame(
@@ -87,7 +86,7 @@ def plan(trace: Trace) -> pd.DataFrame:
     page="plan-edges",
     needs="tasks",
 )
-def plan_edges(trace: Trace) -> pd.DataFrame:
+def plan_edges(trace: Run) -> pd.DataFrame:
     """List which nodes of the plan took results of which.
 
     Returns
@@ -121,12 +120,12 @@ def node_names(found: Plan) -> Array:
     return names
 
 
-def _texts(trace: Trace, found: Plan) -> pd.Series:
+def _texts(trace: Run, found: Plan) -> pd.Series:
     noted = trace.lines.drop_duplicates("line").set_index("line")["text"]
     return known_texts(noted.reindex(found.line))
 
 
-def _counts(trace: Trace, found: Plan) -> dict[str, pd.Series]:
+def _counts(trace: Run, found: Plan) -> dict[str, pd.Series]:
     """Return how many task runs, results and rows nodes have."""
     tasks, codes = trace.tasks, found.of_slots[: len(trace.tasks)]
     made = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
@@ -149,13 +148,13 @@ def _counts(trace: Trace, found: Plan) -> dict[str, pd.Series]:
     }
 
 
-def _outcomes(trace: Trace, found: Plan) -> dict[str, pd.Series]:
+def _outcomes(trace: Run, found: Plan) -> dict[str, pd.Series]:
     tasks, count = trace.tasks, len(found)
     codes = found.of_slots[: len(tasks)]
     succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
     keys = np.where(succeeded, tasks["key_id"].to_numpy(), -1)
     again = Groups(keys, len(trace.keys)).places(tasks["start"].to_numpy()) > 0
-    opened = open_rows(trace)["key_id"].to_numpy()
+    opened = trace.open["key_id"].to_numpy()
     nodes = found.of_whole[len(tasks) : len(tasks) + len(opened)]
     unfinished = nodes[~np.isin(opened, keys)]
     return {
@@ -165,7 +164,7 @@ def _outcomes(trace: Trace, found: Plan) -> dict[str, pd.Series]:
     }
 
 
-def _bytes(trace: Trace, found: Plan) -> dict[str, Array]:
+def _bytes(trace: Run, found: Plan) -> dict[str, Array]:
     """Return the MB that nodes took, made, and that were moved of their results."""
     tasks, edges, count = trace.tasks, find_edges(trace), len(found)
     codes = found.of_slots[: len(tasks)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import (
     changed_cluster,
     changed_wall,
@@ -17,7 +18,6 @@ from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.simulation.scaling import Scaling, find_efficiencies, predict_scaling
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 
 #: From here on an efficiency is acceptable, by POP's rule of thumb.
 ACCEPTABLE = 0.8
@@ -55,7 +55,7 @@ _TREE = {
 
 
 @question("Parallel efficiencies", "predictions")
-def pop_efficiency(trace: Trace) -> pd.DataFrame:
+def pop_efficiency(trace: Run) -> pd.DataFrame:
     """Return the tree of parallel efficiencies of the POP project.
 
     Returns
@@ -113,7 +113,7 @@ _EFFICIENT = 0.8
 
 @question("The run on other numbers of workers", "predictions")
 def scaling(
-    trace: Trace, workers: Sequence[int] | None = None, *, progress: bool = False
+    trace: Run, workers: Sequence[int] | None = None, *, progress: bool = False
 ) -> pd.DataFrame:
     """Predict wall time, efficiency and cost on fewer and on more workers.
 
@@ -177,7 +177,7 @@ def _verdicts(found: Scaling) -> list[str]:
 
 @question("The run after a change", "predictions")
 def what_if(
-    trace: Trace,
+    trace: Run,
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -234,7 +234,7 @@ def what_if(
 
 
 @question("The run without each thing that tasks wait for", "predictions")
-def blocked_time(trace: Trace) -> pd.DataFrame:
+def blocked_time(trace: Run) -> pd.DataFrame:
     """Predict the wall time without each of the things that tasks wait for.
 
     Each is a replay of the whole schedule, as waits of tasks that were not critical gain
@@ -253,7 +253,7 @@ def blocked_time(trace: Trace) -> pd.DataFrame:
 
 
 def _prediction_table(
-    trace: Trace, changes: Sequence[str], walls: Sequence[float], refusal: str = ""
+    trace: Run, changes: Sequence[str], walls: Sequence[float], refusal: str = ""
 ) -> pd.DataFrame:
     """Tabulate replays of a run after changes, each as its wall seconds, or why they tell none."""
     replay = replay_of(trace)

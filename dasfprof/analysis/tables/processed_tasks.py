@@ -11,11 +11,11 @@ import pandas as pd
 from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
 from dasfprof.analysis.model.untold_tasks import UnsentTask, sent_tasks, unsent_tasks
-from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.tables.columns import LISTED, first_rows, folded, text, utc, whole
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -26,7 +26,7 @@ By = Literal["task", "function", "step"]
 _START = "start"
 
 
-def _of_part(trace: Trace, by: By = "task") -> Any:
+def _of_part(trace: Run, by: By = "task") -> Any:
     """Return the first attempts of a part, and how many it has; or its sums."""
     attempts = find_attempts(trace)
     if by != "task":
@@ -42,7 +42,7 @@ def _folded(first: Any, second: Any) -> Any:
     return folded([first[0], second[0]], _in_order), first[1] | second[1]
 
 
-def _combined(trace: Trace, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
+def _combined(trace: Run, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
     unsent = unsent_tasks(trace, set().union(*(sent for _, sent in parts)))
@@ -56,7 +56,7 @@ def _in_order(rows: pd.DataFrame) -> Array:
 
 
 @question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined, _folded))
-def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
+def processed_tasks(trace: Run, by: By = "task") -> pd.DataFrame:
     """List what became of each attempt at a task, or sum it up by function.
 
     Parameters
@@ -122,9 +122,9 @@ def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-def _by_task(trace: Trace, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
+def _by_task(trace: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
     """Return a row an attempt, and behind them one for each task known to have had none."""
-    workers = NamedWorkers(trace)
+    workers = trace.named
     of_attempt = attempts["worker"].to_numpy()
     step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
     more = len(unsent)
@@ -211,15 +211,15 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
     }
 
 
-def _process_sums(trace: Trace) -> GroupSums:
+def _process_sums(trace: Run) -> GroupSums:
     """Sum up the attempts by the number of their worker."""
-    workers, attempts = NamedWorkers(trace), find_attempts(trace)
+    workers, attempts = trace.named, find_attempts(trace)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))
 
 
-def _of_processes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    workers, sums = NamedWorkers(trace), GroupSums.merged(parts)
+def _of_processes(trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = trace.named, GroupSums.merged(parts)
     listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
     lives = np.bincount(workers.of_lives, minlength=len(workers))
     sums = GroupSums.merged([sums], listed.tolist())
@@ -236,8 +236,8 @@ def _of_processes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
     return table.take(np.argsort(workers.ranks()[listed])).reset_index(drop=True)
 
 
-def _of_nodes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    workers, sums = NamedWorkers(trace), GroupSums.merged(parts)
+def _of_nodes(trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = trace.named, GroupSums.merged(parts)
     listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
     nodes, names = pd.factorize(workers.hosts[listed])
     hosts = workers.hosts[np.array(sums.names, dtype=np.int64)].tolist()
@@ -260,7 +260,7 @@ def _of_nodes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
 @question(
     "What each worker process worked off", "reports", in_parts=InParts(_process_sums, _of_processes)
 )
-def process_summary(trace: Trace) -> pd.DataFrame:
+def process_summary(trace: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by worker.
 
     Returns
@@ -275,7 +275,7 @@ def process_summary(trace: Trace) -> pd.DataFrame:
 
 
 @question("What each node worked off", "reports", in_parts=InParts(_process_sums, _of_nodes))
-def node_summary(trace: Trace) -> pd.DataFrame:
+def node_summary(trace: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by node.
 
     Returns

@@ -1,6 +1,6 @@
 """The questions that a recorded run can be asked, each registered once.
 
-A question is a function that takes a `Trace` and returns a DataFrame, in a module of this package,
+A question is a function that takes a `Run` and returns a DataFrame, in a module of this package,
 under the decorator `question`. Its name, signature and docstring are those of the method of
 `TraceAnalyser`; what the decorator takes says where else it is shown. Faces read the registry:
 
@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.errors import InvalidArgumentError
 
 # --- `InParts`: how a question is answered of a run that does not fit into memory -----------------
@@ -113,7 +113,7 @@ class Question:
     #: A heading for its table.
     title: str
     group: Group
-    #: The function that answers it: takes the trace first.
+    #: The function that answers it: takes the run first.
     answer: Callable[..., pd.DataFrame]
     #: Its short name in the shell, if it has one; its full name serves as well.
     short: str | None = None
@@ -127,7 +127,7 @@ class Question:
     csv: str = ""
     #: What a trace has that it is about: the table of `Trace` that has rows, or a function that
     #: tells; None: any trace has it.
-    needs: str | Callable[[Trace], bool] | None = None
+    needs: str | Callable[[Run], bool] | None = None
     #: How it is answered part by part; None: it needs the whole run in memory.
     in_parts: InParts | Literal["no parts"] | None = None
 
@@ -189,7 +189,7 @@ class Question:
                 f"by={arguments['by']!r}: give one of {', '.join(get_args(by.annotation))}."
             )
 
-    def applies(self, trace: Trace) -> bool:
+    def applies(self, trace: Run) -> bool:
         """Return whether the trace has what it is about: without steps, no table of steps."""
         if isinstance(self.needs, str):
             return len(getattr(trace, self.needs)) > 0
@@ -227,8 +227,8 @@ class Analyser(Protocol):
     """What has the questions as methods: `TraceAnalyser`."""
 
     @property
-    def trace(self) -> Trace:
-        """The run as tables."""
+    def run(self) -> Run:
+        """The run in normal form."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def question(  # noqa: PLR0917
     expendable: tuple[str, ...] = (),
     page: str | None = None,
     csv: str = "",
-    needs: str | Callable[[Trace], bool] | None = None,
+    needs: str | Callable[[Run], bool] | None = None,
     in_parts: InParts | Literal["no parts"] | None = None,
 ) -> Callable[[Answer], Answer]:
     """Register a function as a question; see `Question` for the parameters."""
@@ -299,7 +299,7 @@ def all() -> tuple[Question, ...]:
     return tuple(sorted(_REGISTERED, key=lambda question: order.index(question.group)))
 
 
-def overview(trace: Trace) -> list[Question]:
+def overview(trace: Run) -> list[Question]:
     """The questions that the shell answers if none is asked, where the trace has what it takes."""
     shown = [item for item in all() if item.overview is not None and item.applies(trace)]
     return sorted(shown, key=lambda item: item.overview or 0)

@@ -9,10 +9,9 @@ import pandas as pd
 
 from dasfprof.analysis.model.gpus import gpu_utilisation
 from dasfprof.analysis.model.processes import host_programs
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import INTERVAL, text, utc, whole
 from dasfprof.analysis.tables.questions import NO_PARTS, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.declaration import Column
@@ -52,7 +51,7 @@ _OF_DISKS: Columns = {
 
 
 @question("Resources that each node used", "reports", in_parts=NO_PARTS)
-def node_resource_usage(trace: Trace) -> pd.DataFrame:
+def node_resource_usage(trace: Run) -> pd.DataFrame:
     """List what was sampled of each host.
 
     Returns
@@ -82,7 +81,7 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
 
 
 @question("Resources that each process used", "reports", in_parts=NO_PARTS)
-def processes_resource_usage(trace: Trace) -> pd.DataFrame:
+def processes_resource_usage(trace: Run) -> pd.DataFrame:
     """List what was sampled of each worker's process.
 
     Returns
@@ -110,7 +109,7 @@ def processes_resource_usage(trace: Trace) -> pd.DataFrame:
 
 
 @question("What the disks of each node read and wrote", "reports", in_parts=NO_PARTS)
-def node_disk_usage(trace: Trace) -> pd.DataFrame:
+def node_disk_usage(trace: Run) -> pd.DataFrame:
     """List what was read of each disk of each host.
 
     Returns
@@ -151,7 +150,7 @@ def _told(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     return samples.take(np.flatnonzero(told))
 
 
-def _hosts(trace: Trace, samples: pd.DataFrame) -> Array:
+def _hosts(trace: Run, samples: pd.DataFrame) -> Array:
     hosts: Array = trace.workers["host"].to_numpy()[samples["worker_id"].to_numpy()]
     return hosts
 
@@ -225,7 +224,7 @@ _DTYPES = {
 
 
 @question("How busy each GPU was", "time")
-def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataFrame:
+def per_gpu_utilisation(trace: Run, interval: float | None = None) -> pd.DataFrame:
     """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
 
     Parameters
@@ -259,7 +258,7 @@ def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataF
         raise InvalidArgumentError(
             f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
         )
-    workers = NamedWorkers(trace)
+    workers = trace.named
     titles = workers.titles()
     begins, devices = gpu_utilisation(trace, workers, interval)
     tables = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _DTYPES.items()})]
@@ -293,7 +292,7 @@ def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataF
 
 
 @question("Programs on hosts", "reports", needs="host_processes")
-def host_processes(trace: Trace) -> pd.DataFrame:
+def host_processes(trace: Run) -> pd.DataFrame:
     """List the programs that used much of a host, the run's own and others'.
 
     A host's processes are looked at every 5 s while its cores are busy for half of the time or

@@ -16,8 +16,9 @@ from dasfprof.analysis.model.sizing import (
     rounded,
     thread_seconds,
 )
-from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
 from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.simulation.changes import changed_cluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
@@ -25,7 +26,6 @@ from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.lines import check_price
 from dasfprof.analysis.tables.memory_forecast import SPILLS, recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -36,7 +36,7 @@ _USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
 @question("How many workers a wanted duration needs", "balance")
 @np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
 def cluster_sizing(
-    trace: Trace,
+    trace: Run,
     durations: Sequence[float] | None = None,
     *,
     threads_per_worker: int | None = None,
@@ -93,8 +93,8 @@ def cluster_sizing(
     _check(durations, threads_per_worker)
     check_price(price)
     limit = recorded_or_given_limit(trace, memory_limit)
-    recorded = recorded_times(trace)
-    times = ordered_times(trace)
+    recorded = trace.recorded
+    times = trace.times
     seconds = thread_seconds(trace, times)
     work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
     if durations is None:
@@ -137,7 +137,7 @@ def cluster_sizing(
 
 @question("How large chunks should be", "balance")
 @np.errstate(over="ignore", invalid="ignore")
-def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
+def chunk_sizing(trace: Run, overhead: float = 0.005) -> pd.DataFrame:
     """Find how large chunks should be, so that overhead takes a small share of the time.
 
     Parameters
@@ -197,7 +197,7 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
     return table.take(found.order).reset_index(drop=True)
 
 
-def _memory(trace: Trace, workers: Array, threads: int, limit: float) -> dict[str, Array]:
+def _memory(trace: Run, workers: Array, threads: int, limit: float) -> dict[str, Array]:
     """Foretell what the fullest of so many workers needs, in memory and with a limit on disk."""
     replay, forecast = replay_of(trace), memory_forecast_of(trace)
     most = np.full(len(workers), np.nan)
@@ -218,7 +218,7 @@ def _wall(times: TaskTimes) -> float:
     return float(np.nanmax(times.known) - np.nanmin(times.arrival))
 
 
-def _threads_per_worker(trace: Trace) -> int:
+def _threads_per_worker(trace: Run) -> int:
     """Return the usual number of threads of a worker; 1 where no file tells."""
     counts = known_threads(trace)
     return max(int(np.median(counts)), 1) if len(counts) else 1

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, whole
 from dasfprof.analysis.tables.questions import NO_PARTS, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: What the protocol of local disks is called.
@@ -23,7 +23,7 @@ _DISK = "disk"
     needs="storage",
     in_parts=NO_PARTS,
 )
-def storage(trace: Trace) -> pd.DataFrame:
+def storage(trace: Run) -> pd.DataFrame:
     """Sum up what the threads of task runs read from storage and wrote to it, by function.
 
     Returns

@@ -10,10 +10,10 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpus import GpuSamples, gpu_samples
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.constants import taken
 from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import (
     LISTED,
     KeyTextArray,
@@ -23,7 +23,6 @@ from dasfprof.analysis.tables.columns import (
     step_column,
 )
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
@@ -39,10 +38,10 @@ _LARGE = 1_000_000
 Told = tuple[pd.DataFrame, int, GroupSums]
 
 
-def _part(trace: Trace, *, first: int = LISTED) -> Told:
+def _part(trace: Run, *, first: int = LISTED) -> Told:
     """Return the first task runs, how many there are, and the seconds of each worker."""
-    trace = with_open_runs(trace)
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    trace = trace.whole
+    workers, tasks = trace.named, trace.tasks
     order = _order(workers, tasks)[:first]
     names = list(zip(workers.hosts.tolist(), workers.labels.tolist(), strict=True))
     groups = Groups(workers.numbers(tasks), len(workers))
@@ -55,7 +54,7 @@ def _folded(*parts: Told) -> Told:
     return *listed, GroupSums.merged([sums for _, _, sums in parts])
 
 
-def _combined(_: Trace, parts: Sequence[Told], **__: Any) -> pd.DataFrame:
+def _combined(_: Run, parts: Sequence[Told], **__: Any) -> pd.DataFrame:
     table = first_rows([(rows, count) for rows, count, _ in parts], _in_order)
     sums = GroupSums.merged([part for _, _, part in parts])
     of_worker = dict(zip(sums.names, sums.sum("duration").tolist(), strict=True))
@@ -80,7 +79,7 @@ def _in_order(table: pd.DataFrame) -> Array:
     in_parts=InParts(_part, _combined, _folded),
     expendable=("Waiting for storage (s)", "Run ID", "Function", "State", "Start (s)"),
 )
-def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
+def per_task_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFrame:
     """List the task runs, the longest first.
 
     Returns
@@ -99,8 +98,8 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
         rows, texts that repeat are categories, those of keys are made when they are looked at, and
         columns of NA alone are read-only.
     """
-    trace = with_open_runs(trace)
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    trace = trace.whole
+    workers, tasks = trace.named, trace.tasks
     groups = Groups(workers.numbers(tasks), len(workers))
     of_worker = groups.sum(tasks["duration"].to_numpy())
     return _table(trace, _order(workers, tasks), of_worker, progress=progress)
@@ -119,9 +118,9 @@ def _share(duration: Array, whole: Array) -> Array:
     return share
 
 
-def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
+def _table(trace: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
     """List task runs in an order; `of_worker` has the seconds of each worker."""
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = trace.named, trace.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
     gpus = gpu_samples(trace)
@@ -142,7 +141,7 @@ def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> p
             "Function": texts(*_coded(tasks["function"], order)),
             "Run ID": tasks["run_id"].to_numpy()[order],
             "State": texts(*_coded(tasks["state"], order)),
-            "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
+            "Start (s)": trace.since_begin(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
             **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
             **step_column(trace, order),
@@ -185,7 +184,7 @@ def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
     return order
 
 
-def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:
+def _key_texts(trace: Run, key_ids: Array, progress: bool) -> pd.Series:
     texts = np.empty(len(key_ids), dtype=object)
     starts = range(0, len(key_ids), _CHUNK)
     bar = track(

@@ -9,14 +9,12 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.open_runs import OPEN_STATES, with_open_runs
-from dasfprof.analysis.model.run_end import find_run_end
-from dasfprof.analysis.model.slots import STATUSES, status_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.model.times import ordered_times
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums
 from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.open_runs import OPEN_STATES
+from dasfprof.analysis.run.slots import STATUSES
 from dasfprof.analysis.tables.columns import (
     INTERVAL,
     LISTED,
@@ -27,7 +25,6 @@ from dasfprof.analysis.tables.columns import (
     text,
 )
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.database.columns import Array
@@ -82,8 +79,8 @@ _NO_CAUSE = "Whether they would have ended is not known."
 _NOTHING = "No time of its task runs is known."
 
 
-def _first(trace: Trace) -> Listed:
-    trace = with_open_runs(trace)
+def _first(trace: Run) -> Listed:
+    trace = trace.whole
     return _listed(trace, LISTED), len(trace.tasks)
 
 
@@ -99,7 +96,7 @@ _FIRST = InParts(
 
 
 @question("What each task waited for and did", "time", in_parts=_FIRST)
-def per_task_status(trace: Trace) -> pd.DataFrame:
+def per_task_status(trace: Run) -> pd.DataFrame:
     """Show what each task run waited for and did, from its arrival to its known outcome.
 
     Returns
@@ -125,13 +122,13 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     scheduler's file a run arrives when its worker learns of it; without the worker's,
     preparing counts as being queued.
     """
-    return _listed(with_open_runs(trace), None)
+    return _listed(trace.whole, None)
 
 
-def _listed(trace: Trace, first: int | None) -> pd.DataFrame:
+def _listed(trace: Run, first: int | None) -> pd.DataFrame:
     """List the first task runs, or all."""
     tasks = trace.tasks
-    times, seconds = ordered_times(trace), status_seconds(trace)
+    times, seconds = trace.times, trace.statuses
     total = times.known - times.arrival
     order = np.lexsort((times.arrival, -total))[:first]
     columns = {
@@ -150,14 +147,14 @@ def _listed(trace: Trace, first: int | None) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _of_functions(trace: Trace) -> GroupSums:
-    trace = with_open_runs(trace)
+def _of_functions(trace: Run) -> GroupSums:
+    trace = trace.whole
     function = trace.tasks["function"].cat
     return _sums(trace, function.codes.to_numpy(), list(function.categories))
 
 
-def _of_steps(trace: Trace) -> GroupSums:
-    trace = with_open_runs(trace)
+def _of_steps(trace: Run) -> GroupSums:
+    trace = trace.whole
     return _sums(trace, *step_groups(trace.tasks))
 
 
@@ -167,7 +164,7 @@ def _of_steps(trace: Trace) -> GroupSums:
     page="status",
     in_parts=InParts(_of_functions, lambda trace, parts: _sum_up("Function", trace, parts)),
 )
-def per_function_status(trace: Trace) -> pd.DataFrame:
+def per_function_status(trace: Run) -> pd.DataFrame:
     """Sum up what the task runs of each function waited for and did, and what to do about it.
 
     Returns
@@ -190,7 +187,7 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
     needs=has_steps,
     in_parts=InParts(_of_steps, lambda trace, parts: _sum_up("Step", trace, parts)),
 )
-def per_step_status(trace: Trace) -> pd.DataFrame:
+def per_step_status(trace: Run) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
 
     Returns
@@ -202,16 +199,16 @@ def per_step_status(trace: Trace) -> pd.DataFrame:
     return _sum_up("Step", trace, [_of_steps(trace)])
 
 
-def _sums(trace: Trace, codes: Array, names: list[str]) -> GroupSums:
+def _sums(trace: Run, codes: Array, names: list[str]) -> GroupSums:
     """Sum up the statuses of task runs by group."""
-    times = ordered_times(trace)
-    seconds = {**status_seconds(trace), _TOTAL: times.known - times.arrival}
+    times = trace.times
+    seconds = {**trace.statuses, _TOTAL: times.known - times.arrival}
     is_open = trace.tasks["state"].isin(OPEN_STATES).to_numpy()
     seconds[_OPEN] = np.where(is_open, seconds[_TOTAL], 0.0)
     return GroupSums.of(names, Groups(codes, len(names)), seconds)
 
 
-def _sum_up(label: str, trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
+def _sum_up(label: str, trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
     unfinished = _unfinished(trace) if label == "Function" else {}
     sums = GroupSums.merged(parts, list(unfinished))
@@ -247,9 +244,9 @@ def _sum_up(label: str, trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFram
     return table.take(order).reset_index(drop=True)
 
 
-def _unfinished(trace: Trace) -> dict[str, int]:
+def _unfinished(trace: Run) -> dict[str, int]:
     """Return the numbers of unfinished tasks by function; empty where the run ended."""
-    end = find_run_end(trace)
+    end = trace.ending
     tasks = (end.state or {}).get("tasks") if end is not None else None
     if not isinstance(tasks, dict):
         return {}
@@ -258,7 +255,7 @@ def _unfinished(trace: Trace) -> dict[str, int]:
     return {str(name): count for name, count in counts.items() if count}
 
 
-def _why(trace: Trace) -> dict[Hashable, str]:
+def _why(trace: Run) -> dict[Hashable, str]:
     """Return what holds up the functions of which that is known, and, by `_ANY`, the others."""
     state = state_from_trace(trace)
     # Errors hold up what depends on them, which never began; they are told as findings.
@@ -283,8 +280,8 @@ def _dominant(seconds: list[Array]) -> Array:
 Cell = tuple[int, int, str | None]
 
 
-def _counts(trace: Trace, interval: float | None = None) -> Counter[Cell]:
-    workers, attempts = NamedWorkers(trace), find_attempts(trace)
+def _counts(trace: Run, interval: float | None = None) -> Counter[Cell]:
+    workers, attempts = trace.named, find_attempts(trace)
     intervals = Intervals.of_span(trace.begin, trace.end, interval)
     start = attempts["start"].to_numpy()
     timed = np.isfinite(start)
@@ -302,9 +299,9 @@ def _counts(trace: Trace, interval: float | None = None) -> Counter[Cell]:
 
 
 def _table(
-    trace: Trace, parts: Sequence[Counter[Cell]], interval: float | None = None
+    trace: Run, parts: Sequence[Counter[Cell]], interval: float | None = None
 ) -> pd.DataFrame:
-    workers = NamedWorkers(trace)
+    workers = trace.named
     counts: Counter[Cell] = Counter()
     for part in parts:
         counts.update(part)
@@ -325,7 +322,7 @@ def _table(
 
 
 @question("How many tasks ended where, when and how", "reports", in_parts=InParts(_counts, _table))
-def task_counts(trace: Trace, interval: float | None = None) -> pd.DataFrame:
+def task_counts(trace: Run, interval: float | None = None) -> pd.DataFrame:
     """Count the attempts at tasks by interval, host, worker and status.
 
     Parameters

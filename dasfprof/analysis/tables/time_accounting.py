@@ -13,9 +13,9 @@ from dasfprof.analysis.model.accounting import account_window, make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.processes import process_cpu as whose_cpu
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -28,13 +28,11 @@ _MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-def _of_part(trace: Trace, by: Grouping = "cluster") -> WindowAccount:
+def _of_part(trace: Run, by: Grouping = "cluster") -> WindowAccount:
     return account_window(trace)
 
 
-def _combined(
-    trace: Trace, parts: Sequence[WindowAccount], by: Grouping = "cluster"
-) -> pd.DataFrame:
+def _combined(trace: Run, parts: Sequence[WindowAccount], by: Grouping = "cluster") -> pd.DataFrame:
     return _by(trace, accounts_of(trace, parts), by)
 
 
@@ -45,7 +43,7 @@ def _combined(
     overview=4,
     in_parts=InParts(_of_part, _combined),
 )
-def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
+def time_accounting(trace: Run, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.
 
     Parameters
@@ -80,7 +78,7 @@ def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     return _by(trace, make_accounts(trace), by)
 
 
-def _by(trace: Trace, accounts: Accounts, by: Grouping) -> pd.DataFrame:
+def _by(trace: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
     """Make the table of accounts."""
     workers = trace.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
@@ -135,13 +133,13 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     return whole
 
 
-def has_process_cpu(trace: Trace) -> bool:
+def has_process_cpu(trace: Run) -> bool:
     """Return whether processes of workers were sampled."""
     return len(trace.samples) > 0
 
 
 @question("Whose the CPU of processes was", "time", short="process-cpu", needs=has_process_cpu)
-def process_cpu(trace: Trace) -> pd.DataFrame:
+def process_cpu(trace: Run) -> pd.DataFrame:
     """Divide the CPU of each worker's process among its users, from first to last sample.
 
     Returns

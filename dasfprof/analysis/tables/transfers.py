@@ -11,21 +11,21 @@ import pandas as pd
 
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import INTERVAL, text
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["worker", "host", "function", "step", "time", "shuffle"]
 
 
-def _pair_sums(trace: Trace, by: By = "worker") -> GroupSums:
+def _pair_sums(trace: Run, by: By = "worker") -> GroupSums:
     """Sum up messages by pair of workers or hosts."""
-    workers = NamedWorkers(trace)
+    workers = trace.named
     if by == "shuffle":
         table = trace.shuffle_messages
         hosts, labels, target = _others(trace, workers, table["target"])
@@ -80,7 +80,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return _by_size(pd.DataFrame(columns))
 
 
-def _time_sums(trace: Trace, interval: float | None) -> tuple[Array, Array, Array]:
+def _time_sums(trace: Run, interval: float | None) -> tuple[Array, Array, Array]:
     """Return the transfers that began in each interval, and bytes and seconds spread over all."""
     table = trace.transfers
     intervals = Intervals.of_span(trace.begin, trace.end, interval)
@@ -96,7 +96,7 @@ def _time_sums(trace: Trace, interval: float | None) -> tuple[Array, Array, Arra
 
 
 def _over_time(
-    trace: Trace, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
+    trace: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
 ) -> pd.DataFrame:
     intervals = Intervals.of_span(trace.begin, trace.end, interval)
     began, moved, spent = (np.sum(found, axis=0) for found in zip(*parts, strict=True))
@@ -117,13 +117,13 @@ def _check_interval(by: By, interval: float | None) -> None:
         raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
 
 
-def _of_part(trace: Trace, by: By = "worker", *, interval: float | None = None) -> Any:
+def _of_part(trace: Run, by: By = "worker", *, interval: float | None = None) -> Any:
     _check_interval(by, interval)
     return _time_sums(trace, interval) if by == "time" else _pair_sums(trace, by)
 
 
 def _combined(
-    trace: Trace, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
+    trace: Run, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
 ) -> pd.DataFrame:
     return _over_time(trace, parts, interval) if by == "time" else _of_pairs(parts, by)
 
@@ -133,7 +133,7 @@ def _combined(
     "balance",
     in_parts=InParts(_of_part, _combined, by=("worker", "host", "time", "shuffle")),
 )
-def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
+def transfers(trace: Run, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
     """Sum up what was moved between workers.
 
     Parameters
@@ -183,7 +183,7 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
 
 
 def _others(
-    trace: Trace, workers: NamedWorkers, column: pd.Series[Any]
+    trace: Run, workers: NamedWorkers, column: pd.Series[Any]
 ) -> tuple[Array, Array, Array]:
     """Return all hosts and labels, those of unknown workers too, and the number of each address."""
     hosts, labels = list(workers.hosts), list(workers.labels)
@@ -210,7 +210,7 @@ def _host(address: str) -> str:
         return address
 
 
-def _steps_of_keys(trace: Trace) -> tuple[Array, list[str]]:
+def _steps_of_keys(trace: Run) -> tuple[Array, list[str]]:
     """Number the step of the last run of each key."""
     of_runs, names = step_groups(trace.tasks)
     codes = np.full(len(trace.keys), len(names) - 1, dtype=np.int64)
@@ -218,7 +218,7 @@ def _steps_of_keys(trace: Trace) -> tuple[Array, list[str]]:
     return codes, names
 
 
-def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
+def _by_output(trace: Run, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
     moved = moved_outputs(trace, codes, len(names))
     table = pd.DataFrame(
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dasfprof.analysis.model.memory_kills import Certainty, MemoryKill, Reason
-from dasfprof.analysis.model.worker_exits import Departure, Why
+from dasfprof.analysis.run.worker_exits import Departure, Why
 
 #: The share of its limit that a process has to have left unused to be far from it: between samples
 #: it may take as much as it had.

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
-from dasfprof.analysis.model.run_end import How, RunEnd, find_run_end, stimulus_texts
-from dasfprof.analysis.model.worker_exits import departure
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
+from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
@@ -29,7 +29,7 @@ _MOST = 100
 _INNOCENT = 10
 
 
-def failed_tasks(trace: Trace) -> tuple[FailedTask, ...]:
+def failed_tasks(trace: Run) -> tuple[FailedTask, ...]:
     """Return the tasks that ended in an error for good, the first ones in the order of time."""
     found = _erred(trace)
     late = found["key_id"].isin(ended_with_the_run(trace)["key_id"])
@@ -56,12 +56,12 @@ def failed_tasks(trace: Trace) -> tuple[FailedTask, ...]:
     )
 
 
-def ended_with_the_run(trace: Trace) -> pd.DataFrame:
+def ended_with_the_run(trace: Run) -> pd.DataFrame:
     """Return the tasks whose errors came as the program ended: ``key_id``, ``message``.
 
     Those are the errors that the scheduler heard of when the client had left, or SIGINT had come.
     """
-    found, end = _erred(trace), find_run_end(trace)
+    found, end = _erred(trace), trace.ending
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return found.iloc[:0]
@@ -70,7 +70,7 @@ def ended_with_the_run(trace: Trace) -> pd.DataFrame:
     return found[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
-def blocked_by_errors(trace: Trace, failed: int) -> dict[str, int]:
+def blocked_by_errors(trace: Run, failed: int) -> dict[str, int]:
     """Count by function the tasks that never ran, as they depend on some that failed.
 
     Dask lets them end in the same error. Empty where nothing tells.
@@ -87,7 +87,7 @@ def blocked_by_errors(trace: Trace, failed: int) -> dict[str, int]:
     return {name: number for name, number in left.items() if number > 0}
 
 
-def _killed(trace: Trace, row: Mapping[Any, Any], key: str) -> str:
+def _killed(trace: Run, row: Mapping[Any, Any], key: str) -> str:
     """Return what Dask raised for a task that ended as its worker died; empty if it did not.
 
     Of this error alone the scheduler tells its plugins no text.
@@ -105,7 +105,7 @@ def _killed(trace: Trace, row: Mapping[Any, Any], key: str) -> str:
     )
 
 
-def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, str]:
+def _deaths(trace: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     """Return of what the workers died that had a task, if it was given up for that.
 
     Dask suspects all tasks that a worker had. The advice is about the one function of which no run
@@ -144,7 +144,7 @@ def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, st
     return {"died_of": clause(ends), "advice": advice(ends[-1], function, fills=fills), **told}
 
 
-def lives_lost_with(trace: Trace, key_id: int) -> list[int]:
+def lives_lost_with(trace: Run, key_id: int) -> list[int]:
     """Return the lives of workers that left as they had a task, the first first."""
     only = trace.scheduler_only
     own = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
@@ -153,7 +153,7 @@ def lives_lost_with(trace: Trace, key_id: int) -> list[int]:
     return [life for life in lives if life >= 0 and np.isfinite(left[life])]
 
 
-def _erred(trace: Trace) -> pd.DataFrame:
+def _erred(trace: Run) -> pd.DataFrame:
     """Return the task runs that erred on their worker; ``for_good`` by the scheduler."""
     parts = []
     for runs, message in (
@@ -178,7 +178,7 @@ def _erred(trace: Trace) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _erred_by_function(trace: Trace) -> dict[str, int]:
+def _erred_by_function(trace: Run) -> dict[str, int]:
     found: dict[str, int] = {}
     for runs in (trace.tasks, trace.scheduler_only):
         if "scheduler_state" in runs:
@@ -192,7 +192,7 @@ def _erred_by_function(trace: Trace) -> dict[str, int]:
 _LONG, _SILENT = 6.0, 3.0
 
 
-def knows_nothing(trace: Trace, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
+def knows_nothing(trace: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker knew nothing of the tasks that the scheduler had sent to it.
 
     A worker tells what it has had under way for over a second. If it told of nothing for some
@@ -225,11 +225,11 @@ def knows_nothing(trace: Trace, end: RunEnd, row: dict[str, Any], life: pd.Serie
     return bool(keys & _kept_for_long(trace, end.time, str(row["worker"])))
 
 
-def _at(trace: Trace, life: pd.Series) -> Any:
+def _at(trace: Run, life: pd.Series) -> Any:
     return (trace.workers["address"] == life["address"]).to_numpy(dtype=bool)
 
 
-def _kept_for_long(trace: Trace, time: float, address: str) -> set[str]:
+def _kept_for_long(trace: Run, time: float, address: str) -> set[str]:
     """Return the keys that were processing on a worker all the time: a state holds to the next."""
     states = trace.scheduler_states
     before = states[states["time"] <= time - _LONG]
@@ -263,7 +263,7 @@ class Stacks:
         The trace.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Run) -> None:
         self._frames = trace.stacks["frames"].tolist() if len(trace.stacks) else []
 
     def __getitem__(self, row: int) -> Stack:
@@ -277,7 +277,7 @@ class Stacks:
         )
 
 
-def activity_of(row: pd.Series, trace: Trace, stacks: Stacks) -> Activity:
+def activity_of(row: pd.Series, trace: Run, stacks: Stacks) -> Activity:
     """Return what a thread did, by a row of a table of what was under way."""
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):
@@ -292,7 +292,7 @@ def activity_of(row: pd.Series, trace: Trace, stacks: Stacks) -> Activity:
     )
 
 
-def tasks_at(trace: Trace, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
+def tasks_at(trace: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     """Return the tasks that workers had under way at a time, the longest first."""
     history = trace.under_way_history
     history = history[history["time"] <= time] if len(history) else history
@@ -324,7 +324,7 @@ def tasks_at(trace: Trace, time: float, stacks: Stacks) -> tuple[TaskUnderWay, .
     )
 
 
-def _ended(trace: Trace, runs: pd.DataFrame, time: float) -> Array:
+def _ended(trace: Run, runs: pd.DataFrame, time: float) -> Array:
     """Return which runs had ended by a time, by what their workers recorded of the end."""
     tasks = trace.tasks
     near = tasks[np.isin(tasks["key_id"].to_numpy(), runs["key_id"].to_numpy())]

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import left_unasked
-from dasfprof.analysis.model.run_end import RunEnd, find_run_end
-from dasfprof.analysis.model.worker_exits import departure, is_persons
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.open_runs import left_unasked
+from dasfprof.analysis.run.run_end import RunEnd
+from dasfprof.analysis.run.worker_exits import departure, is_persons
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.departures import advice, clause, in_words
 from dasfprof.analysis.under_way.failed_tasks import (
@@ -41,7 +41,7 @@ _LATE = 5.0
 
 
 @once_per_trace
-def state_from_trace(trace: Trace) -> ClusterState | None:
+def state_from_trace(trace: Run) -> ClusterState | None:
     """Return what was under way at the end of a trace.
 
     That is as the evidence ends, or as clients left that had work under way: before it was taken
@@ -53,7 +53,7 @@ def state_from_trace(trace: Trace) -> ClusterState | None:
         None if nothing was under way, no task failed, and no client was there long after all had
         ended.
     """
-    end = find_run_end(trace) or _idle_end(trace)
+    end = trace.ending or _idle_end(trace)
     failed = failed_tasks(trace)
     if end is None and not failed:
         return None
@@ -79,7 +79,7 @@ def state_from_trace(trace: Trace) -> ClusterState | None:
     )
 
 
-def _idle_end(trace: Trace) -> RunEnd | None:
+def _idle_end(trace: Run) -> RunEnd | None:
     """Return when a client left long after the last task had ended, or evidence ended so."""
     states = trace.scheduler_states
     if not len(states) or not len(trace.clients_under_way):
@@ -92,7 +92,7 @@ def _idle_end(trace: Trace) -> RunEnd | None:
     return end if quiet is not None and quiet >= _IDLE and end.unfinished == 0 else None
 
 
-def _last_state(trace: Trace, time: float) -> dict[str, Any] | None:
+def _last_state(trace: Run, time: float) -> dict[str, Any] | None:
     states = trace.scheduler_states
     known = states[states["time"] <= time] if len(states) else states
     if not len(known):
@@ -100,7 +100,7 @@ def _last_state(trace: Trace, time: float) -> dict[str, Any] | None:
     return {str(name): value for name, value in known.iloc[-1].items()}
 
 
-def _quiet(trace: Trace, time: float, open_seconds: list[float | None]) -> float | None:
+def _quiet(trace: Run, time: float, open_seconds: list[float | None]) -> float | None:
     """Return the seconds since the last task ended or began."""
     tasks = trace.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
@@ -140,7 +140,7 @@ def _primitive(row: dict[str, Any]) -> Primitive:
 # --- workers -------------------------------------------------------------------------------------
 
 
-def _workers(trace: Trace, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
+def _workers(trace: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
     lives = {
         str(life["address"]): (number, life)
         for number, (_, life) in enumerate(trace.workers.iterrows())
@@ -181,7 +181,7 @@ def _workers(trace: Trace, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
     return found
 
 
-def _results(trace: Trace, number: int, until: float) -> float | None:
+def _results(trace: Run, number: int, until: float) -> float | None:
     """Return the bytes of results that a worker had in memory when it was last sampled."""
     held = trace.managed_memory
     if not len(held):
@@ -204,7 +204,7 @@ def _unseen_worker(life: pd.Series) -> WorkerNow:
     )
 
 
-def _lost_workers(trace: Trace, end: RunEnd) -> list[WorkerNow]:
+def _lost_workers(trace: Run, end: RunEnd) -> list[WorkerNow]:
     """Return workers that left unasked with tasks which did not end since."""
     lost, left = np.flatnonzero(left_unasked(trace)), trace.workers["left"].to_numpy(dtype=float)
     lost = lost[np.argsort(left[lost], kind="stable")]
@@ -240,7 +240,7 @@ def _lost_workers(trace: Trace, end: RunEnd) -> list[WorkerNow]:
     return found
 
 
-def _held(trace: Trace, life: int) -> tuple[tuple[str, str], ...]:
+def _held(trace: Run, life: int) -> tuple[tuple[str, str], ...]:
     """Return the locks that tasks of a life of a worker held when they were last seen: keys, names.
 
     Of those alone that had not ended.
@@ -251,7 +251,7 @@ def _held(trace: Trace, life: int) -> tuple[tuple[str, str], ...]:
     return tuple((key, str(name)) for key, holds in held for _, name in holds or ())
 
 
-def _blocked(trace: Trace, who: int | None, time: float) -> tuple[float, int]:
+def _blocked(trace: Run, who: int | None, time: float) -> tuple[float, int]:
     """Return for how long an event loop had not turned, and its stack's number.
 
     It is that of a row of the workers; None: of the scheduler.
@@ -266,7 +266,7 @@ def _blocked(trace: Trace, who: int | None, time: float) -> tuple[float, int]:
     return max(time - float(own["since"].iloc[-1]), 0.0), int(own["stack"].iloc[-1])
 
 
-def _scheduler_died_alone(trace: Trace) -> bool:
+def _scheduler_died_alone(trace: Run) -> bool:
     """Return whether workers closed their files that it, as its process ended, had not seen leave.
 
     Else what killed it may have killed all of them, such as the end of a job that hung.
@@ -281,7 +281,7 @@ def _scheduler_died_alone(trace: Trace) -> bool:
 # --- clients -------------------------------------------------------------------------------------
 
 
-def _clients(trace: Trace, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
+def _clients(trace: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     history = trace.clients_under_way
     history = history[history["time"] <= end.time] if len(history) else history
     told = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
@@ -305,7 +305,7 @@ def _clients(trace: Trace, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]
     return tuple(found)
 
 
-def _wants_nothing(trace: Trace, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
+def _wants_nothing(trace: Run, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
     """Return whether the scheduler kept nothing for a client, for long, while it waited so."""
     since, later = float(looked["since"]), own["time"][(own["time"] > looked["time"]).to_numpy()]
     until, states = float(later.min()) if len(later) else np.inf, trace.scheduler_states

@@ -169,7 +169,7 @@ def export(
     if to not in FORMATS:
         raise InvalidArgumentError(f"to={to!r}: give one of {', '.join(FORMATS)}.")
     FORMATS[to].check_installed()
-    FORMATS[to].write(analyser, path, title or title_of(analyser.trace))
+    FORMATS[to].write(analyser, path, title or title_of(analyser.run))
     return path
 
 

@@ -46,7 +46,7 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
     OSError
         If the file cannot be written.
     """
-    run = DrawnRun(analyser.trace, title)
+    run = DrawnRun(analyser.run, title)
     places = [
         {"pid": process, "tid": FIRST_THREAD + number}
         for number, (process, _) in enumerate(run.tracks.names())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def write_collapsed(analyser: Analyser, path: Path, title: str) -> None:
     """Write a line a stack: its group, its frames from the outermost on, milliseconds."""
     lines: dict[str, float] = {}
-    for group in sampled_stacks(analyser.trace):
+    for group in sampled_stacks(analyser.run):
         for stack, seconds in group.stacks:
             frames = (f"{frame.function} ({frame.file}:{frame.line})" for frame in stack)
             line = ";".join(map(_plain, (group.of, group.name, *frames)))

@@ -19,7 +19,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
     """Write a profile of all tasks, and of each function, phase of the client and event loop."""
     numbers: dict[Frame, int] = {}
-    groups = sorted(sampled_stacks(analyser.trace), key=lambda group: -group.seconds)
+    groups = sorted(sampled_stacks(analyser.run), key=lambda group: -group.seconds)
     tasks = [pair for group in groups if group.of == "tasks" for pair in group.stacks]
     profiles = [_profile("tasks", tasks, numbers)]
     profiles += [_profile(f"{group.of}: {group.name}", group.stacks, numbers) for group in groups]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from dasfprof.analysis.live.so_far import still_to_come
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.critical_path import path_segments
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.tables import questions
 from dasfprof.documentation import finding_url
@@ -70,7 +69,7 @@ def write_report(
         If the file cannot be written.
     """
     path = Path(path)
-    title = title or title_of(analyser.trace)
+    title = title or title_of(analyser.run)
     facts, columns = _data(analyser, title)
     write_document(
         path, title=title, body="page.html", script="page.js", facts=facts, columns=columns
@@ -80,8 +79,8 @@ def write_report(
 
 def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
     """Return the page's facts and columns: the columns that it needs first come first."""
-    trace = analyser.trace
-    whole = with_open_runs(trace)
+    trace = analyser.run
+    whole = trace.whole
     # NumPy lets go of the interpreter's lock, so that a thread beside this one saves a third.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
         told = pool.submit(_told, analyser)
@@ -130,7 +129,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
 
 def _told(analyser: Analyser) -> dict[str, Any]:
     """Return the facts about the run as a whole: findings and accounting."""
-    findings, summary = analyser.diagnose(), summarise(analyser.trace)
+    findings, summary = analyser.diagnose(), summarise(analyser.run)
     accounting = analyser.time_accounting()
     return {
         "summary": {**summary, **verdict(summary, accounting, findings)._asdict()},
@@ -145,7 +144,7 @@ def _told(analyser: Analyser) -> dict[str, Any]:
 
 def _tables(analyser: Analyser) -> dict[str, Any]:
     """Return the tables of the page, by their names there: first those that the shell shows."""
-    shown = [item for item in questions.all() if item.page and item.applies(analyser.trace)]
+    shown = [item for item in questions.all() if item.page and item.applies(analyser.run)]
     shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
     tables = {str(item.page): (item, item.of(analyser)) for item in shown}
     if 0 < len(analyser.trace.tasks) <= _MOST_REPLAYED:
@@ -166,7 +165,7 @@ def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
             "To stay small enough for a browser, the page has only the first 16 digits of the "
             "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
-    timeless = len(with_open_runs(analyser.trace).tasks) - len(timeline.rows)
+    timeless = len(analyser.run.whole.tasks) - len(timeline.rows)
     if timeless:
         count = count_of(timeless, "task run")
         notes.append(f"{count} without a recorded time: not in the timeline.")

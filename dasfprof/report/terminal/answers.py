@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.text import Text
 
-    from dasfprof.analysis import Analyser, Trace
+    from dasfprof.analysis import Analyser
+    from dasfprof.analysis.run import Run
     from dasfprof.analysis.tables.questions import Question, Request
 
 # --- The lines of the program with what they cost in the margin, as text for a terminal -----------
@@ -96,7 +97,7 @@ DEFAULT_ROWS = 10
 _SUMMARY_LINES = 9
 
 
-def default_requests(trace: Trace) -> list[Request]:
+def default_requests(trace: Run) -> list[Request]:
     """Return what is asked of a run by default: what it has evidence for."""
     from dasfprof.analysis.tables import questions
     from dasfprof.analysis.tables.questions import Request
@@ -136,7 +137,7 @@ def print_answers(
     answers = {}
     screen = None if whole else Screen.of_terminal(_SUMMARY_LINES, err=err)
     left_out = []
-    for request in requests or default_requests(analyser.trace):
+    for request in requests or default_requests(analyser.run):
         question = request.question
         first = question.name == "diagnose"
         if screen is not None and screen.is_full and not first:
@@ -144,7 +145,7 @@ def print_answers(
             continue
         answers[request.file_stem] = frame = request.of(analyser)
         # Of a run in parts, findings alone had the whole in memory.
-        trace = analyser.trace if first else analyser.in_memory
+        trace = analyser.run if first else analyser.in_memory
         show = _printer(request, frame, trace, err=err)
         if screen is None:
             show(rows)
@@ -161,7 +162,7 @@ def print_answers(
 
 
 def _printer(
-    request: Request, frame: pd.DataFrame, trace: Trace, *, err: bool
+    request: Request, frame: pd.DataFrame, trace: Run, *, err: bool
 ) -> Callable[[int], None]:
     """Return what prints so many rows of an answer."""
     from dasfprof.report.run_summary import no_findings

@@ -24,8 +24,8 @@ from dasfprof.text import clean, count_of, elide, format_duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis import Trace
     from dasfprof.analysis.comparison import Comparison
+    from dasfprof.analysis.run import Run
     from dasfprof.analysis.under_way.cause import Cause
     from dasfprof.analysis.under_way.state import ClusterState, TaskUnderWay
 
@@ -87,7 +87,7 @@ def short_keys(text: str) -> str:
     return _HASH.sub(shortened, text)
 
 
-def print_summary(trace: Trace, title: str) -> None:
+def print_summary(trace: Run, title: str) -> None:
     """Print the run's name and time, and how much it computed where."""
     from dasfprof.analysis.trace.under_way import RecordingEnd
     from dasfprof.report.run_summary import in_words, start_in_words, summarise, when

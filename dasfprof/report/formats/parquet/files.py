@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.parquet.schema import Column, TableSchema
 from dasfprof.report.formats.parquet.tables import SCHEMAS
@@ -128,10 +128,10 @@ def write_parquet(analyser: Analyser, directory: Path, title: str) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     for schema in SCHEMAS:
-        _write_table(analyser.trace, schema, directory, title)
+        _write_table(analyser.run, schema, directory, title)
 
 
-def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str) -> None:
+def _write_table(trace: Run, schema: TableSchema, directory: Path, title: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -154,13 +154,13 @@ def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str)
 class _Block:
     """Some rows of a table."""
 
-    trace: Trace
+    trace: Run
     table: pd.DataFrame
     #: For each row how many key ids its list has (-1: nobody told), and those ids.
     lists: tuple[Array, Array] = (_NO_IDS, _NO_IDS)
 
 
-def _blocks(trace: Trace, name: str) -> Iterator[_Block]:
+def _blocks(trace: Run, name: str) -> Iterator[_Block]:
     """Yield a table in blocks of rows; at least one, which may be empty."""
     if name == "transitions":
         yield from _transitions(trace)
@@ -189,7 +189,7 @@ def _blocks(trace: Trace, name: str) -> Iterator[_Block]:
         yield _Block(trace, table.iloc[part], lists)
 
 
-def _transitions(trace: Trace) -> Iterator[_Block]:
+def _transitions(trace: Run) -> Iterator[_Block]:
     """Yield the transitions of some task runs at a time: all would take gigabytes."""
     nothing = trace.scheduler_only.iloc[:0]
     for part in _parts(len(trace.tasks)):
@@ -205,7 +205,7 @@ def _parts(rows: int) -> Iterator[slice]:
     return (slice(at, min(at + _ROWS, rows)) for at in range(0, max(rows, 1), _ROWS))
 
 
-def _further_columns(trace: Trace, schema: TableSchema) -> Iterator[Column]:
+def _further_columns(trace: Run, schema: TableSchema) -> Iterator[Column]:
     """Yield the columns without a schema: users' own args, those of other versions."""
     if schema.name in ("transitions", "keys"):
         return

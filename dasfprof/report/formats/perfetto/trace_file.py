@@ -45,7 +45,7 @@ def write_perfetto(analyser: Analyser, path: Path, title: str) -> None:
     OSError
         If the file cannot be written.
     """
-    trace = analyser.trace
+    trace = analyser.run
     run = DrawnRun(trace, title)
     with opened(path) as file:
         file.write(clock_packet(trace.begin if np.isfinite(trace.begin) else 0.0))

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.slices.marks import (
     Mark,
@@ -54,11 +52,11 @@ class DrawnRun:
         What to call it.
     """
 
-    def __init__(self, trace: Trace, title: str) -> None:
+    def __init__(self, trace: Run, title: str) -> None:
         ended = len(trace.tasks)
-        self._trace = trace = with_open_runs(trace)
+        self._trace = trace = trace.whole
         self.tracks = Tracks(title)
-        for host in sorted(set(NamedWorkers(trace).hosts.tolist())):
+        for host in sorted(set(trace.named.hosts.tolist())):
             self.tracks.process(host)
         self._steps = StepSlices(trace, self.tracks)
         self._own = OwnEventMarks(trace, self.tracks)

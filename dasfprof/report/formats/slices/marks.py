@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.times import recorded_times
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
-from dasfprof.analysis.trace import Trace
 from dasfprof.report.formats.slices.tracks import (
     RUN,
     Slices,
@@ -38,7 +36,7 @@ class Mark:
     args: dict[str, Any]
 
 
-def graph_marks(trace: Trace, track: int) -> Iterator[Mark]:
+def graph_marks(trace: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each graph of tasks that arrived at the scheduler."""
     graphs = trace.graphs
     if "tasks" not in graphs:
@@ -56,10 +54,10 @@ def graph_marks(trace: Trace, track: int) -> Iterator[Mark]:
             yield _instant(trace, track, time, f"graph of {int(tasks)} tasks", args)
 
 
-def life_marks(trace: Trace, track: int) -> Iterator[Mark]:
+def life_marks(trace: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each worker that joined (or was first seen), and one where it left."""
     workers = trace.workers
-    named = NamedWorkers(trace)
+    named = trace.named
     titles = named.titles()
     for number, life in zip(named.of_lives.tolist(), workers.to_dict("records"), strict=True):
         if life["kind"] != "worker":
@@ -76,9 +74,9 @@ def life_marks(trace: Trace, track: int) -> Iterator[Mark]:
             yield _instant(trace, track, life["left"], f"{title} left", args)
 
 
-def _instant(trace: Trace, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
+def _instant(trace: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
     """Return an instant; what is earlier than the trace's start is at its start."""
-    at = int(whole_nanoseconds(np.array([time - trace.begin]))[0])
+    at = int(whole_nanoseconds(trace.since_begin([time]))[0])
     return Mark(track, at, None, name, "run", args)
 
 
@@ -93,12 +91,12 @@ class OwnEventMarks:
         Gets a track for each process and thread that the events name, more where spans overlap.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+    def __init__(self, trace: Run, tracks: Tracks) -> None:
         events = trace.events
         # What is of another clock has no place in the picture: a note of the trace says so.
         drawn = (events["time"] >= trace.begin) & (events["time"] <= trace.end)
         self._events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
-        starts = self._events["time"].to_numpy(dtype=float) - trace.begin
+        starts = trace.since_begin(self._events["time"])
         spent = np.nan_to_num(self._events["duration"].to_numpy(dtype=float))
         self._starts, self._stops = to_nanoseconds(starts, starts + spent)
         self._tracks = np.zeros(len(starts), dtype=np.int64)
@@ -142,12 +140,12 @@ class StepSlices:
         Gets as many tracks as there were steps at a time.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+    def __init__(self, trace: Run, tracks: Tracks) -> None:
         spans = pd.concat([_entered(trace), _told_by_tasks(trace)], ignore_index=True)
         spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
         self._names: list[str] = spans["step"].tolist()
         self._counts = _task_counts(trace)
-        stops = spans["stop"].fillna(trace.end - trace.begin).to_numpy()
+        stops = spans["stop"].fillna(trace.wall).to_numpy()
         starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
         numbers = lay_out(tracks, RUN, "Steps", starts, ends) if len(spans) else starts
         self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
@@ -167,18 +165,18 @@ class StepSlices:
             yield Mark(track, start, duration, name, "step", args)
 
 
-def _entered(trace: Trace) -> pd.DataFrame:
+def _entered(trace: Run) -> pd.DataFrame:
     """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
     steps = trace.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
-    start = steps["start"] - trace.begin
+    start = trace.since_begin(steps["start"])
     return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
 
 
-def _told_by_tasks(trace: Trace) -> pd.DataFrame:
+def _told_by_tasks(trace: Run) -> pd.DataFrame:
     """Return the steps that task runs name and the client did not enter."""
-    start = recorded_times(trace)["start"]
+    start = trace.recorded["start"]
     runs = pd.DataFrame(
         {
             "step": trace.tasks["step"].astype(object),
@@ -191,7 +189,7 @@ def _told_by_tasks(trace: Trace) -> pd.DataFrame:
     return runs.groupby("step", as_index=False, sort=False).agg({"start": "min", "stop": "max"})
 
 
-def _task_counts(trace: Trace) -> dict[str, int]:
+def _task_counts(trace: Run) -> dict[str, int]:
     steps = trace.tasks["step"].cat
     counts = np.bincount(steps.codes.to_numpy() + 1, minlength=len(steps.categories) + 1)[1:]
     return dict(zip(map(str, steps.categories), counts.tolist(), strict=True))

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.open_runs import LOST
-from dasfprof.analysis.model.slots import status_seconds
-from dasfprof.analysis.model.times import recorded_times
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.open_runs import LOST
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tracks import (
@@ -104,11 +101,11 @@ class TaskSlices:
         not end, unless their worker was lost with them.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks, ended: int) -> None:
+    def __init__(self, trace: Run, tracks: Tracks, ended: int) -> None:
         self._trace = trace
         open_ = np.arange(len(trace.tasks)) >= ended
         open_ &= (trace.tasks["state"] != LOST).to_numpy(dtype=bool)
-        begins, durations = recorded_times(trace)["start"], trace.tasks["duration"].to_numpy()
+        begins, durations = trace.recorded["start"], trace.tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
         threads = ThreadTracks(trace, placed, begins[placed])
         rows = placed[threads.order]
@@ -150,7 +147,7 @@ class TaskSlices:
             *numbers(tasks, _SIZES, whole=True),
             *numbers(tasks, _SECONDS, whole=False),
         ]
-        statuses = status_seconds(self._trace).items()
+        statuses = self._trace.statuses.items()
         told += [Numbers(f"{name} (s)", spent, False) for name, spent in statuses]
         return [argument.taken(self.slices.rows) for argument in told]
 
@@ -189,11 +186,10 @@ class ActorCallSlices:
         Gets as many tracks a worker as it had calls at a time.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
-        self._trace, workers = trace, NamedWorkers(trace)
+    def __init__(self, trace: Run, tracks: Tracks) -> None:
+        self._trace, workers = trace, trace.named
         calls = trace.actor_calls
-        offsets = clock_offsets(trace)[calls["worker_id"].to_numpy()]
-        begins = calls["start"].to_numpy(dtype=float) - trace.begin - offsets
+        begins = trace.on_one_clock(calls["start"], calls["worker_id"])
         ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
         numbers = workers.numbers(calls)
@@ -242,9 +238,9 @@ class TransferSlices:
         Gets as many tracks a worker as it had transfers at a time.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+    def __init__(self, trace: Run, tracks: Tracks) -> None:
         self._trace = trace
-        workers = NamedWorkers(trace)
+        workers = trace.named
         self._found = found = ReceivedTransfers.of(trace, workers)
         rows, begins = found.rows, found.begins
         starts, stops = to_nanoseconds(begins, begins + found.durations)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dasfprof.analysis.model.links import ResultsByKey, find_links
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 #: Times are whole nanoseconds: what viewers count in.
@@ -169,7 +169,7 @@ class Producers:
         The trace, and its task runs.
     """
 
-    def __init__(self, trace: Trace, slices: Slices) -> None:
+    def __init__(self, trace: Run, slices: Slices) -> None:
         self._links = find_links(trace)
         self._first = np.searchsorted(self._links.row, np.arange(len(trace.tasks) + 1))
         #: The task runs.

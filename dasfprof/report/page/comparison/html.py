@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.packing import PackedColumn, in_group, table_facts
 from dasfprof.report.page.timeline.link_data import path_columns
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dasfprof.analysis.comparison import Comparison
-    from dasfprof.analysis.trace import Trace
+    from dasfprof.analysis.run import Run
 
 #: The groups of columns that a timeline is drawn from; details of single task runs are left out.
 _DRAWN = ("picture/", "path/", "keys/")
@@ -125,9 +124,9 @@ def _tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFrame]]:
     return [item for item in tables if len(item[2])]
 
 
-def _timeline(trace: Trace) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def _timeline(trace: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Return the columns and facts that a timeline is drawn from."""
-    data = TimelineData.of(with_open_runs(trace))
+    data = TimelineData.of(trace.whole)
     path, path_facts = path_columns(trace, data.rows)
     columns = {**in_group("path", path), **data.columns}
     drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}

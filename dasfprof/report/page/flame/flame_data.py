@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.flame_tree import FlameTree, Name, StackTree, flame_tree
 from dasfprof.analysis.stack_samples.loop_blocks import in_the_loop
 from dasfprof.analysis.stack_samples.places import UNKNOWN, Places, all_stacks, library_of, places
 from dasfprof.analysis.stack_samples.spent import Parts, Split, parts_of, split
 from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples, samples_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, is_of_user
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import (
@@ -52,9 +51,7 @@ class LineData:
     facts: dict[str, Any]
 
     @classmethod
-    def of(
-        cls, trace: Trace, rows: Array, stacks: Array, functions: Array, parts: Parts
-    ) -> LineData:
+    def of(cls, trace: Run, rows: Array, stacks: Array, functions: Array, parts: Parts) -> LineData:
         """Make the columns.
 
         Parameters
@@ -77,10 +74,10 @@ class LineData:
 
 
 def _of_runs(
-    trace: Trace, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
+    trace: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
     """Return the columns of task runs, and the fewest samples that one has."""
-    tasks = with_open_runs(trace).tasks
+    tasks = trace.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     of_page = place[run_of_samples(trace)] if len(lines) else lines
@@ -103,14 +100,14 @@ def _of_runs(
 
 
 def _of_functions(
-    trace: Trace, groups: Array, parts: Parts, count: int, used: dict[int, int]
+    trace: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
 ) -> dict[str, list[list[float | None]]]:
     """Return the longest lines of each function; `groups`: function and line of each sample."""
     codes, pairs = pd.factorize(groups)
     found = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
     amounts, order = amounts_of(found), np.argsort(-found.seconds, kind="stable")
-    tasks = with_open_runs(trace).tasks
+    tasks = trace.whole.tasks
     names = list(map(str, tasks["function"].cat.categories)) if "function" in tasks else []
     listed: dict[str, list[list[float | None]]] = {}
     for pair in order.tolist():
@@ -159,7 +156,7 @@ class FlameData:
     client: Array
 
     @classmethod
-    def of(cls, trace: Trace, rows: Array) -> FlameData:
+    def of(cls, trace: Run, rows: Array) -> FlameData:
         """Make the columns.
 
         Parameters
@@ -187,7 +184,7 @@ class FlameData:
 
 
 def _views(
-    trace: Trace, stacks: Array, functions: Array, parts: Parts
+    trace: Run, stacks: Array, functions: Array, parts: Parts
 ) -> Iterator[tuple[str, str, FlameTree, int]]:
     """Return name, title, tree and number of samples of each view that has any."""
     if len(trace.task_samples):
@@ -212,10 +209,10 @@ def _views(
 
 
 def _of_tasks(
-    trace: Trace, stacks: Array, functions: Array, parts: Parts
+    trace: Run, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
     """Return stacks and seconds of samples that differ in nothing else, and their groups."""
-    tasks, runs = with_open_runs(trace).tasks, run_of_samples(trace)
+    tasks, runs = trace.whole.tasks, run_of_samples(trace)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
         groups["function"] = functions - 1, list(map(str, tasks["function"].cat.categories))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.model.results_over_time import ResultsOverTime, results_over_time
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, in_group, scaled, seconds
 from dasfprof.report.resource_series import Series, metrics_of
@@ -51,7 +51,7 @@ class ResourceData:
     metrics: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, trace: Trace) -> ResourceData:
+    def of(cls, trace: Run) -> ResourceData:
         """Make the columns; long series are averaged over parts of the run."""
         columns: dict[str, PackedColumn] = {}
         metrics: list[dict[str, Any]] = []
@@ -90,7 +90,7 @@ def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dic
     }
 
 
-def _limits(name: str, trace: Trace) -> list[dict[str, Any]]:
+def _limits(name: str, trace: Run) -> list[dict[str, Any]]:
     """Return what readings of a metric are to be compared with."""
     if name == "cpu":
         return [{"value": 100.0, "kind": "limit", "name": "one core"}]

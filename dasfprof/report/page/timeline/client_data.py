@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.client_time import RECORDING
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import UNKNOWN, places
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
@@ -21,7 +21,7 @@ _APART = 0.002
 
 
 def client_columns(
-    trace: Trace, flame_calls: Array
+    trace: Run, flame_calls: Array
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the client's calls and its stays in stacks, each by begin.
 
@@ -56,13 +56,13 @@ def client_columns(
 
 
 def _calls(
-    trace: Trace, known: dict[tuple[str, int, str], int]
+    trace: Run, known: dict[tuple[str, int, str], int]
 ) -> tuple[dict[str, PackedColumn], list[str], list[float] | None, int]:
     table = trace.client_calls
     if not len(table):
         return {}, [], None, 0
     begin, stop, spent = (table[name].to_numpy(dtype=float) for name in ("time", "stop", "seconds"))
-    begin, stop = begin - trace.begin, stop - trace.begin
+    begin, stop = trace.since_begin(begin), trace.since_begin(stop)
     # Of one call the seconds tell when it ended.
     stop = np.where(table["calls"].to_numpy() <= 1, begin + spent, stop)
     placed = np.isfinite(begin) & np.isfinite(stop) & (stop > 0)
@@ -90,12 +90,12 @@ def _calls(
 
 
 def _stays(
-    trace: Trace, flame_calls: Array, known: dict[tuple[str, int, str], int]
+    trace: Run, flame_calls: Array, known: dict[tuple[str, int, str], int]
 ) -> tuple[dict[str, PackedColumn], list[float] | None, int]:
     table = trace.client_samples
     if not len(table):
         return {}, None, 0
-    time = table["time"].to_numpy(dtype=float) - trace.begin
+    time = trace.since_begin(table["time"])
     interval = np.maximum(np.nan_to_num(table["interval"].to_numpy(dtype=float)), 0.0)
     order = np.flatnonzero(np.isfinite(time) & (time >= 0))
     order = order[np.argsort(time[order], kind="stable")]

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.annotations import annotation_texts
-from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
@@ -20,7 +20,7 @@ from dasfprof.text import elide
 MOST_ARGUMENTS = 5000
 
 
-def argument_columns(trace: Trace, rows: Array) -> dict[str, PackedColumn]:
+def argument_columns(trace: Run, rows: Array) -> dict[str, PackedColumn]:
     """Pack ``arguments`` and ``annotations``: places in ``arguments_texts``, ``annotations_texts``.
 
     Parameters
@@ -57,7 +57,7 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
-def failure_facts(trace: Trace, whole: Trace, rows: Array) -> dict[str, dict[str, str]]:
+def failure_facts(trace: Run, whole: Run, rows: Array) -> dict[str, dict[str, str]]:
     """Return tracebacks, and how the worker's process ended, by the row of the page as text.
 
     Parameters
@@ -73,7 +73,7 @@ def failure_facts(trace: Trace, whole: Trace, rows: Array) -> dict[str, dict[str
     }
 
 
-def _tracebacks(whole: Trace, rows: Array) -> dict[str, str]:
+def _tracebacks(whole: Run, rows: Array) -> dict[str, str]:
     table = whole.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
     if not len(table):
         return {}
@@ -93,7 +93,7 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
 
 
-def _exits(trace: Trace, whole: Trace, rows: Array) -> dict[str, str]:
+def _exits(trace: Run, whole: Run, rows: Array) -> dict[str, str]:
     """Return how the processes ended of the workers of task runs that had not."""
     open_places = np.flatnonzero(rows >= len(trace.tasks))
     lives = whole.tasks["worker_id"].to_numpy()[rows[open_places]]
@@ -106,7 +106,7 @@ def _exits(trace: Trace, whole: Trace, rows: Array) -> dict[str, str]:
 MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
-def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
+def log_facts(trace: Run, rows: Array) -> dict[str, list[list[str]]]:
     """Return the first records of task runs, by the row of the page as text.
 
     Parameters
@@ -132,7 +132,7 @@ def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
     return found
 
 
-def code_facts(trace: Trace) -> dict[str, list[list[Any]]]:
+def code_facts(trace: Run) -> dict[str, list[list[Any]]]:
     """Return place, source, file and line of the functions that tasks call, by their names."""
     found: dict[str, list[list[Any]]] = {}
     for name, code, file, line, source, missing in function_code(trace).itertuples(index=False):

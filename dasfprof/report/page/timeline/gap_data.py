@@ -22,10 +22,8 @@ from dasfprof.analysis.model.busy_time import (
     unspill_seconds,
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
-from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import FIRST_COLOUR, HELPS, OF_USES, ThreadTime
-from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 from dasfprof.report.thread_tracks import ThreadTracks, busy_until
@@ -48,7 +46,7 @@ _ELSEWHERE_FACTS = {
 }
 
 
-def known_threads(trace: Trace) -> Array:
+def known_threads(trace: Run) -> Array:
     """Return how many threads each named worker has, 0 of one that was never there.
 
     Parameters
@@ -56,8 +54,8 @@ def known_threads(trace: Trace) -> Array:
     trace
         A trace with its open runs.
     """
-    named = NamedWorkers(trace)
-    lives = worker_lives(trace, task_slots(trace))
+    named = trace.named
+    lives = trace.lives
     threads = np.zeros(len(named), dtype=np.int64)
     np.maximum.at(threads, named.of_lives[lives.ids], lives.threads)
     return threads
@@ -82,10 +80,10 @@ class Around:
 
     @classmethod
     def of(
-        cls, trace: Trace, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
+        cls, trace: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
     ) -> Around:
         """Find them; `spans` has starts and durations of the page's rows, in tracks."""
-        slots = task_slots(trace)
+        slots = trace.slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
@@ -125,7 +123,7 @@ def _fitted(
 
 
 def gap_columns(
-    trace: Trace, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    trace: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the causes of idle threads.
 
@@ -147,9 +145,8 @@ def gap_columns(
         behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
-    known = worker_lives(trace, task_slots(trace))
-    threads = dict(zip(known.ids.tolist(), known.threads.tolist(), strict=True))
-    titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
+    threads = dict(zip(trace.lives.ids.tolist(), trace.lives.threads.tolist(), strict=True))
+    titles, named = trace.named.titles(), trace.named.of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
     for cells in thread_seconds(trace).cells:

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments
 from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import succeeded_rows
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.critical_path import KINDS
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 
 
-def exact_links(trace: Trace, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
+def exact_links(trace: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     """Pack the inputs of the runs of which the page would say something else by their keys.
 
     The page takes a run to have the inputs of its key, as its last run had them, and each to be
@@ -65,7 +64,7 @@ def exact_links(trace: Trace, rows: Array, ranks: Array) -> dict[str, PackedColu
     }
 
 
-def _unlike_their_key(trace: Trace) -> Array:
+def _unlike_their_key(trace: Run) -> Array:
     """Return which task runs had other inputs than `Trace.dependencies` tells of their keys."""
     lengths, items = trace.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), trace.tasks["key_id"].to_numpy()
@@ -93,7 +92,7 @@ _COLOURS = {
 _NO_COLOUR = ThreadTime.IDLE_CAUSE_UNKNOWN.colour
 
 
-def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def path_columns(trace: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the segments of the critical path.
 
     Parameters
@@ -143,11 +142,10 @@ class ReceivedTransfers:
     names: list[str]
 
     @classmethod
-    def of(cls, trace: Trace, workers: NamedWorkers) -> ReceivedTransfers:
+    def of(cls, trace: Run, workers: NamedWorkers) -> ReceivedTransfers:
         """Find those of a trace."""
         table = trace.transfers
-        offsets = clock_offsets(trace)[table["worker_id"].to_numpy()]
-        begins = table["start"].to_numpy() - trace.begin - offsets
+        begins = trace.on_one_clock(table["start"], table["worker_id"])
         durations = np.maximum(table["duration"].to_numpy(), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
         receivers = workers.numbers(table)[placed]
@@ -159,7 +157,7 @@ class ReceivedTransfers:
         return cls(rows, begins[rows], durations[rows], receivers[order], sources, names)
 
 
-def _sources(trace: Trace, workers: NamedWorkers) -> list[str]:
+def _sources(trace: Run, workers: NamedWorkers) -> list[str]:
     """Return the sender's name for each category of the transfers' sources, and for NA."""
     titles = workers.titles()
     known = {
@@ -176,7 +174,7 @@ _MOST_TRANSFERS = 10_000
 
 
 def transfer_columns(
-    trace: Trace, workers: list[str]
+    trace: Run, workers: list[str]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the transfers.
 
@@ -194,7 +192,7 @@ def transfer_columns(
         ``sources``), its receiver (place in `workers`) and whether it failed; by receiver and
         begin. ``all``: how many there were.
     """
-    named = NamedWorkers(trace)
+    named = trace.named
     found = ReceivedTransfers.of(trace, named)
     places = {name: place for place, name in enumerate(workers)}
     receivers = np.array([places.get(title, -1) for title in named.titles()], dtype=np.int64)
@@ -221,7 +219,7 @@ def transfer_columns(
 MOST_WORKERS = 24
 
 
-def moved_facts(trace: Trace) -> dict[str, Any]:
+def moved_facts(trace: Run) -> dict[str, Any]:
     """Sum up the bytes of transfers by sender and receiver.
 
     Returns
@@ -231,7 +229,7 @@ def moved_facts(trace: Trace) -> dict[str, Any]:
         that each received; ``left``: bytes of workers, or of senders nobody knows, that it has not.
         What P2P shuffles move is not in it.
     """
-    named = NamedWorkers(trace)
+    named = trace.named
     found = ReceivedTransfers.of(trace, named)
     size = trace.transfers["size"].to_numpy(dtype=float)[found.rows]
     moved = succeeded_rows(trace.transfers)[found.rows] & (size > 0)

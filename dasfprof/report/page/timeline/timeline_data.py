@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import OPEN_STATES
-from dasfprof.analysis.model.slots import status_seconds
 from dasfprof.analysis.model.steps import has_lines, has_steps, line_groups, step_groups
-from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
@@ -67,11 +65,11 @@ class TimelineData:
     rows: Array
 
     @classmethod
-    def of(cls, trace: Trace) -> TimelineData:
+    def of(cls, trace: Run) -> TimelineData:
         """Make the columns."""
         tasks = trace.tasks
-        statuses = status_seconds(trace)
-        starts, durations = recorded_times(trace)["start"], tasks["duration"].to_numpy()
+        statuses = trace.statuses
+        starts, durations = trace.recorded["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
         tracks = ThreadTracks(trace, placed, starts[placed], known_threads(trace))
         rows = placed[tracks.order]
@@ -141,10 +139,10 @@ class TimelineData:
         return cls(columns, facts, rows)
 
 
-def _span(trace: Trace) -> float:
+def _span(trace: Run) -> float:
     if not len(trace.tasks) and np.isnan(trace.begin):
         return 0.0
-    return float(trace.end - trace.begin)
+    return float(trace.wall)
 
 
 def _hashed(keys: KeyTable) -> Array:
@@ -225,7 +223,7 @@ def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
     return whole_numbers(codes[order]), [str(name) for name in names]
 
 
-def _dependency_columns(trace: Trace, ranks: Array, order: Array) -> dict[str, PackedColumn]:
+def _dependency_columns(trace: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
     """Pack the dependencies of the keys in their new order: where those of each begin, and each."""
     bounds, ids = trace.dependencies
     counts = np.diff(bounds)[order]

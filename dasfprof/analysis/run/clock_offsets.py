@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.run_end import stimulus_texts
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.run_end import stimulus_texts
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

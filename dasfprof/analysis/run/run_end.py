@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.worker_exits import (
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.worker_exits import (
     FIRE_AND_FORGET,
     clients_stayed,
     crashed,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets, ended_there
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.run.clock_offsets import clock_offsets, ended_there
+from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

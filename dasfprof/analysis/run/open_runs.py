@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.once_per_trace import once_per_trace, tell
-from dasfprof.analysis.model.run_end import (
+from dasfprof.analysis.run.clock_offsets import clock_offsets
+from dasfprof.analysis.run.once_per_trace import Form, once_per_trace, tell
+from dasfprof.analysis.run.run_end import (
     CANCELLED,
     DROPPED,
     NOT_NEEDED,
@@ -19,7 +19,7 @@ from dasfprof.analysis.model.run_end import (
     find_run_end,
     given_up,
 )
-from dasfprof.analysis.model.worker_exits import last_client_left
+from dasfprof.analysis.run.worker_exits import last_client_left
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.under_way import RUN
@@ -37,7 +37,7 @@ _TAKEN_BACK = 2.0
 
 
 @once_per_trace
-def with_open_runs(trace: Trace) -> Trace:
+def with_open_runs(trace: Form) -> Form:
     """Return a trace whose task runs are followed by those that had not ended.
 
     Their ``state`` is one of `OPEN_STATES`. They last until the last fact of their worker, or until
@@ -58,11 +58,6 @@ def with_open_runs(trace: Trace) -> Trace:
     tell(whole, with_open_runs, whole)
     tell(whole, find_run_end, find_run_end(trace))
     return whole
-
-
-def open_rows(trace: Trace) -> pd.DataFrame:
-    """Return the task runs that had not ended, with the columns of `Trace.tasks`."""
-    return with_open_runs(trace).tasks.iloc[len(trace.tasks) :]
 
 
 def left_unasked(trace: Trace) -> Array:

@@ -10,12 +10,14 @@ from typing import Any, TypeVar, cast
 from dasfprof.analysis.trace import Trace
 
 Result = TypeVar("Result")
+#: A `Trace`, or the `Run` of one.
+Form = TypeVar("Form", bound=Trace)
 
 #: Stands for the trace itself as the answer, also after it was pickled.
 _ITSELF = ...
 
 
-def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
+def once_per_trace(analysis: Callable[[Form], Result]) -> Callable[[Form], Result]:
     """Keep the answer of an analysis as long as the trace lives.
 
     All who ask get the same object: nobody may change it. Several threads may ask at a time.
@@ -24,7 +26,7 @@ def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Res
     lock = RLock()
 
     @wraps(analysis)
-    def known(trace: Trace) -> Result:
+    def known(trace: Form) -> Result:
         answers, name = _answers(trace), _name(analysis)
         if name not in answers:
             with lock:
@@ -36,13 +38,13 @@ def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Res
     return known
 
 
-def tell(trace: Trace, analysis: Callable[[Trace], Result], answer: Result) -> None:
+def tell(trace: Form, analysis: Callable[[Form], Result], answer: Result) -> None:
     """Set the answer of an analysis: that of the run of which the trace is a part."""
     # A trace that held itself would stay in memory until the garbage collector looks.
     _answers(trace)[_name(analysis)] = _ITSELF if answer is trace else answer
 
 
-def _name(analysis: Callable[[Trace], Any]) -> str:
+def _name(analysis: Callable[[Form], Any]) -> str:
     # Traces are pickled with what is known of them, so names stand for the analyses.
     return f"{analysis.__module__}.{analysis.__qualname__}"
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.times import (
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.run.open_runs import with_open_runs
+from dasfprof.analysis.run.times import (
     TaskTimes,
     fit_between,
     ordered_times,
