@@ -27,7 +27,9 @@ export function showAccounting(root, { cluster, workers }, classes) {
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
   if (byWorker.size > 1) {
     const busy = (rows) => sumOf(rows.map((row) => (row.Busy ? row["Share (%)"] : 0)));
-    for (const rows of fitting([...byWorker.values()], busy, MAX_BARS))
+    const { compare } = new Intl.Collator("en", { numeric: true });
+    const inOrder = [...byWorker].sort(([one], [other]) => compare(one, other)).map(([, rows]) => rows);
+    for (const rows of fitting(inOrder, busy, MAX_BARS))
       addBar(bars, rows[0].Worker, rows, swatches);
   }
   const more = `and ${byWorker.size - MAX_BARS} workers, closer to the median than these`;
