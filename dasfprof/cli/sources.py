@@ -129,7 +129,7 @@ def document(
     names of their CSV files) and ``notes`` (on missing data). The summary of a run that is analysed
     part by part is null. A table is a list of objects
     by label; NA and numbers that are not finite are null; times are ISO 8601. A finding has its
-    ``Figures`` besides.
+    ``Figures`` and ``Changes`` besides.
 
     Parameters
     ----------
@@ -150,7 +150,8 @@ def document(
     for request in asked:
         if request.question.name == "diagnose":
             findings = request.of(analyser)
-            told = findings.assign(Figures=findings.attrs["figures"])
+            data = {name.capitalize(): findings.attrs[name] for name in ("figures", "changes")}
+            told = findings.assign(**data)
             yield from _member("findings", told, rows)
             yield ",\n"
     yield '"tables": {'
