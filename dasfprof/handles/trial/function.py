@@ -35,8 +35,8 @@ def try_(
     Parameters
     ----------
     function
-        What to run. Without parameters it makes its own ``Client`` or ``LocalCluster``; with one it
-        is given a client. It is pickled, with what it needs of a notebook.
+        What to run. It makes its own ``Client`` or ``LocalCluster``; or, if it has a parameter
+        without a default, is given a client. It is pickled, with what it needs of a notebook.
     changes
         What to change together, by name: ``n_workers``, ``threads_per_worker``, ``processes`` and
         ``memory_limit`` of local clusters (``"more"``: twice as many, ``"fewer"``: half);
@@ -70,7 +70,8 @@ def try_(
     """
     change = None if changes is None else {n: checked(n, value) for n, value in changes.items()}
     try:
-        takes_client = bool(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters.values()
+        takes_client = any(one.default is one.empty for one in parameters)
         options = dict(cluster or {}) if takes_client else None
         payload = dumps((list(sys.path), dumps(function), options))
     except Exception as error:

@@ -115,7 +115,7 @@ def run_program(
     runs = _recorded(traces)
     found: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
     return Done(
-        exit_code=found.get("exit_code", process.returncode),
+        exit_code=found["exit_code"] if found else process.returncode,
         is_late=is_late,
         program_seconds=found.get("seconds", float("nan")),
         printed=(work / "stdout").read_text(errors="replace"),

@@ -32,7 +32,7 @@ from dasfprof.handles.trial.written import changed_files, files_here
 from dasfprof.text import clean, count_of, format_duration, format_size
 
 #: A run with a change is ended after so many times what one without takes, and some seconds.
-_PATIENCE, _PATIENCE_SECONDS = 5.0, 60.0
+_PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
 #: Of runs as they are and with the change, those of a pair in turns: what changes by and by on the
 #: machine meets both.
 _TURNS = ((False, True), (True, False))
