@@ -17,6 +17,7 @@ from shell import shell
 
 import dasfprof
 from dasfprof.errors import TrialError
+from dasfprof.handles.trial import trial as trial_module
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
@@ -73,10 +74,11 @@ def test_a_gain_and_its_interval(tmp_path: Path) -> None:
     assert gain["low"] < gain["seconds"] < gain["high"]
     sides = [run["changed"] for run in trial["runs"]]
     assert sides.count(True) == sides.count(False) == gain["pairs"] >= 3
-    # What was compared can be looked at; the first run is not among it, but kept.
+    # What was compared can be looked at; the first run is not among it.
     traces = tmp_path / "kept" / "program"
     assert len(list((traces / "changed").iterdir())) == gain["pairs"]
-    assert len(list((traces / "as-it-is").iterdir())) == gain["pairs"] + 1
+    assert len(list((traces / "as-it-is").iterdir())) == gain["pairs"]
+    assert len(list((traces / "first").iterdir())) == 1
     compared = dasfprof.compare(traces / "as-it-is", traces / "changed")
     assert compared.verdict.kind == "faster"
     assert "run 1, as it is" in done.stderr
@@ -223,6 +225,23 @@ def test_a_function() -> None:
     assert trial.results is not None
     assert trial.results.kind == "equal"
     assert str(trial).startswith("threads_per_worker=6: Gained ")
+
+
+def waits_beside_another(client: Client) -> int:
+    """End where tasks run one by one; wait for ever where there are two threads."""
+    import time
+
+    time.sleep(0.2 if sum(client.nthreads().values()) == 1 else 3600)
+    return client.submit(int, "3").result()
+
+
+def test_a_function_that_never_ends_with_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_PATIENCE_SECONDS", 5.0)
+    cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    trial = dasfprof.try_(waits_beside_another, {"threads_per_worker": 2}, cluster=cluster)
+
+    assert trial.kind == "no result"
+    assert trial.obstacle.startswith("With the change the program had not ended after")
 
 
 def test_a_function_that_raises() -> None:

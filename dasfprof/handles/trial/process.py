@@ -58,8 +58,11 @@ class Done:
     missed_config: list[str]
     #: Why clusters were not recorded.
     refusals: list[str]
-    #: From the first submission to the last finish, of all its clusters; NaN: none was seen.
+    #: From the first submission to the last finish, of all its clusters; NaN: none was seen, or
+    #: not to its end.
     seconds: float
+    #: How many clusters were recorded.
+    recorded: int
     #: Its traces.
     runs: list[ComparedRun]
     #: The file of the value that a function returned.
@@ -113,6 +116,7 @@ def run_program(
         finally:
             _end(process)
     runs = _recorded(traces)
+    is_whole = bool(runs) and all(run.is_whole for run in runs)
     found: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
     return Done(
         exit_code=found["exit_code"] if found else process.returncode,
@@ -123,7 +127,8 @@ def run_program(
         clusters=found.get("clusters", []),
         missed_config=found.get("missed_config", []),
         refusals=found.get("refusals", []),
-        seconds=sum(run.seconds for run in runs) if runs else float("nan"),
+        seconds=sum(run.seconds for run in runs) if is_whole else float("nan"),
+        recorded=len(runs),
         runs=runs,
         value=value,
     )

@@ -36,8 +36,8 @@ _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
 #: Of runs as they are and with the change, those of a pair in turns: what changes by and by on the
 #: machine meets both.
 _TURNS = ((False, True), (True, False))
-#: Directories of the traces of both sides.
-_SIDES = ("as-it-is", "changed")
+#: Directories of the traces of both sides, and of the first run, which is not compared.
+_SIDES, _FIRST = ("as-it-is", "changed"), "first"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ class Trials:
     def _run(self, settings: Settings, limit: float) -> Done:
         self.count += 1
         self.last_changed = settings != Settings()
-        side, name = _SIDES[self.last_changed], f"{self.count:02d}"
+        side = _SIDES[self.last_changed] if self.plain else _FIRST
+        name = f"{self.count:02d}"
         limit = min(limit, seconds_until(self._deadline))
         done = run_program(
             self.program, settings, self.work / name, self.traces / side / name, limit
@@ -220,7 +221,12 @@ class Trials:
         if changed and (missed := _missed(done, settings)):
             return f"The change never reached a cluster: {missed}."
         if not math.isfinite(done.seconds):
-            return f"{who} was not recorded: nothing can be compared."
+            return f"{who} was not recorded to its end: nothing can be compared."
+        if done.recorded != (first := self.plain[0].recorded):
+            return (
+                f"{who} had {count_of(done.recorded, 'cluster')} recorded, at first {first}: their "
+                "times cannot be compared."
+            )
         return ""
 
     @staticmethod
