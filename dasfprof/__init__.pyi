@@ -13,6 +13,7 @@ from dasfprof.handles.planning import plan as plan
 from dasfprof.handles.registration import profile as profile
 from dasfprof.handles.registration import register_default_profiler as register_default_profiler
 from dasfprof.handles.run import ProfiledRun as ProfiledRun
+from dasfprof.handles.trial.function import try_ as try_
 from dasfprof.recording.steps.step import step as step
 from dasfprof.report.formats import export as export
 from dasfprof.report.page.html import write_report as write_report

@@ -13,6 +13,7 @@
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
      │    ├── NotATraceError       a file, but not one of ours or DASF's
      │    └── BeyondMemoryError    (also a MemoryError)  a question that needs more than is free
+     ├── TrialError             a program with which nothing can be tried
      ├── CannotWriteError       (also an OSError)  a file that cannot be created
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
      └── MissingExtraError      (also an ImportError)  an optional library is not installed
@@ -70,6 +71,10 @@ class BeyondMemoryError(TraceError, MemoryError):
 
 class ReadOnlyError(DasfprofError):
     """An event was recorded into a database that was opened to read, or was closed."""
+
+
+class TrialError(DasfprofError):
+    """A program that fails as it is, does not end, or computes nothing that can be recorded."""
 
 
 class CannotWriteError(DasfprofError, OSError):

@@ -17,6 +17,7 @@ from dasfprof.cli.history import history
 from dasfprof.cli.info import info
 from dasfprof.cli.run import ScriptInterrupted, run
 from dasfprof.cli.stuck import stuck
+from dasfprof.cli.try_ import try_
 from dasfprof.cli.watch import watch
 from dasfprof.errors import DasfprofError
 from dasfprof.text import clean
@@ -53,6 +54,7 @@ cli.add_command(demo)
 cli.add_command(run)
 cli.add_command(watch)
 cli.add_command(analyse)
+cli.add_command(try_)
 cli.add_command(compare)
 cli.add_command(history)
 cli.add_command(info)

@@ -229,7 +229,7 @@ def run(
         directory.mkdir(parents=True, exist_ok=True)
         options["directory"] = directory.absolute()
     name = options.pop("name") or (target if module else Path(target).stem)
-    recorder = _observe_clients(name, options)
+    recorder = observe_clients(name, options)
     outcome = run_script(target, tuple(args), as_module=module)
     sys.stdout.flush()
     try:
@@ -242,7 +242,7 @@ def run(
     ctx.exit(outcome.exit_code)
 
 
-def _observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
+def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
     """Register the cluster of every client of this process with a recorder."""
     from dasfprof import preload
 

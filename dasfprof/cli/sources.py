@@ -135,7 +135,7 @@ def document(
     ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (on missing data) and
     ``next`` (commands that lead on). The summary of a run that is analysed part by part is null. A
     table is a list of objects by label; NA and numbers that are not finite are null; times are ISO
-    8601. A finding has its ``Figures`` and its ``Page`` besides.
+    8601. A finding has its ``Figures``, ``Changes`` and ``Page`` besides.
 
     Parameters
     ----------
@@ -200,9 +200,10 @@ def _head(analyser: TraceAnalyser, title: str) -> dict[str, Any]:
 
 
 def _told(findings: pd.DataFrame) -> pd.DataFrame:
-    """Return findings with their figures, and the pages of the documentation about them."""
+    """Return findings with figures, changes, and the pages of the documentation about them."""
     pages = [finding_url(rule) or finding_page(rule) for rule in findings["Rule"]]
-    return findings.assign(Figures=findings.attrs["figures"], Page=pages)
+    attrs = findings.attrs
+    return findings.assign(Figures=attrs["figures"], Changes=attrs["changes"], Page=pages)
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:

@@ -11,11 +11,23 @@ from traces import Plan
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
+#: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
+SAID = {
+    "n_workers": "workers",
+    "threads_per_worker": "threads",
+    "processes": "processes",
+    "memory_limit": "memory_limit",
+    "chunks": "chunks of",
+    "batch": "inputs into each task",
+    "persist": "persist()",
+}
+
 
 def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
     """Diagnose a planned run, with each rule un-guarded first; gives the findings by rule.
 
-    ``Costs (s)`` are the seconds by which a finding is ranked where it promises none.
+    ``Costs (s)`` are the seconds by which a finding is ranked where it promises none; ``Changes``
+    are what it says to set, of which its words have to say each.
     """
     analyser = plan.write(directory)
     run = RunFigures(analyser.run)
@@ -25,6 +37,10 @@ def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
     against = refute(directory, table)
     assert not against, "\n".join(against)
     findings: dict[str, dict[str, Any]] = {}
-    for finding in table.assign(**{"Costs (s)": table.attrs["costs"]}).to_dict("records"):
+    data = {"Costs (s)": table.attrs["costs"], "Changes": table.attrs["changes"]}
+    for finding in table.assign(**data).to_dict("records"):
+        for change in finding["Changes"]:
+            for name, value in change["settings"].items():
+                assert SAID.get(name, f"{name}={value}") in finding["Suggestion"]
         findings.setdefault(str(finding["Rule"]), {str(k): v for k, v in finding.items()})
     return findings

@@ -32,6 +32,11 @@ def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]
     return tasks
 
 
+def settings(finding: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give what a finding says to set."""
+    return [change["settings"] for change in finding["Changes"]]
+
+
 # --- data ----------------------------------------------------------------------------------------
 
 
@@ -123,6 +128,8 @@ def test_spilling(tmp_path: Path) -> None:
     assert finding["Seconds at stake (s)"] == pytest.approx(1.0)  # a quarter of 4 s
     assert "2 GB were written" in finding["Finding"]
     assert "memory_limit of 500 MB" in finding["Suggestion"]  # 300 MB by 60 %
+    assert settings(finding) == [{"memory_limit": 500_000_000}]
+    assert finding["Changes"][0]["excludes"] == ["n_workers", "threads_per_worker", "processes"]
 
 
 def test_no_limit_is_advised_in_place_of_an_unknown_one(tmp_path: Path) -> None:
@@ -131,6 +138,7 @@ def test_no_limit_is_advised_in_place_of_an_unknown_one(tmp_path: Path) -> None:
 
     assert "memory_limit" not in finding["Suggestion"]
     assert finding["Suggestion"].startswith("Use fewer threads a worker")
+    assert settings(finding) == []
 
 
 @pytest.mark.parametrize(("memory", "advised"), [(300_000_000, "429 MB"), (200_000_000, None)])
@@ -305,6 +313,9 @@ def test_a_lock_that_samples_show(tmp_path: Path) -> None:
     assert "waiting for Python's global lock (GIL): 2 tasks at a time" in finding["Finding"]
     assert "by samples of stacks 50 % of it" in finding["Evidence"]
     assert "2 times as many workers with threads_per_worker=1" in finding["Suggestion"]
+    # There were two of two threads.
+    assert settings(finding) == [{"n_workers": 4, "threads_per_worker": 1, "processes": True}]
+    assert finding["Changes"][0]["condition"] is None
 
 
 def test_threads_that_sleep_wait_for_no_lock(tmp_path: Path) -> None:
@@ -333,6 +344,19 @@ def test_too_few_cores(tmp_path: Path) -> None:
     finding = findings["cpu-oversubscribed"]
     assert finding["Costs (s)"] == pytest.approx(2.0)
     assert "fewer threads" in finding["Suggestion"]
+    assert settings(finding) == [{"threads_per_worker": "fewer"}]
+
+
+@pytest.mark.parametrize(
+    ("cores", "fewer"),
+    [(2, {"threads_per_worker": 1}), (1, {"threads_per_worker": 1, "n_workers": 1})],
+)
+def test_no_more_threads_than_cores(cores: int, fewer: dict[str, int], tmp_path: Path) -> None:
+    """Two workers have two threads each."""
+    tasks = four_lanes("loop", 1.0, 4, cpu=0.5, run_queue=0.5)
+    finding = found(Plan(tasks, cores=cores), tmp_path)["cpu-oversubscribed"]
+
+    assert settings(finding) == [fewer]
 
 
 def test_no_fewer_threads_where_there_are_cores_for_all(tmp_path: Path) -> None:
@@ -342,6 +366,7 @@ def test_no_fewer_threads_where_there_are_cores_for_all(tmp_path: Path) -> None:
 
     assert "though there are 4 threads for 8 cores" in finding["Finding"]
     assert "un fewer threads" not in finding["Suggestion"]
+    assert settings(finding) == []
     assert finding["Severity"] == "low"
 
 
@@ -401,6 +426,8 @@ def test_libraries_that_start_threads(
     assert advice in finding["Suggestion"]
     assert not_said not in finding["Suggestion"]
     assert ("not recorded" in finding["Suggestion"]) == (limits is None)
+    unlimited = {name: "1" for name in ONE if (limits or {}).get(name) != "1"}
+    assert settings(finding) == ([unlimited] if unlimited else [])
 
 
 def test_an_event_loop_that_computes_is_no_librarys_thread(tmp_path: Path) -> None:
@@ -471,6 +498,7 @@ def test_tasks_that_wait_for_the_network_may_wait_side_by_side(tmp_path: Path) -
     finding = found(asking(), tmp_path)["blocked-tasks"]
 
     assert "threads_per_worker=20 in place of 2" in finding["Suggestion"]
+    assert settings(finding) == [{"threads_per_worker": 20}]
     # All 16 at a time take 1 s in place of 4 s.
     assert finding["Seconds at stake (s)"] == pytest.approx(3.0, abs=0.1)
 
@@ -508,6 +536,7 @@ def test_no_more_threads_where_memory_is_nearly_full(tmp_path: Path) -> None:
     assert "memory-near-limit" in findings
     assert "in place of 2" not in finding["Suggestion"]
     assert "a worker came near its memory limit" in finding["Suggestion"]
+    assert settings(finding) == []
     assert pd.isna(finding["Seconds at stake (s)"])
 
 

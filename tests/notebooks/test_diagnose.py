@@ -54,3 +54,10 @@ def test_it_ends_with_both_runs_side_by_side(executed: list[Any]) -> None:
     assert summed is not None
     parts, whole = map(float, summed.groups())
     assert parts == whole < -1.0
+
+
+def test_it_ends_with_a_proven_gain(executed: list[Any]) -> None:
+    told = output(executed, "print(trial)")
+    # A hundred reads of 50 ms: fifty on each of two threads, or ten on each of ten.
+    assert told.startswith("threads_per_worker=5: Gained ")
+    assert "It returns the same with the change and without." in told

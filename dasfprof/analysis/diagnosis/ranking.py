@@ -11,6 +11,7 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.advice import consistent
 from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis.diagnosis.changes import changes_of
 from dasfprof.analysis.diagnosis.findings import NEGLIGIBLE, Finding
 from dasfprof.analysis.diagnosis.registry import FIRST
 from dasfprof.analysis.diagnosis.rules import RULES, Rule
@@ -47,7 +48,11 @@ def diagnose(
     wall = run.wall if findings else 0.0
     kept = [Ranked(name, finding.within(wall)) for name, finding in findings]
     kept = [one for one in kept if one.rule in FIRST or not one.finding.weight < least]
-    return as_table(in_order(with_causes(consistent(kept, run)), wall), wall)
+    ranked = in_order(with_causes(consistent(kept, run)), wall)
+    table = as_table(ranked, wall)
+    found = [changes_of(one.rule, one.finding.said, run) for one in ranked]
+    table.attrs["changes"] = [[change.as_data() for change in changes] for changes in found]
+    return table
 
 
 def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:

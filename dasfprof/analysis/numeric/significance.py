@@ -71,6 +71,30 @@ def permutation_p(first: Array, second: Array, *, greater: bool = False) -> floa
 
 def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
     """Return the p-value of Welch's t-test, or, of one against several, of a single case's."""
+    difference, error, free = _difference(first, second)
+    if error == 0:
+        return float(difference <= 0) if greater else float(difference == 0)
+    t = difference / error
+    two_sided = student_p(t, free)
+    if not greater:
+        return two_sided
+    return two_sided / 2 if t > 0 else 1 - two_sided / 2
+
+
+def difference_interval(first: Array, second: Array, p: float) -> tuple[float, float]:
+    """Return what the difference of means is within, but for a share `p` of such intervals.
+
+    The values that `welch_p` does not refute. NaN of one measurement against one.
+    """
+    if min(len(first), len(second)) == 0 or len(first) == len(second) == 1:
+        return math.nan, math.nan
+    difference, error, free = _difference(first, second)
+    off = student_quantile(p, free) * error if error else 0.0
+    return difference - off, difference + off
+
+
+def _difference(first: Array, second: Array) -> tuple[float, float, float]:
+    """Return the difference of means, its standard error, and the degrees of freedom of that."""
     sizes = np.array([len(first), len(second)])
     difference = float(second.mean() - first.mean())
     spreads = np.array([x.var(ddof=1) if len(x) > 1 else 0.0 for x in (first, second)])
@@ -82,13 +106,7 @@ def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
         error = math.sqrt(float(parts.sum()))
         squares = float((parts**2 / (sizes - 1)).sum())
         free = float(parts.sum()) ** 2 / squares if squares > 0 else 1.0
-    if error == 0:
-        return float(difference <= 0) if greater else float(difference == 0)
-    t = difference / error
-    two_sided = student_p(t, free)
-    if not greater:
-        return two_sided
-    return two_sided / 2 if t > 0 else 1 - two_sided / 2
+    return difference, error, free
 
 
 def student_p(t: float, free: float) -> float:

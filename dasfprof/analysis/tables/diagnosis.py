@@ -54,6 +54,12 @@ def diagnose(trace: Run, least: float = 0.1) -> pd.DataFrame:
     ``attrs["costs"]`` has the seconds by which each row is ranked: those at stake; or, where
     nothing shows what a change would save, those for which it was seen.
 
+    ``attrs["changes"]`` has for each row what it says to set, as data: of several either. Each has
+    ``settings`` (by name: keywords of a ``LocalCluster``, variables of the environment, or
+    ``chunks``, ``batch``, ``persist`` of the program; ``more`` or ``fewer`` where it says no
+    number), ``excludes`` (settings that are to stay), ``condition`` (what it depends on, or None),
+    ``function`` and ``line`` (of the program). ``dasfprof try`` tries them.
+
     A finding that another one brings about is ``low``, and says what it may follow from: one with
     as many seconds at stake, or more. That
     a function takes long, or waits, is ``medium`` at most: it may have to. A

@@ -1,0 +1,223 @@
+"""What trying a change has shown: `judge_gain` of the seconds of both sides, and `Trial`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from dasfprof.analysis.comparison.verdict import CERTAIN, LEAST_OF_ONE
+from dasfprof.analysis.numeric.significance import (
+    difference_interval,
+    name_of_test,
+    p_value,
+)
+from dasfprof.database.columns import Array
+from dasfprof.text import clean, count_of, format_duration
+
+#: Pairs of runs after which the seconds are looked at. Each look may be wrong by chance: all of
+#: them together are as seldom as the one of a comparison.
+LOOKS = (3, 4, 6, 9)
+#: Gains below such a share of the time are none.
+_LEAST = LEAST_OF_ONE
+#: The share of intervals that the gain is outside of.
+_OUTSIDE = 0.05
+
+GainKind = Literal["gained", "lost", "nothing", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much runs with a change were shorter. Seconds."""
+
+    kind: GainKind
+    #: Means of both sides.
+    before: float
+    after: float
+    #: What the gain is within, for 95 of 100 such intervals; NaN: unknown.
+    low: float
+    high: float
+    #: Of the difference, for the number of looks; NaN: no test can be made.
+    p: float
+    pairs: int
+
+    @property
+    def seconds(self) -> float:
+        """The seconds by which runs with the change were shorter."""
+        return self.before - self.after
+
+    @property
+    def text(self) -> str:
+        """What it says, in a sentence."""
+        of = format_duration(self.before)
+        interval = f"95 %: {_range(self.low, self.high)}"
+        runs = f"{count_of(self.pairs, 'pair')} of runs"
+        test = f"{runs}, p {_p_in_words(self.p)}, {name_of_test(self.pairs, self.pairs)}"
+        if self.kind == "gained":
+            return f"Gained {format_duration(self.seconds)} of {of} ({interval}; {test})."
+        if self.kind == "lost":
+            # The interval of what was lost is that of the gain, turned over.
+            interval = f"95 %: {_range(-self.high, -self.low)}"
+            return (
+                f"Lost {format_duration(-self.seconds)}: {of} became "
+                f"{format_duration(self.after)} ({interval}; {test})."
+            )
+        if self.kind == "nothing":
+            return f"Nothing was gained: {_range(self.low, self.high)} of {of} (95 %; {runs})."
+        if math.isnan(self.low):
+            return f"Cannot tell whether anything was gained of {of}: {runs} say too little."
+        return (
+            f"Cannot tell whether anything was gained: {_range(self.low, self.high)} of {of} "
+            f"(95 %; {runs}), as runs vary."
+        )
+
+
+def judge_gain(before: Array, after: Array) -> Gain:
+    """Compare the seconds of as many runs as they are and with a change, by the tests of runs.
+
+    Certain is what chance alone makes in fewer than 1 of 100 trials. Nothing was gained if the
+    gain is certain to be under 5 %. "cannot tell" of fewer than nine pairs: more of them may.
+    """
+    means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
+    pairs = min(len(before), len(after))
+    p = min(p_value(before, after) * len(LOOKS), 1.0) if pairs > 1 else math.nan
+    high, low = (-edge for edge in difference_interval(before, after, _OUTSIDE))
+    kind: GainKind = "cannot tell"
+    if pairs >= LOOKS[0]:
+        if p < CERTAIN:
+            kind = "gained" if means[1] < means[0] else "lost"
+        elif high < _LEAST * means[0]:
+            kind = "nothing"
+    return Gain(kind, *means, low, high, p, pairs)
+
+
+def _range(low: float, high: float) -> str:
+    """Write two durations, the lower first: ``8.1 s to 9.4 s``."""
+    return f"{format_duration(low)} to {format_duration(high)}"
+
+
+def _p_in_words(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"< {CERTAIN}" if p < CERTAIN else f"= {p:.2g}"
+
+
+# --- A trial: a change, what it gained, and whether the results were the same ---------------------
+
+Results = Literal["equal", "differ", "in part", "not comparable"]
+TrialKind = Literal[GainKind, "results differ", "no result", "no change"]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether runs with a change had the results of those without."""
+
+    kind: Results
+    #: In a sentence.
+    text: str
+
+
+@dataclass(frozen=True)
+class TriedRun:
+    """A run of a trial."""
+
+    #: Whether it had the change.
+    changed: bool
+    #: From the first submission to the last finish of a task, and of the whole program.
+    seconds: float
+    program_seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class Trial:
+    """What became of trying a change of a program."""
+
+    #: By name; empty: there was none to try.
+    change: Mapping[str, int | bool | str]
+    #: The rule and the sentence of the finding that advises it; empty: somebody asked for it.
+    rule: str = ""
+    finding: str = ""
+    #: Seconds at stake of that finding; NaN: it promises none.
+    promised: float = math.nan
+    #: Why there is no verdict; empty: there is one.
+    obstacle: str = ""
+    gain: Gain | None = None
+    #: Of the whole program, with the start and end of its cluster.
+    gain_of_program: Gain | None = None
+    results: Agreement | None = None
+    runs: Sequence[TriedRun] = ()
+    #: What to know besides.
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> TrialKind:
+        """The verdict; no gain counts where results differ."""
+        if self.obstacle or self.gain is None:
+            return "no result" if self.change else "no change"
+        if self.results is not None and self.results.kind == "differ":
+            return "results differ"
+        return self.gain.kind
+
+    @property
+    def words(self) -> str:
+        """The change as it is written: ``n_workers=4 threads_per_worker=1``."""
+        return in_words(self.change)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict first, then whether the results are equal, and the whole program's time."""
+        if self.obstacle or self.gain is None:
+            return [self.obstacle]
+        text = self.gain.text
+        if math.isfinite(self.promised):
+            text = f"{text[:-1]}, promised {format_duration(self.promised)}."
+        found = [text] if self.results is None else [text, self.results.text]
+        if self.kind == "results differ":
+            found = [found[1], f"What it took counts for nothing then: {text}"]
+        if self.gain_of_program is not None:
+            whole = self.gain_of_program
+            found.append(
+                "That is from the first submission on. The whole program, start and end of its "
+                f"cluster included, took {format_duration(whole.before)} as it is and "
+                f"{format_duration(whole.after)} with the change{_OF_PROGRAM[whole.kind]}."
+            )
+        return found
+
+    def __str__(self) -> str:
+        change = f"{self.words}: " if self.change else ""
+        return change + " ".join([*self.sentences, *self.notes])
+
+    __repr__ = __str__
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        gains = {
+            name: None if gain is None else {**asdict(gain), "seconds": gain.seconds}
+            for name, gain in (("gain", self.gain), ("gain_of_program", self.gain_of_program))
+        }
+        return {
+            "verdict": self.kind,
+            "change": dict(self.change),
+            "rule": self.rule or None,
+            "finding": self.finding or None,
+            "promised": self.promised,
+            **gains,
+            "results": None if self.results is None else asdict(self.results),
+            "obstacle": self.obstacle or None,
+            "sentences": self.sentences,
+            "notes": list(self.notes),
+            "runs": [asdict(run) for run in self.runs],
+        }
+
+
+#: What is said besides of the whole program's time.
+_OF_PROGRAM: Mapping[GainKind, str] = {
+    "gained": "",
+    "lost": ": it is longer",
+    "nothing": ": that gains nothing",
+    "cannot tell": ": whether that is a gain is not certain",
+}
+
+
+def in_words(change: Mapping[str, int | bool | str]) -> str:
+    """Write a change as the command takes it."""
+    return " ".join(f"{clean(name)}={clean(value)}" for name, value in change.items())

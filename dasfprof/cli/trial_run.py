@@ -1,0 +1,81 @@
+"""One run of a trial, as `dasfprof.handles.trial` starts it with the path of a plan.
+
+It runs a script as ``dasfprof run`` does, or a function, with the options of local clusters that
+the plan names, and writes what came of it into the file that the plan names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dasfprof.cli.run import Outcome, observe_clients, run_script
+from dasfprof.recording.storage_calls.when_imported import WhenImported
+
+
+def main(path: str) -> int:
+    """Run what a plan says; return the exit code."""
+    from dasfprof.recording.cluster.changed_options import ChangedOptions
+
+    plan = json.loads(Path(path).read_text())
+    program, told = plan["program"], Path(plan["told"])
+    changed = ChangedOptions(**plan["settings"])
+    recorder = observe_clients(program["name"], program["options"])
+    # The script may set what Dask reads as it is imported: so nothing of Dask is imported here.
+    WhenImported(("distributed.deploy.local",), changed.place).start()
+    changed.place()
+    begin = time.perf_counter()
+    if program["function"]:
+        outcome = _call(Path(program["function"]), Path(plan["value"]))
+    else:
+        target, *args = program["command"]
+        outcome = run_script(target, tuple(args), as_module=program["as_module"])
+    seconds = time.perf_counter() - begin
+    sys.stdout.flush()
+    recorder.finish()
+    found = {
+        "exit_code": outcome.exit_code,
+        "seconds": seconds,
+        "clusters": changed.clusters,
+        "missed_config": changed.otherwise_in_config(),
+        "refusals": recorder.refusals,
+    }
+    ready = told.with_suffix(".new")
+    ready.write_text(json.dumps(found))
+    ready.replace(told)
+    return outcome.exit_code
+
+
+def _call(source: Path, value: Path) -> Outcome:
+    """Call a pickled function, with a client of a new cluster if it takes one; pickle its value."""
+    import pickle
+
+    try:
+        paths, payload, cluster = pickle.loads(source.read_bytes())
+        sys.path[:] = paths
+        function = pickle.loads(payload)
+        result = _with_client(function, cluster) if cluster is not None else function()
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
+    from distributed.protocol.pickle import dumps
+
+    try:
+        value.write_bytes(dumps(result))
+    except Exception as error:
+        print(f"what the function returns cannot be pickled: {error!r}", file=sys.stderr)
+    return Outcome(0, remains=result)
+
+
+def _with_client(function: Any, options: dict[str, Any]) -> Any:
+    from distributed import Client
+
+    with Client(**{"dashboard_address": None, **options}) as client:
+        return function(client)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

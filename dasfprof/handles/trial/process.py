@@ -1,0 +1,171 @@
+"""`TrialProcess`: one run of a program in a process of its own, recorded, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dasfprof.analysis.comparison.runs import ComparedRun, open_side
+from dasfprof.errors import DasfprofError
+from dasfprof.handles.trial.settings import Settings
+from dasfprof.text import excerpt
+
+#: What the process runs, which gets the path of a plan.
+_MODULE = "dasfprof.cli.trial_run"
+#: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
+_GRACE = (10.0, 3.0)
+_TICK = 0.02
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run: a script or a module with its arguments, or a pickled function."""
+
+    name: str
+    #: A script's path or a module's name, and its arguments.
+    command: tuple[str, ...] = ()
+    as_module: bool = False
+    #: The file of a pickled function, of whose process this one's paths are.
+    function: str = ""
+    #: Options of the recording.
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a run ended, and what it left."""
+
+    exit_code: int
+    #: Whether it was ended, as it took too long.
+    is_late: bool
+    #: From the program's begin to its end; NaN: it died.
+    program_seconds: float
+    #: What it printed, and the last of what it printed on standard error.
+    printed: str
+    complaint: str
+    #: Of each local cluster, see `ChangedOptions.clusters`.
+    clusters: list[dict[str, Any]]
+    #: Settings of Dask's config that were others in the end.
+    missed_config: list[str]
+    #: Why clusters were not recorded.
+    refusals: list[str]
+    #: From the first submission to the last finish, of all its clusters; NaN: none was seen, or
+    #: not to its end.
+    seconds: float
+    #: How many clusters were recorded.
+    recorded: int
+    #: Its traces.
+    runs: list[ComparedRun]
+    #: The file of the value that a function returned.
+    value: Path
+
+
+def run_program(
+    program: Program, settings: Settings, work: Path, traces: Path, limit: float
+) -> Done:
+    """Run a program in the working directory, with a change, for so many seconds at most.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    settings
+        What to change.
+    work
+        A new directory for what the two processes tell each other.
+    traces
+        The directory for the trace files.
+    limit
+        Seconds after which it is ended as by Ctrl-C.
+    """
+    work.mkdir(parents=True)
+    traces.mkdir(parents=True)
+    plan, told, value = work / "plan.json", work / "told.json", work / "value"
+    options = {**program.options, "directory": str(traces.absolute())}
+    plan.write_text(
+        json.dumps(
+            {
+                "program": {**asdict(program), "options": options},
+                "settings": asdict(settings),
+                "told": str(told),
+                "value": str(value),
+            }
+        )
+    )
+    with (work / "stdout").open("wb") as printed, (work / "stderr").open("wb") as complaints:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(plan)],
+            env={**os.environ, **settings.variables},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=complaints,
+            # What ends it ends its workers too, and Ctrl-C comes to it from here alone.
+            start_new_session=True,
+        )
+        try:
+            is_late = not _ended(process, limit)
+        finally:
+            _end(process)
+    runs = _recorded(traces)
+    is_whole = bool(runs) and all(run.is_whole for run in runs)
+    found: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
+    return Done(
+        exit_code=found["exit_code"] if found else process.returncode,
+        is_late=is_late,
+        program_seconds=found.get("seconds", float("nan")),
+        printed=(work / "stdout").read_text(errors="replace"),
+        complaint=_last_line((work / "stderr").read_text(errors="replace")),
+        clusters=found.get("clusters", []),
+        missed_config=found.get("missed_config", []),
+        refusals=found.get("refusals", []),
+        seconds=sum(run.seconds for run in runs) if is_whole else float("nan"),
+        recorded=len(runs),
+        runs=runs,
+        value=value,
+    )
+
+
+def _ended(process: subprocess.Popen[bytes], limit: float) -> bool:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(limit)
+    return process.returncode is not None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that goes on, with all that it started: as by Ctrl-C, or else by force."""
+    for number, grace in zip((signal.SIGINT, signal.SIGTERM), _GRACE, strict=True):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+            _ended(process, grace)
+        else:
+            return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return excerpt(lines[-1]) if lines else ""
+
+
+def _recorded(traces: Path) -> list[ComparedRun]:
+    try:
+        return open_side(traces)
+    except DasfprofError:
+        return []
+
+
+def seconds_until(deadline: float) -> float:
+    """Return the seconds that are left, at least a moment."""
+    return max(deadline - time.monotonic(), _TICK)

@@ -1,0 +1,159 @@
+"""What a trial says of seconds and of results: never a gain by chance, never an equal that is not.
+
+Expected intervals are worked out by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
+from dasfprof.analysis.numeric.significance import difference_interval
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.handles.trial.results import compare_prints, compare_values
+from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
+
+# --- seconds --------------------------------------------------------------------------------------
+
+
+def test_an_interval_of_a_difference() -> None:
+    # Both vary by 1 (standard deviation): the error is sqrt(2/3), of 4 degrees of freedom, whose t
+    # is 2.776 in every table.
+    first, second = np.array([9.0, 10.0, 11.0]), np.array([4.0, 5.0, 6.0])
+    off = 2.776 * np.sqrt(2 / 3)
+    assert difference_interval(first, second, 0.05) == pytest.approx((-5 - off, -5 + off), rel=1e-3)
+
+
+def test_a_gain_with_its_interval() -> None:
+    gain = judge_gain(np.array([11.4, 11.5, 11.6]), np.array([2.5, 2.6, 2.7]))
+    assert (gain.kind, gain.pairs) == ("gained", 3)
+    off = 2.776 * 0.1 * np.sqrt(2 / 3)
+    assert (gain.low, gain.high) == pytest.approx((8.9 - off, 8.9 + off), rel=1e-3)
+    assert gain.text.startswith("Gained 8.9 s of 11.5 s (95 %: 8.67 s to 9.13 s; 3 pairs of runs")
+
+
+def test_a_loss_nothing_and_what_cannot_be_told() -> None:
+    before = np.array([10.0, 10.1, 9.9])
+    assert judge_gain(before, before + 3).kind == "lost"
+    assert judge_gain(before, before - 0.05).kind == "nothing"
+    varies = judge_gain(np.array([8.0, 10.0, 12.0]), np.array([7.0, 9.0, 12.0]))
+    assert varies.kind == "cannot tell"
+    assert varies.text.startswith("Cannot tell whether anything was gained: −")  # noqa: RUF001
+    assert judge_gain(before[:1], before[:1]).kind == "cannot tell"
+
+
+def test_chance_makes_no_gain_in_99_of_100_trials() -> None:
+    """Two sides that are alike, looked at again and again, as a trial does."""
+    random, wrong, count = np.random.default_rng(1), 0, 600
+    for _ in range(count):
+        before, after = random.normal(10, 0.5, (2, LOOKS[-1]))
+        looks = [judge_gain(before[:n], after[:n]).kind for n in LOOKS]
+        ended = next((kind for kind in looks if kind != "cannot tell"), "")
+        wrong += ended in ("gained", "lost")
+    assert wrong <= 0.02 * count  # of 600, 12: at 1 % more than that are met once in 100 times
+
+
+# --- what is printed and returned -----------------------------------------------------------------
+
+
+def prints(plain: Sequence[str], changed: str) -> Agreement:
+    return compare_prints(plain, [changed], 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("plain", "changed", "kind"),
+    [
+        (["sum 10\n", "sum 10\n"], "sum 10\n", "equal"),
+        (["", ""], "", "equal"),
+        (["mean 0.1234567891", "mean 0.1234567899"], "mean 0.1234567880", "equal"),
+        (["mean 0.12", "mean 0.12"], "mean 0.13", "differ"),
+        # A count is another one, however little that is.
+        (["rows 10000000", "rows 10000000"], "rows 10000001", "differ"),
+        (["a\n", "a\n"], "a\nb\n", "differ"),
+        (["took 1.5 s", "took 1.6 s"], "took 0.7 s", "not comparable"),
+        (["a\n", "a\nb\n"], "a\n", "not comparable"),
+        (["sum 10\ntook 1.5 s", "sum 10\ntook 1.6 s"], "sum 10\ntook 0.2 s", "in part"),
+        (["sum 10\ntook 1.5 s", "sum 10\ntook 1.6 s"], "sum 11\ntook 0.2 s", "differ"),
+        (["id 1e999", "id 1e999"], "id 2e999", "differ"),
+        (["nan", "nan"], "0.5", "differ"),
+    ],
+)
+def test_what_a_program_prints(plain: list[str], changed: str, kind: str) -> None:
+    assert prints(plain, changed).kind == kind
+
+
+FRAME = pd.DataFrame({"x": [1.0, 2.0], "name": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        (0.1 + 0.2, 0.3, "equal"),
+        (3, 4, "differ"),
+        (np.arange(3.0), np.arange(3.0) * (1 + 1e-9), "equal"),
+        (np.arange(3.0), np.arange(4.0), "differ"),
+        (np.array([1.0, np.nan]), np.array([1.0, np.nan]), "equal"),
+        (FRAME, FRAME.assign(x=FRAME["x"] * (1 + 1e-9)), "equal"),
+        (FRAME, FRAME.assign(x=[1.0, 3.0]), "differ"),
+        (FRAME, FRAME.rename(columns={"x": "y"}), "differ"),
+        ({"a": [FRAME, 1.0]}, {"a": [FRAME, 1.0 + 1e-9]}, "equal"),
+        ({"a": [FRAME, 1.0]}, {"a": [FRAME, 1.1]}, "differ"),
+        (FRAME, None, "differ"),
+        ("a", "b", "differ"),
+    ],
+)
+def test_what_a_function_returns(one: object, other: object, kind: str) -> None:
+    assert compare_values([one, one], [other], 1e-6).kind == kind
+    assert compare_values([one, other], [one], 1e-6).kind == (
+        "equal" if kind == "equal" else "not comparable"
+    )
+
+
+def test_no_gain_counts_where_results_differ() -> None:
+    gain = judge_gain(np.array([11.4, 11.5, 11.6]), np.array([2.5, 2.6, 2.7]))
+    trial = Trial({"n_workers": 1}, gain=gain, results=Agreement("differ", "Results differ."))
+    assert trial.kind == "results differ"
+    assert trial.sentences[0] == "Results differ."
+    assert "counts for nothing" in trial.sentences[1]
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_what_a_setting_is_of() -> None:
+    texts = ("n_workers=4", "processes=no", "OMP_NUM_THREADS=1", "array.chunk-size=64MiB")
+    settings = Settings.of(dict(map(read_change, texts)))
+    assert settings.options == {"n_workers": 4, "processes": False}
+    assert settings.environment == {"OMP_NUM_THREADS": "1"}
+    assert settings.variables == {"OMP_NUM_THREADS": "1", "DASK_ARRAY__CHUNK_SIZE": "64MiB"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n_workers",
+        "n_workers=",
+        "n_workers=0",
+        "n_workers=x",
+        "processes=2",
+        "memory_limit=much",
+        "threads=2",
+        "chunks=10",
+    ],
+)
+def test_what_is_no_setting(text: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        read_change(text)
+
+
+def test_more_and_fewer_by_the_cluster_that_there_was() -> None:
+    shape = Shape(workers=4, threads=2, memory_limit=1e9)
+    change = {"n_workers": "fewer", "threads_per_worker": "more", "memory_limit": "more"}
+    numbers = in_numbers({name: checked(name, value) for name, value in change.items()}, shape)
+    assert numbers == {"n_workers": 2, "threads_per_worker": 4, "memory_limit": 2_000_000_000}
+    with pytest.raises(InvalidArgumentError, match="had 1"):
+        in_numbers({"threads_per_worker": "fewer"}, Shape(4, 1, 1e9))

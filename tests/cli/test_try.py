@@ -1,0 +1,252 @@
+"""``dasfprof try`` on real programs: gains that there are, no others, clear words else.
+
+Tasks sleep, so that what else the machine does matters little.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from shell import shell
+
+import dasfprof
+from dasfprof.errors import TrialError
+from dasfprof.handles.trial import trial as trial_module
+
+pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+
+#: In threads of the program's process a cluster starts at once.
+CLIENT = (
+    "Client(n_workers=1, threads_per_worker={threads}, processes=False, dashboard_address=None)"
+)
+PROGRAM = """
+import random, sys, time
+from distributed import Client
+def fetch(number):
+    time.sleep({seconds})
+    return number
+if __name__ == "__main__":
+    with {client} as client:
+        total = sum(client.gather(client.map(fetch, range({count}))))
+        {end}
+"""
+
+
+def program(
+    directory: Path,
+    *,
+    threads: int = 1,
+    count: int = 12,
+    seconds: float = 0.15,
+    end: str = "print(total)",
+    client: str = CLIENT,
+) -> None:
+    """Write a program whose tasks sleep."""
+    client = client.format(threads=threads)
+    text = PROGRAM.format(client=client, count=count, seconds=seconds, end=end)
+    (directory / "program.py").write_text(text)
+
+
+def tried(
+    *arguments: str, cwd: Path, code: int = 0
+) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
+    """Try a program; give what was tried, and how the command ended."""
+    done = shell("dasfprof", "try", "--json", *arguments, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout.partition("\n")[0])["tried"], done
+
+
+def test_a_gain_and_its_interval(tmp_path: Path) -> None:
+    program(tmp_path)
+    arguments = ("--change", "threads_per_worker=6", "-d", "kept", "program.py")
+    (trial,), done = tried(*arguments, cwd=tmp_path)
+
+    assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "equal")
+    # Twelve tasks of 150 ms, one by one and six at a time: 1.8 s and 0.3 s, and what Dask adds.
+    gain = trial["gain"]
+    assert 1.0 < gain["seconds"] < gain["before"]
+    assert gain["low"] < gain["seconds"] < gain["high"]
+    sides = [run["changed"] for run in trial["runs"]]
+    assert sides.count(True) == sides.count(False) == gain["pairs"] >= 3
+    # What was compared can be looked at; the first run is not among it.
+    traces = tmp_path / "kept" / "program"
+    assert len(list((traces / "changed").iterdir())) == gain["pairs"]
+    assert len(list((traces / "as-it-is").iterdir())) == gain["pairs"]
+    assert len(list((traces / "first").iterdir())) == 1
+    compared = dasfprof.compare(traces / "as-it-is", traces / "changed")
+    assert compared.verdict.kind == "faster"
+    assert "run 1, as it is" in done.stderr
+
+
+def test_what_a_finding_says_is_tried(tmp_path: Path) -> None:
+    program(tmp_path, count=20)
+    (trial,), _ = tried("--stack-frequency", "50", "program.py", cwd=tmp_path)
+
+    assert (trial["rule"], trial["change"]) == ("blocked-tasks", {"threads_per_worker": 10})
+    assert trial["verdict"] == "gained"
+    # 3 s became 0.3 s, as a replay had it.
+    assert trial["promised"] == pytest.approx(trial["gain"]["seconds"], rel=0.3)
+
+
+def test_no_gain_is_claimed_where_there_is_none(tmp_path: Path) -> None:
+    """Four tasks on four threads; the program writes a file, and listens at a port of its own."""
+    port = "scheduler_port=28786, dashboard_address=None)"
+    client = CLIENT.replace("dashboard_address=None)", port)
+    end = "print(total); open('out.txt', 'a').write('x')"
+    program(tmp_path, threads=4, count=4, seconds=1.5, client=client, end=end)
+    (trial,), _ = tried("--change", "threads_per_worker=8", "program.py", cwd=tmp_path)
+
+    assert trial["verdict"] == "nothing"
+    runs = len(trial["runs"]) + 1
+    assert (tmp_path / "out.txt").read_text() == "x" * runs
+    assert f"out.txt. The program ran {runs} times" in " ".join(trial["notes"])
+
+
+def test_a_program_that_prints_random_numbers(tmp_path: Path) -> None:
+    program(tmp_path, end="print(total); print(random.random())")
+    (trial,), _ = tried("--change", "threads_per_worker=6", "program.py", cwd=tmp_path)
+
+    assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "in part")
+    assert "prints other things each time (1 of 2 lines)" in trial["results"]["text"]
+
+
+def test_no_gain_counts_where_the_program_prints_something_else(tmp_path: Path) -> None:
+    program(tmp_path, end="print(sum(client.nthreads().values()))")
+    arguments = ("--change", "threads_per_worker=6", "program.py")
+    (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
+
+    assert trial["verdict"] == "results differ"
+    assert "prints '6' where it printed '1' each time" in trial["sentences"][0]
+
+
+def test_programs_that_fail(tmp_path: Path) -> None:
+    program(tmp_path, end="raise ValueError('no such file')")
+    done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "fails as it is (exit code 1): nothing was tried" in done.stderr
+    assert "no such file" in done.stderr
+
+    program(tmp_path, end="sys.exit(3 if sum(client.nthreads().values()) > 1 else 0)")
+    change = ("--change", "threads_per_worker=2", "program.py")
+    (trial,), _ = tried(*change, cwd=tmp_path, code=1)
+    assert trial["verdict"] == "no result"
+    assert "With the change the program fails (exit code 3)" in trial["obstacle"]
+
+
+def test_a_program_that_never_ends(tmp_path: Path) -> None:
+    end = "print(total); open('ends', 'w').close(); time.sleep(3600)"
+    program(tmp_path, end=end.replace("time", "__import__('time')"))
+    done = shell("dasfprof", "try", "--time-limit", "30s", "program.py", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "did not end within 30 s, so it was ended" in done.stderr
+
+
+def test_changes_that_never_reach_a_cluster(tmp_path: Path) -> None:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp") as here:
+        program(tmp_path, client=f"Client({here.scheduler_address!r})")
+        arguments = ("--change", "threads_per_worker=6", "program.py")
+        (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
+    assert trial["verdict"] == "no result"
+    assert trial["obstacle"].startswith("The change never reached a cluster: the program makes no")
+
+    client = f"__import__('os').environ.update(OMP_NUM_THREADS='4') or {CLIENT}"
+    program(tmp_path, client=client)
+    arguments = ("--change", "OMP_NUM_THREADS=1", "program.py")
+    (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
+    assert "never reached a cluster: the program sets OMP_NUM_THREADS" in trial["obstacle"]
+
+
+def test_the_environment_and_the_config_reach_workers(tmp_path: Path) -> None:
+    told = "(__import__('os').environ['MY_THREADS'], dask.config.get('my.size'))"
+    (tmp_path / "program.py").write_text(
+        "import dask, os, time\n"
+        "from distributed import Client\n"
+        "def ask(_):\n"
+        f"    time.sleep(0.1); return {told}\n"
+        "os.environ.setdefault('MY_THREADS', '0')\n"
+        "dask.config.update_defaults({'my': {'size': 1}})\n"
+        "if __name__ == '__main__':\n"
+        "    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:\n"
+        "        print(client.submit(ask, 0).result())\n"
+    )
+    changes = ("--change", "MY_THREADS=7", "--change", "my.size=3")
+    (trial,), _ = tried(*changes, "program.py", cwd=tmp_path, code=1)
+
+    assert "prints \"('7', 3)\" where it printed \"('0', 1)\" each time" in trial["sentences"][0]
+
+
+def test_nothing_to_try(tmp_path: Path) -> None:
+    program(tmp_path, threads=4, count=4, seconds=0.3)
+    done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert "setting that can be tried" in done.stdout or "nothing to try" in done.stdout
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    program(tmp_path)
+    done = shell("dasfprof", "try", "--change", "threads=2", "program.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no setting 'threads': give one of n_workers" in " ".join(done.stderr.split())
+    assert (
+        shell("dasfprof", "try", "--time-limit", "soon", "program.py", cwd=tmp_path).returncode == 2
+    )
+    assert shell("dasfprof", "try", "no.py", cwd=tmp_path).returncode == 2
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def fetches(client: Client) -> Any:
+    """Fetch one by one, on a cluster of one thread."""
+    import time
+
+    def fetch(number: int) -> float:
+        time.sleep(0.15)
+        return number / 7
+
+    return np.array(client.gather(client.map(fetch, range(12))))
+
+
+def test_a_function() -> None:
+    cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    trial = dasfprof.try_(fetches, {"threads_per_worker": 6}, cluster=cluster)
+
+    assert trial.kind == "gained"
+    assert trial.gain is not None
+    assert 1.0 < trial.gain.seconds < trial.gain.before
+    assert trial.results is not None
+    assert trial.results.kind == "equal"
+    assert str(trial).startswith("threads_per_worker=6: Gained ")
+
+
+def waits_beside_another(client: Client) -> int:
+    """End where tasks run one by one; wait for ever where there are two threads."""
+    import time
+
+    time.sleep(0.2 if sum(client.nthreads().values()) == 1 else 3600)
+    return client.submit(int, "3").result()
+
+
+def test_a_function_that_never_ends_with_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_PATIENCE_SECONDS", 5.0)
+    cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    trial = dasfprof.try_(waits_beside_another, {"threads_per_worker": 2}, cluster=cluster)
+
+    assert trial.kind == "no result"
+    assert trial.obstacle.startswith("With the change the program had not ended after")
+
+
+def test_a_function_that_raises() -> None:
+    def fails(client: Client) -> None:
+        raise ValueError("no such file")
+
+    with pytest.raises(TrialError, match=r"fails as it is.*no such file"):
+        dasfprof.try_(fails, {"n_workers": 1}, cluster={"n_workers": 1, "processes": False})
