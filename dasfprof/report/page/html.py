@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import find_plan
+from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
