@@ -73,8 +73,9 @@ def findings_of(analyser: TraceAnalyser, rule: str) -> pd.DataFrame:
     if not len(own):
         there = ", ".join(dict.fromkeys(found["Rule"])) or "none at all"
         raise click.UsageError(f"This run has no finding {clean(rule)!r}; there are: {there}.")
-    figures = found.attrs["figures"]
-    own.attrs = {"figures": [figures[place] for place in own.index]}
+    own.attrs = {
+        name: [found.attrs[name][place] for place in own.index] for name in ("figures", "changes")
+    }
     return own.reset_index(drop=True)
 
 

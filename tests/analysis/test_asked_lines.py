@@ -7,7 +7,7 @@ from typing import Any
 
 from traces import Plan, Task
 
-from dasfprof.analysis.model.asked_lines import asked_lines
+from dasfprof.analysis.model.steps import asked_lines
 
 
 def planned(**more: Any) -> Plan:

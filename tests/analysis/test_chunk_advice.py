@@ -10,7 +10,7 @@ import pytest
 from traces import Plugin, row
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.chunks import find_chunks, larger_shape
+from dasfprof.analysis.model.sizing import find_chunks, larger_shape
 from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9

@@ -12,7 +12,7 @@ import pytest
 from diagnosed_plans import found
 from traces import Plan, Task
 
-from dasfprof.analysis.numeric.drift import Course, drift_of
+from dasfprof.analysis.numeric.significance import Course, drift_of
 from dasfprof.errors import InvalidArgumentError
 
 MB = 1_000_000

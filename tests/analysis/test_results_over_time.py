@@ -10,7 +10,7 @@ import pytest
 from test_memory_anatomy import PLAN
 from traces import Plan, Task
 
-from dasfprof.analysis.model.results_over_time import OTHERS, ResultsOverTime, results_over_time
+from dasfprof.analysis.model.held_results import OTHERS, ResultsOverTime, results_over_time
 
 MB = 1_000_000
 

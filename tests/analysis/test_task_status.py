@@ -18,7 +18,7 @@ from traces import ANY_RUNS, TASK_TIMES, compute, made_trace, record
 
 import dasfprof
 from dasfprof import Trace, TraceAnalyser
-from dasfprof.analysis.run.clock_offsets import clock_offsets, ended_there
+from dasfprof.analysis.run.times import clock_offsets, ended_there
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from jsonschema import Draft202012Validator
 from shell import shell
 
 import dasfprof
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial import trial as trial_module
+from dasfprof.report.documents import read_schema
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
@@ -59,7 +61,9 @@ def tried(
     """Try a program; give what was tried, and how the command ended."""
     done = shell("dasfprof", "try", "--json", *arguments, cwd=cwd)
     assert done.returncode == code, done.stderr
-    return json.loads(done.stdout.partition("\n")[0])["tried"], done
+    document = json.loads(done.stdout.partition("\n")[0])
+    Draft202012Validator(read_schema("try")).validate(document)
+    return document["tried"], done
 
 
 def test_a_gain_and_its_interval(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from recorded_facts import computed
 from refuters import refute
 
 import dasfprof
-from dasfprof.analysis.run.clock_offsets import clock_errors, clock_offsets
-from dasfprof.analysis.run.times import recorded_times
+from dasfprof.analysis.run.times import clock_errors, clock_offsets, recorded_times
 from dasfprof.cli.main import cli
 from dasfprof.database.reader import TraceFile
 

@@ -9,7 +9,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import HIGH, Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.annotations import distinct_annotations
+from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, waits_of
 from dasfprof.analysis.stack_samples.sentences import hottest_line

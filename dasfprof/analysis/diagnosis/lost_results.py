@@ -3,27 +3,71 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
-from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import begins_with, stimulus_texts
-from dasfprof.analysis.run.worker_exits import Why, departure
+from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
+
+# --- Whether workers were lost evenly in time: what ends them is then no fault of their tasks -----
+
+#: So many gaps between losses are even if such a share of them, of a few all, is near to the
+#: median, by a factor.
+_EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
+
+
+def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
+    """Return how evenly workers were lost to what the trace does not tell; None: they were not."""
+    lives = [life for life, one in departures.items() if one.why is Why.UNKNOWN]
+    gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
+    if len(gaps) < _EVEN or not gaps.min() > 0:
+        return None
+    middle = np.median(gaps)
+    even = (gaps >= middle / _NEAR) & (gaps <= middle * _NEAR)
+    if even.mean() < (_MOSTLY if len(gaps) > _FEW else 1.0):
+        return None
+    shares = [departures[life].memory / departures[life].limit for life in lives]
+    most = lives[int(np.argmax(np.nan_to_num(shares)))]
+    memory, limit = departures[most].memory, departures[most].limit
+    return Figures(
+        workers=Count(len(lives)),
+        shortest=Seconds(gaps[even].min()),
+        longest=Seconds(gaps[even].max()),
+        others=Count(np.count_nonzero(~even)),
+        memory=Bytes(memory),
+        limit=Bytes(limit),
+    )
+
+
+def rhythm_in_words(rhythm: Figures | None) -> str:
+    """Say how evenly; empty: they were not."""
+    if rhythm is None:
+        return ""
+    known = np.isfinite(rhythm.memory + rhythm.limit)
+    memory = f", with {rhythm.memory} of {rhythm.limit} at most" if known else ""
+    but = f", but for {rhythm.others:gap}" if rhythm.others else ""
+    return (
+        f"{rhythm.workers:worker} were lost one every {rhythm.shortest} to {rhythm.longest}{but}"
+        f"{memory}: evenly, as by a clock, such as a probe, a time limit or a script. "
+    )
+
+
+# --- Rules about workers that were lost, and about results that were computed again ---------------
 
 #: The share of the threads' time in tasks that was spent on results that had been there before.
 _AGAIN = 0.02

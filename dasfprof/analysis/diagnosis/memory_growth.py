@@ -17,7 +17,7 @@ from dasfprof.analysis.model.memory_growth import (
     growth_by_runs,
     memory_growth_of,
 )
-from dasfprof.analysis.numeric.drift import Course, Drift
+from dasfprof.analysis.numeric.significance import Course, Drift
 from dasfprof.analysis.wording import Bytes, Count, Figures, Share, Words
 
 #: Bytes of a rise that are much, and the share of the workers' limits from which it is grave.

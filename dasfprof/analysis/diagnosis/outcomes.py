@@ -11,12 +11,66 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.time_outs import find_limit, limit_or_cause
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
+from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
 from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import excerpt
+from dasfprof.text import elide, excerpt
+
+# --- What to do about time-outs -------------------------------------------------------------------
+
+#: The ends of the names of errors that say that a limit of time was reached.
+_TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
+#: The limit is far from what a function takes if it is so many times the longest of its tasks.
+_FAR = 2.0
+
+
+def is_time_out(category: object) -> bool:
+    """Return whether errors of a category say that a limit of time was reached."""
+    return str(category).endswith(_TIME_OUTS)
+
+
+def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
+    """Return what tells the limit of a function whose tasks timed out; None of other errors.
+
+    That is how long they had run, and those that ended well (NaN: none did), in the median and at
+    most.
+    """
+    if not is_time_out(category):
+        return None
+    own = run.attempts[(run.attempts["function"] == name).to_numpy(dtype=bool)]
+    seconds = own["run"].to_numpy(dtype=float)
+    late = np.array([is_time_out(category) for category in own["category"]], dtype=bool)
+    ran, took = seconds[late], seconds[own["succeeded"].to_numpy(dtype=bool)]
+    most = Seconds(np.fmax.reduce(took, initial=np.nan))
+    return Figures(ran=_median(ran), took=_median(took), most=most)
+
+
+def limit_or_cause(function: str, limit: Figures) -> str:
+    """Say whether the limit of a function whose tasks timed out is too low, or they hung."""
+    given = f"those that timed out had run for {limit.ran} (the median)"
+    begin = f"Hold what {function} takes against its limit:"
+    if np.isnan(limit.most):
+        return (
+            f"{begin} none of its tasks ended well, so that nothing tells how long they take; "
+            f"{given}. Run one without the limit."
+        )
+    told = (
+        f"{begin} those that ended well took {limit.took} (the median), {limit.most} at most; "
+        f"{given}. "
+    )
+    if limit.ran >= _FAR * limit.most:
+        return told + "So the limit is not too low: look at what they waited for, and retry that."
+    return told + "Set the limit well above what they take, or give each task less to do."
+
+
+def _median(seconds: Array) -> Seconds:
+    seconds = seconds[np.isfinite(seconds)]
+    return Seconds(np.median(seconds) if len(seconds) else "nan")
+
+
+# --- Rules about what became of tasks: failed, or never ended -------------------------------------
 
 #: Shares of the seconds of all tasks, and of all attempts, that failed.
 _FAILED_SECONDS = 0.02
@@ -232,3 +286,58 @@ def _final(key_ids: Array) -> Array:
     _, first_from_the_end = np.unique(key_ids[::-1], return_index=True)
     final[len(key_ids) - 1 - first_from_the_end] = True
     return final
+
+
+# --- The rule about tasks that log an error and return None: they count as done -------------------
+
+_NONE = "NoneType"
+#: The share of a function's results from which it matters that they may be missing.
+_MANY = 0.5
+
+
+@rule("swallowed-errors")
+def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
+    """Find functions whose task runs log an error and return None."""
+    tasks, logged = run.trace.tasks, run.trace.logs
+    logged = logged[logged["error"] == 1]
+    if not len(logged):
+        return
+    ended = (tasks["state"] == "memory").to_numpy(dtype=bool)
+    nothing = ended & (tasks["type"] == _NONE).to_numpy(dtype=bool)
+    runs = pd.MultiIndex.from_frame(tasks[RUN])
+    silent: Array = nothing & runs.isin(pd.MultiIndex.from_frame(logged[RUN]))
+    codes = tasks["function"].cat.codes.to_numpy()
+    numbers, counts = np.unique(codes[silent], return_counts=True)
+    for code, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        own = codes == code
+        total, empty = int((own & ended).sum()), int((own & nothing).sum())
+        first = _first(logged, runs[own & silent])
+        name = str(run.function_names[code])
+        yield Finding.of(
+            _say_swallowed_errors,
+            silent=Count(count),
+            empty=Count(empty),
+            tasks=Count(total),
+            error=first["exception"] if isinstance(first["exception"], str) else first["level"],
+            line=elide(first["line"], 120),
+            message=excerpt(str(first["message"])),
+            at_least="medium" if count >= _MANY * total else "low",
+            at_most="medium",
+            function=name,
+        )
+
+
+def _say_swallowed_errors(f: Figures) -> Words:
+    return (
+        f"{f.silent} of {f.tasks:task run} of {f.function} logged an error and returned None: if "
+        "they caught an error, Dask does not know of it, and they count as done.",
+        f"{f'All {f.tasks}' if f.empty == f.tasks else f'{f.empty} of {f.tasks}'} results of "
+        f"{f.function} are None. The first error logged: {f.error} at {f.line}: {f.message}",
+        f"Look at what {f.function} logs. Let it raise what it cannot handle: Dask then names the "
+        "task and does not run what depends on it. If None is meant, nothing is lost.",
+    )
+
+
+def _first(logged: pd.DataFrame, runs: pd.MultiIndex) -> pd.Series:
+    """Return the first error that one of some runs logged."""
+    return logged[pd.MultiIndex.from_frame(logged[RUN]).isin(runs)].iloc[0]

@@ -9,9 +9,9 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
-from dasfprof.analysis.model.chunks import find_chunks, larger_shape
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
+from dasfprof.analysis.model.sizing import find_chunks, larger_shape
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Advice, Bytes, Count, Factor, Figures, Seconds, Share, Words

@@ -12,7 +12,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.annotations import distinct_annotations
+from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_while_ready
 from dasfprof.analysis.wording import Advice, Count, Figures, Share, Words

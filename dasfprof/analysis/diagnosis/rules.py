@@ -18,7 +18,7 @@ _ORDER = (
     "unfinished",
     "outcomes",
     "lost_results",
-    "first_use",
+    "start_up",
     "client",
     "limits",
     "overheads",

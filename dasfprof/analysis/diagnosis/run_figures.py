@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.first_runs import FirstUses, find_first_uses
-from dasfprof.analysis.diagnosis.outliers import Outliers
+from dasfprof.analysis.diagnosis.outliers import FirstUses, Outliers, find_first_uses
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying

@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding, Severity
+from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.registry import rule
-from dasfprof.analysis.diagnosis.rhythm import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.run.open_runs import RELEASED
 from dasfprof.analysis.run.run_end import How, RunEnd
 from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RecordingEnd
-from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.departures import in_words
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
-from dasfprof.analysis.under_way.state import ClusterState, name_some
+from dasfprof.analysis.under_way.state import Cause, ClusterState, name_some
 from dasfprof.analysis.wording import Count, Figures, Seconds, Words
 from dasfprof.text import clean, elide, excerpt
 

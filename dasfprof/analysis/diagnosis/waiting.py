@@ -16,9 +16,9 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
+from dasfprof.analysis.model.links import find_turn
 from dasfprof.analysis.model.processes import other_threads_cpu
 from dasfprof.analysis.model.transfers import p2p_runs
-from dasfprof.analysis.model.turns import find_turn
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.stack_samples.places import (
     CLUSTER_LOCK,

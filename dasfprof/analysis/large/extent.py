@@ -23,7 +23,6 @@ from dasfprof.analysis.model.accounting import Part, part_of
 from dasfprof.analysis.model.attempts import earlier_attempts
 from dasfprof.analysis.model.untold_tasks import live_at_counts
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.clock_offsets import message_bounds
 from dasfprof.analysis.run.once_per_trace import tell
 from dasfprof.analysis.run.open_runs import appended, with_open_runs
 from dasfprof.analysis.run.run_end import (
@@ -34,7 +33,7 @@ from dasfprof.analysis.run.run_end import (
     run_end_of,
 )
 from dasfprof.analysis.run.slots import most_slots
-from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.run.times import message_bounds, to_ticks
 from dasfprof.database.columns import Array
 
 #: Seconds around a window that are read as well: more than a worker and the scheduler, by their

@@ -11,9 +11,9 @@ from dasfprof.analysis.model.accounting import part_of
 from dasfprof.analysis.model.attempts import at_keys
 from dasfprof.analysis.model.untold_tasks import live_at_counts
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.clock_offsets import message_bounds
 from dasfprof.analysis.run.run_end import Endings, interrupted_ends
 from dasfprof.analysis.run.slots import most_slots
+from dasfprof.analysis.run.times import message_bounds
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 

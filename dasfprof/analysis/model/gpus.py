@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.numeric.intervals import union
-from dasfprof.analysis.numeric.sample_means import SampledIntervals, held_until
+from dasfprof.analysis.numeric.intervals import SampledIntervals, held_until, union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.workers import NamedWorkers

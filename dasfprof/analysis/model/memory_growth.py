@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.asked_lines import asked_lines
-from dasfprof.analysis.model.held_results import held_at
+from dasfprof.analysis.model.held_results import held_at, results_at
 from dasfprof.analysis.model.memory_samples import (
     ProcessMemory,
     Readings,
@@ -17,9 +16,9 @@ from dasfprof.analysis.model.memory_samples import (
     memory_of_processes,
     tasks_of_scheduler,
 )
-from dasfprof.analysis.model.results_over_time import results_at
-from dasfprof.analysis.numeric.drift import FEWEST, Drift, drift_of
+from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.numeric.significance import FEWEST, Drift, drift_of
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.database.columns import Array

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.critical_path import find_path, run_columns
-from dasfprof.analysis.model.layers import number_layers
-from dasfprof.analysis.model.predecessors import DEPENDENCY, find_predecessors
-from dasfprof.analysis.model.steps import groups_of, line_groups, step_groups
+from dasfprof.analysis.model.links import DEPENDENCY, find_predecessors
+from dasfprof.analysis.model.steps import groups_of, line_groups, number_layers, step_groups
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
 from dasfprof.database.columns import Array
+from dasfprof.database.keys import TUPLE
+from dasfprof.text import elide
 
 # Task runs by the step of the pipeline that they belong to, for every analysis that groups.
 
@@ -82,3 +89,151 @@ def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     count = len(names) - 1
     unknown = count + np.array(number_of, dtype=np.int64)[why]
     return np.where(codes < count, codes, unknown), [*names[:-1], *NO_LINES]
+
+
+# --- `annotation_texts`: what Dask was asked of task runs: their priority, retries, resources -----
+
+#: The annotations that Dask knows; those of users may hold anything.
+_OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers")
+_LONGEST = 200
+
+
+def annotation_texts(trace: Run) -> tuple[Array, list[str]]:
+    """Number the annotations of the rows of `Trace.tasks`.
+
+    Returns
+    -------
+    codes, texts
+        Row ``i`` has ``texts[codes[i]]``; the first text is empty: it has none, or none is known.
+    """
+    places, values = distinct_annotations(trace)
+    texts = {"": 0}
+    codes = [texts.setdefault(_text(value), len(texts)) for value in values]
+    return np.array([*codes, 0], dtype=np.int64)[places], list(texts)
+
+
+def distinct_annotations(trace: Run) -> tuple[Array, list[object]]:
+    """Return the place of each row's annotations, -1 where none are recorded, and these."""
+    if "annotations" not in trace.tasks:
+        return np.full(len(trace.tasks), -1, dtype=np.int64), []
+    values = trace.tasks["annotations"].to_numpy(dtype=object)
+    # Equal annotations are mostly one object.
+    _, first, places = np.unique(
+        np.fromiter(map(id, values), dtype=np.int64, count=len(values)),
+        return_index=True,
+        return_inverse=True,
+    )
+    return places, [values[row] for row in first.tolist()]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, dict):
+        return ""
+    parts = [f"{name} {_plain(value[name])}" for name in _OF_DASK if value.get(name) is not None]
+    return elide(", ".join(parts), _LONGEST)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={amount}" for name, amount in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+# --- The lines of the client's program that asked for results: where their futures were made ------
+
+#: Calls of Dask that send graphs.
+_SENDING = ("compute", "persist", "submit", "map")
+
+
+@once_per_trace
+def asked_lines(trace: Run) -> Array:
+    """Find the line that sent the graph of each of `Trace.tasks`; empty: nothing tells.
+
+    A client's graphs arrive in the order in which they were sent, and each was sent within a call.
+    Several calls at a time, as of threads or of short ones in turns, tell nothing.
+    """
+    found = np.full(len(trace.tasks), "", dtype=object)
+    if "graph" not in trace.tasks or not len(trace.client_calls):
+        return found
+    of_graph = dict(zip(trace.graphs["stimulus"].tolist(), _of_graphs(trace), strict=True))
+    stimuli = np.nan_to_num(trace.tasks["graph"].to_numpy(dtype=float), nan=-1.0)
+    found[:] = [of_graph.get(stimulus, "") for stimulus in stimuli.astype(np.int64).tolist()]
+    return found
+
+
+def _of_graphs(trace: Run) -> list[str]:
+    """Return the line that sent each graph."""
+    graphs, sent = trace.graphs, trace.graphs_sent
+    lines = [""] * len(graphs)
+    clients = graphs["client"].astype(object).to_numpy()
+    senders = sent["client"].astype(object).to_numpy()
+    arrivals = graphs["time"].to_numpy(dtype=float)
+    for client in dict.fromkeys(senders.tolist()):
+        arrived = np.flatnonzero(clients == client)
+        times = np.sort(sent["time"].to_numpy(dtype=float)[senders == client])
+        if len(arrived) != len(times):
+            continue  # some of either were not recorded
+        arrived = arrived[np.argsort(arrivals[arrived], kind="stable")]
+        for graph, line in zip(arrived.tolist(), _of_calls(trace, times), strict=True):
+            lines[graph] = line
+    return lines
+
+
+def _of_calls(trace: Run, times: Array) -> list[str]:
+    """Return the line of the one call that was under way at each time; empty: none, or several."""
+    calls = trace.client_calls
+    calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]
+    begin, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
+    begun, ended = np.argsort(begin, kind="stable"), np.argsort(stop, kind="stable")
+    first = np.searchsorted(begin[begun], times, side="right")
+    over = np.searchsorted(stop[ended], times, side="left")
+    # Of the rows that have begun, less those that have ended, one is left: its number.
+    left = np.append(0, np.cumsum(begun))[first] - np.append(0, np.cumsum(ended))[over]
+    noted = zip(*(trace.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
+    named = {(file, number): line for file, number, line, fused in noted if not fused}
+    files, numbers = calls["file"].astype(object).tolist(), calls["line"].tolist()
+    found = []
+    for row in np.where(first - over == 1, left, -1).tolist():
+        file, number = (files[row], numbers[row]) if row >= 0 else ("", -1)
+        usual = f"{PurePath(str(file)).name}:{number}" if row >= 0 else ""
+        found.append(str(named.get((file, number), usual)))
+    return found
+
+
+# --- Which task runs do the same work on other data -----------------------------------------------
+
+
+@once_per_trace
+def task_layers(trace: Run) -> Groups:
+    """Group the task runs by layer, see `number_layers`."""
+    tasks = trace.tasks
+    codes = number_layers(
+        trace.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()
+    )
+    return Groups(codes, int(codes.max(initial=-1)) + 1)
+
+
+def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
+    """Number the layers of the graph.
+
+    The mean of ``x`` and that of ``x ** 3`` are layers whose tasks are all called ``mean_chunk``,
+    and do other work. Tasks of a collection's layer have tuples as keys, which begin alike; those
+    of a function whose keys are text count as one layer.
+
+    Parameters
+    ----------
+    keys
+        The keys of the trace.
+    key_ids, functions
+        Of each task run.
+
+    Returns
+    -------
+    array
+        The number of each task run's layer, from 0.
+    """
+    kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int8)
+    heads = keys.head_ids[key_ids]
+    layers = np.where(kinds[heads] >= TUPLE, heads, len(kinds) + functions.astype(np.int64))
+    codes: Array = pd.factorize(layers)[0]
+    return codes

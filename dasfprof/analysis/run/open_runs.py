@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.clock_offsets import clock_offsets
 from dasfprof.analysis.run.once_per_trace import Form, once_per_trace, tell
 from dasfprof.analysis.run.run_end import (
     CANCELLED,
@@ -19,6 +18,7 @@ from dasfprof.analysis.run.run_end import (
     find_run_end,
     given_up,
 )
+from dasfprof.analysis.run.times import clock_offsets
 from dasfprof.analysis.run.worker_exits import last_client_left
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical

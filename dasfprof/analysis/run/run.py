@@ -9,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.clock_offsets import clock_errors, clock_offsets
 from dasfprof.analysis.run.open_runs import with_open_runs
 from dasfprof.analysis.run.run_end import RunEnd, find_run_end
 from dasfprof.analysis.run.slots import (
@@ -21,7 +20,13 @@ from dasfprof.analysis.run.slots import (
     unfinished_runs,
     unseen_runs,
 )
-from dasfprof.analysis.run.times import TaskTimes, ordered_times, recorded_times
+from dasfprof.analysis.run.times import (
+    TaskTimes,
+    clock_errors,
+    clock_offsets,
+    ordered_times,
+    recorded_times,
+)
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.clock_offsets import clock_offsets
 from dasfprof.analysis.run.slots import TaskSlots, most_slots
-from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.run.times import clock_offsets, to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

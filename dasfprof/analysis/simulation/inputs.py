@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasfprof.analysis.model.critical_path import run_columns
-from dasfprof.analysis.model.links import dependency_rows
-from dasfprof.analysis.model.predecessors import last_slots
+from dasfprof.analysis.model.links import dependency_rows, last_slots
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots

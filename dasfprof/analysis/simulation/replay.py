@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.annotations import distinct_annotations
+from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.inputs import (

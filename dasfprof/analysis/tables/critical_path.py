@@ -11,16 +11,16 @@ import pandas as pd
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
     find_path,
+    find_slack,
     path_segments,
     run_columns,
     running_on_path,
 )
 from dasfprof.analysis.model.first_task import Stage, find_first_task
-from dasfprof.analysis.model.predecessors import (
+from dasfprof.analysis.model.links import (
     NAMES,
     find_predecessors,
 )
-from dasfprof.analysis.model.slack import find_slack
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run

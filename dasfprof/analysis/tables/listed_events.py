@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.annotations import annotation_texts
+from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, of_function, text, whole

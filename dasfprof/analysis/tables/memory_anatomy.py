@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.asked_lines import asked_lines
 from dasfprof.analysis.model.held_results import WANTED, HeldResults, ends_of_lives, held_at
 from dasfprof.analysis.model.memory_samples import (
     Samples,
@@ -17,6 +16,7 @@ from dasfprof.analysis.model.memory_samples import (
     results_of_workers,
 )
 from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
+from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, text, whole

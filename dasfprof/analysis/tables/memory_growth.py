@@ -15,7 +15,7 @@ from dasfprof.analysis.model.memory_growth import (
     growth_by_runs,
     memory_growth_of,
 )
-from dasfprof.analysis.numeric.drift import FEWEST, Course, Drift
+from dasfprof.analysis.numeric.significance import FEWEST, Course, Drift
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.memory_anatomy import REASONS

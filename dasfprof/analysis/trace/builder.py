@@ -10,7 +10,6 @@ import pandas as pd
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
 from dasfprof.analysis.trace.gaps import Note
 from dasfprof.analysis.trace.lines import TaskLines
 from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
@@ -25,7 +24,7 @@ from dasfprof.analysis.trace.under_way import (
     places_not_ended,
     recording_end,
 )
-from dasfprof.analysis.trace.workers import with_host_readings, with_owners
+from dasfprof.analysis.trace.workers import boot_times, to_unix, with_host_readings, with_owners
 from dasfprof.database.columns import Array
 from dasfprof.database.reader import LASTING
 from dasfprof.text import count_of

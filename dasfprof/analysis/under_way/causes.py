@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dasfprof.analysis.under_way import primitives, processes, waiting_tasks
-from dasfprof.analysis.under_way.cause import CERTAINTIES, Cause
-from dasfprof.analysis.under_way.state import ClusterState
+from dasfprof.analysis.under_way.state import CERTAINTIES, Cause, ClusterState
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.state import (
     Activity,
+    Cause,
     ClusterState,
     Primitive,
     TaskUnderWay,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dasfprof.analysis.under_way.cause import Cause, Certainty
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED, held_locks
 from dasfprof.analysis.under_way.state import (
+    Cause,
+    Certainty,
     ClusterState,
     ProcessState,
     TaskUnderWay,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.state import (
     Activity,
+    Cause,
     ClientNow,
     ClusterState,
     FailedTask,

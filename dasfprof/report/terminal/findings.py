@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from dasfprof.analysis.comparison import Comparison
     from dasfprof.analysis.run import Run
-    from dasfprof.analysis.under_way.cause import Cause
-    from dasfprof.analysis.under_way.state import ClusterState, TaskUnderWay
+    from dasfprof.analysis.under_way.state import Cause, ClusterState, TaskUnderWay
 
 _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 #: Severities whose evidence is printed; for the others it is in the table only.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.results_over_time import ResultsOverTime, results_over_time
+from dasfprof.analysis.model.held_results import ResultsOverTime, results_over_time
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, in_group, scaled, seconds

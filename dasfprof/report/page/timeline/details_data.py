@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.annotations import annotation_texts
+from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.listed_events import function_code, run_of_rows

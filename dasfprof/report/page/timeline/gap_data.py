@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.accounting import by_class, thread_seconds
+from dasfprof.analysis.model.accounting import IdleCells, by_class, thread_seconds
 from dasfprof.analysis.model.busy_time import (
     CORE_WAIT,
     CPU_UNKNOWN,
@@ -21,7 +21,6 @@ from dasfprof.analysis.model.busy_time import (
     busy_seconds,
     unspill_seconds,
 )
-from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.thread_time import FIRST_COLOUR, HELPS, OF_USES, ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
