@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpus import gpu_samples
-from dasfprof.analysis.model.memory_samples import memory_of_others
+from dasfprof.analysis.model.run_memory import memory_of_others
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array

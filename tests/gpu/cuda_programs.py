@@ -142,7 +142,7 @@ def buffers(directory: Path) -> None:
 
     from dask_cuda.device_host_file import DeviceHostFile
 
-    from dasfprof.recording.probes.device_memory import DeviceMemoryProbe
+    from dasfprof.recording.probes.gpu import DeviceMemoryProbe
 
     limits = {"device_memory_limit": 2.5 * MEGABYTE, "memory_limit": 2.5 * MEGABYTE}
     data = DeviceHostFile(str(directory / "spilled"), **limits)

@@ -16,7 +16,7 @@ import pytest
 from stand_ins import HERE, Driver, device, uuid_of
 
 import dasfprof
-from dasfprof.recording.probes.device_memory import DeviceMemoryProbe
+from dasfprof.recording.probes.gpu import DeviceMemoryProbe
 
 MEGABYTE = 1_000_000
 

@@ -19,7 +19,7 @@ from open_files import open_files
 from recorded_facts import computed, facts, frames_of, trace_files
 
 import dasfprof
-from dasfprof.recording.dask_internals.client_phases import phase
+from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import SchemaRow
 from dasfprof.recording.notes.stacks import MOST_STACKS, UNKNOWN_STACK, StackRows

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.held_results import held_at, results_at
-from dasfprof.analysis.model.memory_samples import (
+from dasfprof.analysis.model.run_memory import (
     ProcessMemory,
     Readings,
     memory_of_others,

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.model.held_results import release_times
-from dasfprof.analysis.model.memory_samples import memory_of_processes, unmanaged_of_runs
+from dasfprof.analysis.model.run_memory import memory_of_processes, unmanaged_of_runs
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace

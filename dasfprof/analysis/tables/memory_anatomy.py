@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.held_results import WANTED, HeldResults, ends_of_lives, held_at
-from dasfprof.analysis.model.memory_samples import (
+from dasfprof.analysis.model.run_memory import (
     Samples,
     memory_of_others,
     memory_of_processes,
+    peak_of,
+    processes_of_workers,
     results_of_workers,
 )
-from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
 from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run

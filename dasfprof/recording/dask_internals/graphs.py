@@ -29,8 +29,8 @@ from dasfprof.recording.dask_internals.built_lines import (
     is_expression,
     output_keys,
 )
+from dasfprof.recording.dask_internals.graph_values import forget_timers, place_timers
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches, takes
-from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, nobodys, users
 from dasfprof.recording.steps.step import OpenStep

@@ -22,10 +22,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.cluster.absence import Absence
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
-from dasfprof.recording.cluster.worker_exits import ClusterChanges, WorkerExits
+from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.notes.layout import discard
@@ -48,7 +47,7 @@ from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
-from dasfprof.recording.task_runs.unsent import HELD_BACK, take_step, unsent_tasks
+from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.schema.stack_samples import LOOP_SAMPLE

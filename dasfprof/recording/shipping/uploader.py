@@ -21,7 +21,7 @@ from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, reason, shown
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.tail import FileTail, FileTails
+from dasfprof.recording.shipping.shipper import FileTail, FileTails
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from math import inf
 from time import time
 from typing import Any, Protocol
 
-from dasfprof.recording.dask_internals.client_phases import has_pending, phase
+from dasfprof.recording.dask_internals.client_calls import has_pending, phase
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.dask_internals.task_functions import first_functions, task_threads
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval

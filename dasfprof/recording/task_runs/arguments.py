@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.dask_internals.task_specifications import Part, Result, arguments_of
+from dasfprof.recording.dask_internals.task_functions import Part, Result, arguments_of
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name

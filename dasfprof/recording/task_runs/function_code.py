@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from dasfprof.database.writer import Folded, Source, TraceWriter
-from dasfprof.recording.dask_internals.task_specifications import functions_of
+from dasfprof.recording.dask_internals.task_functions import functions_of
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.client import DYNAMIC, FUNCTION_SENT
 from dasfprof.schema.tasks import FUNCTION_CODE
