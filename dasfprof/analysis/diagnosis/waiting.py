@@ -313,7 +313,8 @@ def _share_failed(run: RunFigures, name: str) -> Share | None:
     """Return which share of a function's attempts that ended raised an error; None: hardly any."""
     own = run.attempts[run.attempts["function"] == name]
     raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
-    share = float(raised.sum() / max((raised | own["succeeded"]).sum(), 1))
+    ended = raised | (own["status"] == "memory") | own["succeeded"]  # if its worker died later, too
+    share = float(raised.sum() / max(ended.sum(), 1))
     return Share(share) if share >= _FAILED else None
 
 
