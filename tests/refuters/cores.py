@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from dask.utils import key_split
 
 from refuters.evidence import Evidence, Rows
 from refuters.figures import Said, differs, exceeds, is_at_least
@@ -127,9 +128,11 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
             yield f"no process is called {program!r}"
 
 
-def _failures(said: Said, own: Rows) -> Iterator[str]:
+def _failures(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the attempts of a function that failed: then more at a time are no remedy."""
-    states = [run["state"] for run in own]
+    name = str(said.function)
+    states = [run["state"] for run in evidence.functions.get(name, ())]
+    states += [row["state"] for row in evidence.unseen if key_split(row["key"]) == name]
     erred = states.count("erred") / max(states.count("erred") + states.count("memory"), 1)
     if said["failed"] is not None:
         yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
@@ -152,7 +155,7 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["moved"], nbytes, "bytes of files")
     yield from differs(said["rate"], nbytes / evidence.wall, "bytes a second")
     yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
-    yield from _failures(said, evidence.functions.get(str(said.function), Rows([])))
+    yield from _failures(said, evidence)
     if said["in_storage"] is not None:
         yield from _in_storage(said, evidence)
         return
@@ -195,7 +198,7 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         others = sum(used.values()) - evidence.runs.numbers("used").sum()
         yield from exceeds(said["other_threads"], others, "CPU of threads beside those of tasks")
-    yield from _failures(said, own)
+    yield from _failures(said, evidence)
     if said["more_threads"] is None:
         if np.isfinite(said.seconds):
             yield f"{said.seconds:.3g} s are at stake, of which nothing says how to gain them"
