@@ -17,6 +17,7 @@ from distributed.metrics import context_meter
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.transfers import p2p_runs
+from dasfprof.analysis.run import Run
 from dasfprof.recording.dask_internals import names
 from dasfprof.report.run_summary import summarise
 
@@ -65,7 +66,7 @@ def test_bytes_are_those_that_went_to_the_other_worker(shuffled: tuple[Any, floa
     assert table["Size (MB)"].sum() * 1e6 == pytest.approx(sent / 2, rel=0.2)
     assert sent > ROWS * PARTITIONS * 16
 
-    facts = summarise(analyser.trace)
+    facts = summarise(analyser.run)
     by_results = analyser.transfers()["Size (MB)"].sum() * 1e6
     assert facts["shuffled"] == pytest.approx(table["Size (MB)"].sum() * 1e6)
     assert facts["moved"] == pytest.approx(facts["shuffled"] + by_results)
@@ -140,6 +141,7 @@ def test_what_a_task_meters_is_not_taken_from_its_cpu(client: Client, tmp_path: 
 
 def test_a_trace_without_their_messages_says_so(shuffled: tuple[Any, float]) -> None:
     trace = shuffled[0].trace
-    plain = dataclasses.replace(trace, shuffle_messages=trace.shuffle_messages.iloc[:0])
+    silent = dataclasses.replace(trace, shuffle_messages=trace.shuffle_messages.iloc[:0])
+    plain = Run.of(silent)
     assert summarise(plain)["shuffled"] is None
     assert summarise(plain)["moved"] == pytest.approx(trace.transfers["size"].sum())

@@ -332,7 +332,7 @@ def test_findings_name_the_line_that_built_the_function_s_tasks(
 ) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         lined_programs.futures_in_loops(client)
-    trace = run.analyser(progress=False).trace
+    trace = run.analyser(progress=False).run
 
     def say(f: Figures) -> tuple[str, str, str]:
         return "It is slow.", "It was seen.", "Make it faster."

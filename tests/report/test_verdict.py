@@ -96,7 +96,7 @@ def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
         for thread in (1, 2)
     ]
     analyser = Plan(tasks, workers=2, threads=2, cores=2).write(tmp_path)
-    found = verdict(summarise(analyser.trace), analyser.time_accounting(), analyser.diagnose())
+    found = verdict(summarise(analyser.run), analyser.time_accounting(), analyser.diagnose())
     # Two threads would take as long for the eight CPU seconds: nothing is known to be at stake.
     assert found.headline == "The hosts have too few cores. Run fewer threads."
     assert found.spent.startswith("4 s on 4 threads: 50 % computing, 50 % waiting for a core")

@@ -73,7 +73,7 @@ def changes_of(rule: str, said: Statement, run: RunFigures) -> list[Change]:
         return []
     try:
         return find(SimpleNamespace(**said.figures), said, run)
-    except (ValueError, OverflowError):  # figures of a clock or a counter that nothing can be
+    except (ValueError, OverflowError, AttributeError):  # absurd figures of a clock, or none
         logger.debug("no change of %s", rule, exc_info=True)
         return []
 
