@@ -96,6 +96,13 @@ def test_touchpad_and_mouse_move_it_alike(open_page: Opener, report: Path) -> No
     page.until(lambda: page.window()[1] - page.window()[0] < width)
 
 
+def test_a_finger_chooses_a_task_run(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten", viewport=TALL, has_touch=True)
+    for key, share, lane in (("load-1", 2.0 / SECONDS, 0), ("fails-1", 6.0 / SECONDS, 1)):
+        page.tab.touchscreen.tap(*page.at(share, RULER + lane * LANE + 10))
+        page.until(lambda key=key: page.details().get("Key") == key)
+
+
 def test_one_line_at_the_pointer_and_at_round_times_through_all(
     open_page: Opener, report: Path
 ) -> None:
