@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dasfprof.cli.run import recording_flags
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.report.terminal.console import echo, say
-from dasfprof.text import clean
+from dasfprof.report.terminal.console import (
+    Part,
+    echo,
+    heading,
+    print_entry,
+    print_notes,
+    say,
+)
+from dasfprof.text import clean, elide, format_duration
+
+if TYPE_CHECKING:
+    from dasfprof.analysis.comparison.trial import Trial
 
 _FAILED = 1
+_COLOURS = {"gained": "green", "lost": "red", "results differ": "red", "no result": "red"}
+_LONGEST = 700
 
 
 @click.command(
@@ -75,7 +88,7 @@ def try_(
     The script runs in the working directory, as often as that takes, and its standard input is
     empty: what it writes it writes each time.
 
-    The JSON document has "program", "tried" (for each change "verdict", "change", "rule",
+    The JSON document has "schema", "program", "tried" (for each change "verdict", "change", "rule",
     "promised", "gain", "gain_of_program", "results", "obstacle", "sentences", "notes", "runs").
     The exit code is 1 if the script fails or its results differ with the change, or the change
     never reached its cluster.
@@ -118,14 +131,38 @@ def try_(
         told = [trial.as_data() for trial in tried]
         click.echo(json_of({"schema": schema_of("try"), "program": name, "tried": told}))
     else:
-        from dasfprof.report.terminal.trial import print_trials
-
-        print_trials(tried)
+        _print(tried)
     if directory is not None:
         sides = [clean(traces / side) for side in ("as-it-is", "changed")]
         say(f"More: dasfprof compare {sides[0]} -- {sides[1]}", apart=True, err=as_json)
     if tried[-1].kind in ("results differ", "no result"):
         raise click.exceptions.Exit(_FAILED)
+
+
+def _print(trials: Sequence[Trial]) -> None:
+    """Print each change that was tried: what the finding says, and what it gained."""
+    for place, trial in enumerate(trials):
+        if not trial.change:
+            say(clean(trial.obstacle))
+            continue
+        heading(trial.words, f"  {trial.rule}" if trial.rule else "", apart=place > 0)
+        first, *more = (elide(sentence, _LONGEST) for sentence in trial.sentences)
+        parts = [Part(first, f"bold {_COLOURS.get(trial.kind, 'yellow')}")]
+        parts += [Part(sentence) for sentence in more]
+        if trial.finding:
+            parts.append(Part(elide(trial.finding, _LONGEST), "dim", lead="of: "))
+        if trial.runs:
+            parts.append(Part(_runs(trial), "dim"))
+        print_entry("  ", None, parts)
+        print_notes(trial.notes)
+
+
+def _runs(trial: Trial) -> str:
+    sides = [
+        ", ".join(format_duration(run.seconds) for run in trial.runs if run.changed is changed)
+        for changed in (False, True)
+    ]
+    return f"As it is: {sides[0]}. With the change: {sides[1]}."
 
 
 def _tell(sentence: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, wait
 from opened_pages import OpenedPage
-from traces import Plan, Task
+from traces import Plan, Task, held_results
 from traces.hung import hung
 
 import dasfprof
@@ -48,24 +48,8 @@ def from_bar(page: OpenedPage, title: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Plan eight results of 10 MB on two workers, that are there until one task has taken all."""
-    parts = [
-        Task(f"load-{n}", n % 2, n // 2, n // 2 + 1.0, size=10 * MB, wanted=False, released=5.02)
-        for n in range(8)
-    ]
-    total = Task("total-1", 0, 4.0, 5.0, size=0, dependencies=[one.key for one in parts])
-    total.released = 5.3
-    moved = [(0, 3.99, 4.0, 40 * MB, [f"load-{n}" for n in (1, 3, 5, 7)])]
-    used, held = [], []
-    for worker in (0, 1):
-        for second in range(7):
-            size = 0 if second == 6 else 10 * min(second, 4) * (2 if second == 5 > worker else 1)
-            facts = {"size": size * MB, "spilled_size": 0, "tasks": size // 10, "state": "running"}
-            held.append((worker, second - 0.5 * (second > 0), facts))
-            used.append((worker, second - 0.5 * (second > 0), {"memory": (100 + size) * MB}))
-    options = {"threads": 1, "hosts": ("node1", "node2"), "memory_limit": 400 * MB}
-    plan = Plan([*parts, total], transfers=moved, used=used, held=held, releases=True, **options)
-    return plan.write(tmp_path_factory.mktemp("kept"))
+    """Give a run that holds 80 MB of results of `load` on one worker as it is fullest."""
+    return held_results(memory_limit=400 * MB).write(tmp_path_factory.mktemp("kept"))
 
 
 def test_who_held_memory(browser: Any, kept: TraceAnalyser, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ Take the first of these that can say what the test is about:
 
 from traces.events import T, compute, managed, record, usage, write_as_dasf, write_trace
 from traces.in_memory import ANY_RUNS, TASK_TIMES, made_trace
-from traces.plans import Plan, Task, filled
+from traces.plans import Plan, Task, filled, held_results
 from traces.rows import Plugin, row
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Task",
     "compute",
     "filled",
+    "held_results",
     "made_trace",
     "managed",
     "record",

@@ -475,3 +475,33 @@ def filled(
 
 def _address(worker: int) -> str:
     return f"tcp://10.0.0.1:{4000 + worker}"
+
+
+_MB = 1_000_000
+
+
+def held_results(**more: Any) -> Plan:
+    """Plan eight results of 10 _MB on two workers, which are all needed by one task at last."""
+    parts = [
+        Task(f"load-{n}", n % 2, n // 2, n // 2 + 1.0, size=10 * _MB, wanted=False, released=5.02)
+        for n in range(8)
+    ]
+    total = Task("total-1", 0, 4.0, 5.0, size=0, dependencies=[one.key for one in parts])
+    total.released = 5.3
+    moved = [(0, 3.99, 4.0, 40 * _MB, [f"load-{n}" for n in (1, 3, 5, 7)])]
+    used, held = [], []
+    for worker, sizes in enumerate(([0, 10, 20, 30, 80, 0], [0, 10, 20, 30, 40, 0])):
+        for second, size in enumerate(sizes):
+            facts = {"size": size * _MB, "spilled_size": 0, "tasks": size // 10, "state": "running"}
+            held.append((worker, second + 0.5, facts))
+            used.append((worker, second + 0.5, {"memory": (100 + size) * _MB}))
+        used.append((worker, 0.0, {"memory": 100 * _MB}))
+        held.append((worker, 0.0, {**held[-1][2], "size": 0, "tasks": 0}))
+    options = {
+        "threads": 1,
+        "hosts": ("node1", "node2"),
+        "memory_limit": 200 * _MB,
+        "releases": True,
+    }
+    facts = {"transfers": moved, "used": used, "held": held, **options, **more}
+    return Plan([*parts, total], **facts)

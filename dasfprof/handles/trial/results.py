@@ -1,20 +1,25 @@
-"""Whether runs of a program have the same results: what it prints, or what a function returns."""
+"""Results of runs: whether what they print or return is the same, and what files they wrote."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.trial import Agreement
-from dasfprof.text import count_of, excerpt
+from dasfprof.text import clean, count_of, excerpt
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _LONGEST = 80
+#: What Python and Dask leave in the working directory.
+_OTHERS = {"__pycache__", "dask-scratch-space", "dask-worker-space"}
+_MOST = 5
 
 
 def compare_prints(plain: Sequence[str], changed: Sequence[str], tolerance: float) -> Agreement:
@@ -153,3 +158,31 @@ def _same_array(one: object, other: object, tolerance: float) -> bool:
         return bool(np.array_equal(first, second))
     except (TypeError, ValueError):
         return False
+
+
+def files_here() -> dict[str, tuple[int, int]]:
+    """Return the time and size of each entry of the working directory, not of those within."""
+    found = {}
+    with os.scandir() as entries:
+        for entry in entries:
+            try:
+                status = entry.stat()
+            except OSError:
+                continue
+            found[entry.name] = status.st_mtime_ns, status.st_size
+    return found
+
+
+def changed_files(before: dict[str, tuple[int, int]], traces: Path) -> list[str]:
+    """Return the names of entries that are new or others than before, our own traces left out.
+
+    Of many the first few, and how many there are besides.
+    """
+    own = _OTHERS | {Path(os.path.relpath(traces)).parts[0]}
+    changed = sorted(
+        name
+        for name, status in files_here().items()
+        if name not in own and before.get(name) != status
+    )
+    names = [clean(name) for name in changed[:_MOST]]
+    return names if len(changed) <= _MOST else [*names, f"and {len(changed) - _MOST} more"]

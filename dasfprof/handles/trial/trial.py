@@ -26,9 +26,13 @@ from dasfprof.analysis.diagnosis.changes import OF_PROGRAMS, Value
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError, TrialError
 from dasfprof.handles.trial.process import Done, Program, run_program, seconds_until
-from dasfprof.handles.trial.results import compare_prints, compare_values
+from dasfprof.handles.trial.results import (
+    changed_files,
+    compare_prints,
+    compare_values,
+    files_here,
+)
 from dasfprof.handles.trial.settings import Settings, Shape, in_numbers
-from dasfprof.handles.trial.written import changed_files, files_here
 from dasfprof.text import clean, count_of, format_duration, format_size
 
 #: A run with a change is ended after so many times what one without takes, and some seconds.
