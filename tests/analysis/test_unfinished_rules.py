@@ -66,6 +66,18 @@ def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> Non
     assert table["Error Category"].tolist() == ["cancelled"]
 
 
+@pytest.mark.parametrize(
+    ("state", "how"), [("cancelled", "released by the client"), ("executing", "lost")]
+)
+def test_what_a_client_had_given_up_is_not_lost_with_its_worker(
+    tmp_path: Path, state: str, how: str
+) -> None:
+    run = Hung(open={"f-1": {"state": state, "at": 9.0}}, ended=[("g-1", 11.0, 19.0)])
+    run.left, run.exit_code = (10.0, "handle-worker-cleanup"), -signal.SIGKILL
+    table = run.write(tmp_path).processed_tasks()
+    assert dict(zip(table["Task"], table["Status"], strict=True))["f-1"] == how
+
+
 def test_a_client_that_dropped_its_futures_at_the_end_did_not_leave(tmp_path: Path) -> None:
     run = hung()
     run.states = [*run.states[:1], (19.5, {"unfinished": 0, "clients": []})]

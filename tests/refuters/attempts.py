@@ -37,9 +37,20 @@ def category(exception: str | None) -> str:
 
 
 def left_alone(evidence: Evidence) -> dict[str, Rows]:
-    """Return the tasks that were on each worker as it left, by its address."""
+    """Return the tasks that were on each worker as it left, by its address.
+
+    A worker that a client restarted leaves as it asked, whatever was sent to it meanwhile.
+    """
     found: dict[str, Rows] = {}
+    restarted = {
+        address
+        for row in evidence.rows("Cluster Change")
+        if row["action"] == "restart"
+        for address in row["workers"] or ()
+    }
     for gone in evidence.rows("Worker Removed"):
+        if gone["worker"] in restarted:
+            continue
 
         def was_there(row: dict[str, Any], gone: dict[str, Any] = gone) -> bool:
             end = row["timestamp"] + row["duration"]

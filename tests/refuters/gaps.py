@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from refuters.attempts import left_alone
 from refuters.evidence import Evidence, Rows
 from refuters.figures import Said, exceeds, is_at_least, lies
 from refuters.registry import refuter
@@ -95,9 +96,21 @@ def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:
             yield f"the longest gap lies between two clients, {before['client']} and its follower"
 
 
+def _after_losses(evidence: Evidence) -> Steps:
+    """Be 1 from the loss of a worker with tasks on it until another joined."""
+    lost = [one for one, rows in left_alone(evidence).items() if len(rows)]
+    begins = [evidence.lives[one][1] for one in lost if one in evidence.lives]
+    joined = sorted(begin for begin, _, _ in evidence.lives.values())
+    ends = [next((one for one in joined if one > begin), evidence.end) for begin in begins]
+    return Steps.of(begins, ends).where(lambda number: number > 0)
+
+
 @refuter("no-workers")
 def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the time in which the scheduler had tasks, and no worker was there."""
+    """Compare with the time in which the scheduler had tasks, and no worker was there.
+
+    What follows the loss of a worker is told with the loss.
+    """
     noted = evidence.rows("Task Run")
     begins = np.fmin(noted.numbers("waiting"), noted.numbers("timestamp"))
     tasks = Steps.of(begins, np.array(_ends(noted)))
@@ -108,7 +121,8 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     begin, end = evidence.span
     there = evidence.threads_there.where(lambda threads: threads > 0).integral(begin, end)
     yield from exceeds(said["waited"], end - begin - there, "time without a worker")
-    if not is_at_least(said["waited"], none.integral(begin, end)):
-        yield f"tasks waited for {none.integral(begin, end):.6g} s, without a worker"
+    otherwise = none.less(_after_losses(evidence))
+    if not is_at_least(said["waited"], otherwise.integral(begin, end)):
+        yield f"tasks waited for {otherwise.integral(begin, end):.6g} s, without a worker"
     yield from lies(said["share"], *evidence.shares(said["waited"]), "its share")
     yield from exceeds(said["longest"], said["waited"], "the longest")

@@ -136,9 +136,11 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     by_client = end is not None and end.how is How.LEFT
     state = table["state"].astype(object).to_numpy()
     found = np.where(state == "fetching", WAITING, RUNNING).astype(object)
-    found[(state == "cancelled") | by_client] = RELEASED
+    cancelled = state == "cancelled"
+    found[cancelled | by_client] = RELEASED
     worker = table["worker_id"].to_numpy()
-    found[left_unasked(trace)[worker]] = LOST
+    # With its worker nobody lost what a client had given up before.
+    found[left_unasked(trace)[worker] & ~cancelled] = LOST
     found[left_for(trace, RESTARTED)[worker]] = RELEASED
     return found
 
