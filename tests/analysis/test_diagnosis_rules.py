@@ -1045,6 +1045,20 @@ def test_a_restart_takes_tasks_off_their_threads_too(tmp_path: Path) -> None:
     assert "1 of them was seen running, for 1 s in all" in restart["Evidence"]
 
 
+def test_a_task_that_fails_before_its_worker_hears_of_the_restart_was_unfinished(
+    tmp_path: Path,
+) -> None:
+    tasks = filled(["fit"], 1.0)
+    tasks[-1].state, tasks[-1].became = "erred", "released"
+    tasks[-1].exception, tasks[-1].ended_by = "OSError('flaky')", "client-restart-7"
+    waiting = {**unseen(0, "released", 0.5, 0.9), "end_cause": "client-restart-7"}
+    restart = found(Plan(tasks, unseen=[waiting]), tmp_path)["restarted-workers"]
+
+    assert "2 tasks were unfinished when a client restarted the workers" in restart["Finding"]
+    assert "2 had been sent to a worker" in restart["Evidence"]
+    assert "1 ended before its worker did, 1 of these in an error" in restart["Evidence"]
+
+
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:
     left = [(1, 3.0, "handle-worker-cleanup")]
     Plan(filled(["fit"], 1.0), left=left, killed=[1]).write_files(tmp_path)

@@ -15,7 +15,7 @@ from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import left_unasked
-from dasfprof.analysis.run.run_end import begins_with, stimulus_texts
+from dasfprof.analysis.run.run_end import RESTARTED, begins_with, given_up, stimulus_texts
 from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.departures import advice, clause, suspicion
@@ -189,9 +189,10 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
+    went_on = _ended_after_a_restart(run)
     told = changes.to_dict("records")
     never_sent = int(sum(one["number"] for one in told if one["number"] > 0))
-    if not len(taken) + never_sent:
+    if not len(taken) + len(went_on) + never_sent:
         return
     at = float(told[0]["time"]) if told else float("nan")
     joined = run.trace.workers["joined"].to_numpy(dtype=float)
@@ -199,8 +200,10 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     who = [one["who"] for one in told if isinstance(one["who"], str)]
     yield Finding.of(
         _say_restarted_workers,
-        tasks=Count(len(taken) + never_sent),
-        sent=Count(len(taken)),
+        tasks=Count(len(taken) + len(went_on) + never_sent),
+        sent=Count(len(taken) + len(went_on)),
+        went_on=Count(len(went_on)),
+        failed=Count((went_on == "erred").sum()),
         ran=Seconds(taken["run"].fillna(0.0).sum()),
         begun=Count((taken["run"] > 0).sum()),
         who=elide(who[0], 24) if who else None,
@@ -215,6 +218,14 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+def _ended_after_a_restart(run: RunFigures) -> Array:
+    """Return how task runs ended on workers that had not heard yet that they were restarted."""
+    runs = run.trace.whole.tasks
+    states = runs["state"].astype(object).to_numpy()[given_up(run.trace, runs, RESTARTED)]
+    ended: Array = states[np.isin(states, ("memory", "erred"))]
+    return ended
+
+
 def _say_restarted_workers(f: Figures) -> Words:
     them = "them" if f.tasks != 1 else "it"
     times = "" if f.restarts == 1 else f", the first of {f.restarts:restart}"
@@ -226,10 +237,16 @@ def _say_restarted_workers(f: Figures) -> Words:
         if f.begun
         else "nothing tells whether they had begun"
     )
+    went_on = "None of them failed. "
+    if f.went_on:
+        went_on = (
+            f"{f.went_on} ended before its worker did, {f.failed} of these in an error, of which "
+            "the scheduler did not hear. "
+        )
     return (
         f"{f.tasks:task} {'were' if f.tasks != 1 else 'was'} unfinished when "
         f"{f.who or 'a client'} restarted {workers}, which gave {them} up.",
-        f"{at}{f.sent} had been sent to a worker; {begun}. {back}None of them failed. "
+        f"{at}{f.sent} had been sent to a worker; {begun}. {went_on}{back}"
         "See cluster_changes() and processed_tasks().",
         "If that was not meant: client.restart() takes the tasks and results of all clients away; "
         "cancel(), or del of futures, ends what is no longer wanted and keeps the workers.",
