@@ -101,6 +101,17 @@ def test_what_takes_longest_is_to_be_changed(
     assert words in found(plan(graphs_sent=[sent]), tmp_path)["late-start"]["Suggestion"]
 
 
+def test_what_the_first_graph_carries_by_value_is_told(tmp_path: Path) -> None:
+    values = [
+        {"kind": "argument", "name": "load", "size": size, "tasks": 4, "why": "argument"}
+        for size in (3_000_000, 1_000_000)
+    ]
+    finding = found(plan(sent_values=values), tmp_path)["late-start"]
+
+    assert "The first graph carries 16 MB by value, most of it of load" in finding["Evidence"]
+    assert finding["Suggestion"].startswith("Keep large objects out of the graph")
+
+
 def test_a_start_of_less_than_a_tenth_is_not_told(tmp_path: Path) -> None:
     # 3 s before the first graph, and 29.75 s from there to the end of the last task.
     assert "late-start" not in found(plan(turns=29), tmp_path)

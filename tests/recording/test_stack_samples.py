@@ -27,6 +27,7 @@ from dasfprof.recording.stack_samples.kernel import (
     QUICK,
     QUICKEST,
     Kernel,
+    Look,
     put_back,
     quicken,
     wake_in_time,
@@ -387,6 +388,30 @@ def test_the_client_is_looked_at_while_it_waits_or_keeps_the_cluster_waiting() -
         go.set()
         thread.join()
         kernel.close()
+
+
+def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rare look stands for what those at each time before it left, not for all since a rare."""
+    clock, taken = [100.0], list[Any]()
+    monkeypatch.setattr("dasfprof.recording.stack_samples.subjects.monotonic", lambda: clock[0])
+    subject = ClientThread(Idle, Rows().stacks, taken.append)
+    for seconds, pace, interval in (
+        (0.25, Pace.ALWAYS, 0.25),
+        (0.5, Pace.ALWAYS, 0.5),
+        (0.125, Pace.RARELY, 0.875),  # all since the begin
+        (1.0, Pace.ALWAYS, 0.25),  # it looked rarely for the rest
+        (0.5, Pace.RARELY, 1.5),
+        (2.0, Pace.RARELY, 2.0),
+    ):
+        clock[0] += seconds
+        subject._pace = pace
+        look = Look(1, "running", interval, 0.0)
+        subject.write(clock[0], interval, None, (0, "program"), look)
+    intervals = [row[4] for row in taken]
+    assert intervals == [0.25, 0.5, 0.125, 0.25, 1.25, 2.0]
+    assert sum(intervals) == clock[0] - 100.0
+    # The CPU seconds of a longer time are none of this one.
+    assert [row[5] for row in taken] == [0.25, 0.5, None, 0.25, None, 2.0]
 
 
 def test_nothing_slow_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:

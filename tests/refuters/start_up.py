@@ -21,6 +21,12 @@ def late_start(said: Said, evidence: Evidence) -> Iterator[str]:
     begun = [*evidence.runs.numbers("executing"), *evidence.runs.numbers("timestamp")]
     if min(begun, default=known) < known - 0.01:
         yield "a task ran before the first graph was known"
+    if said["by_value"] is not None:
+        values = evidence.rows("Sent Value").where(lambda row: row["timestamp"] <= known)
+        size = sum(row["size"] * row["tasks"] for row in values)
+        yield from exceeds(said["by_value"], 1.01 * size, "bytes by value in the first graph")
+        if said["holds"] not in {row["name"] for row in values}:
+            yield f"the first graph holds nothing of {said['holds']}"
     parts = {stage: part for stage, part in said["stages"].items() if part == part}
     sent = [row for row in evidence.rows("Graph Sent") if row["client"] == graph["client"]]
     hosts = {header["host"] for header in evidence.headers if "SchedulerPlugin" in str(header)}

@@ -108,7 +108,7 @@ _EXPLAINS = {
     "poor-placement": "straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks",
     "one-at-a-time": (
         "client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement "
-        "scheduler-bound"
+        "scheduler-bound dominating-function"
     ),
     "client-gaps": "blocked-tasks imbalance too-few-tasks serial-chain",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.first_task import Stage, find_first_task
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.stack_samples.sentences import BUILDS, client_meanwhile
-from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.text import elide
 
 #: The share of the time from the begin of recording to the last task's end.
 _LATE = 0.1
+#: Bytes of values in the first graph from which these are told.
+_LARGE = 10_000_000
 
 #: What to change where most of the time goes into a stage.
 _CHANGES = {
@@ -56,22 +60,43 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
         ended=run.end is None,
         stages={stage.value: Seconds(found.stages[stage]) for stage in _CHANGES},
         client=client_meanwhile(run.trace, np.array([first - found.late]), np.array([first])),
+        **_by_value(run, first),
         costs=found.late,
         at_most="medium",
     )
+
+
+def _by_value(run: RunFigures, first: float) -> dict[str, Any]:
+    """Return what the first graph carried by value, if that is much."""
+    sent = run.trace.sent_values
+    sent = sent[sent["time"].to_numpy(dtype=float) <= first] if len(sent) else sent
+    size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float) if len(sent) else np.zeros(0)
+    if not size.sum() >= _LARGE:
+        return {"by_value": None, "holds": None}
+    return {
+        "by_value": Bytes(size.sum()),
+        "holds": elide(str(sent["name"].iloc[size.argmax()]), 60),
+    }
 
 
 def _say_late_start(f: Figures) -> Words:
     parts = ", ".join(f"{stage} {seconds}" for stage, seconds in f.stages.items())
     known = {stage: seconds for stage, seconds in f.stages.items() if np.isfinite(seconds)}
     longest = max(known, key=lambda stage: known[stage], default=Stage.PROGRAM.value)
+    change = _CHANGES[Stage(longest)]
+    if longest == Stage.PROGRAM.value and BUILDS in f.client:
+        change = _BUILDING
+    value = ""
+    if f.by_value is not None:
+        value = f"The first graph carries {f.by_value} by value, most of it of {f.holds}: "
+        value += "see sent_values(). "
+        if longest != Stage.PICKLING.value:
+            change = f"{_CHANGES[Stage.PICKLING]} {change}"
     return (
         f"The first tasks come late: {f.late} pass before the scheduler has any, {f.share} of the "
         f"time until the {'last is done' if f.ended else 'run is over'}.",
-        f"By the client's own times: {parts}. {f.client}See time_to_first_task().",
-        _BUILDING
-        if longest == Stage.PROGRAM.value and BUILDS in f.client
-        else _CHANGES[Stage(longest)],
+        f"By the client's own times: {parts}. {f.client}{value}See time_to_first_task().",
+        change,
     )
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from math import inf
-from time import time
+from time import monotonic, time
 from typing import Any, Protocol
 
 from dasfprof.recording.dask_internals.client_calls import has_pending, phase
@@ -14,7 +14,7 @@ from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.dask_internals.task_functions import first_functions, task_threads
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.notes.stacks import UNKNOWN_STACK, StackRows
-from dasfprof.recording.stack_samples.kernel import Kernel, Look
+from dasfprof.recording.stack_samples.kernel import RESOLUTION, Kernel, Look
 from dasfprof.recording.stack_samples.rest import BLOCKED, REST
 from dasfprof.recording.stack_samples.stacks import Seen, StackReader
 
@@ -180,7 +180,8 @@ class ClientThread(Subject):
     """The main thread of a client's process.
 
     It is looked at each time while it waits, or while the cluster has nothing to do for it. How is
-    decided some time before a look, whatever it does then.
+    decided some time before a look, whatever it does then. The time for which no look at each time
+    stands is put on the next rare one, so that all together stand for what has passed.
 
     Parameters
     ----------
@@ -196,6 +197,9 @@ class ClientThread(Subject):
         self._client = client
         self._write = write
         self._pace = Pace.NEVER
+        self._looked = monotonic()
+        #: The seconds for which no look stands yet.
+        self._owed = 0.0
         self.loop = None
         self.stacks = StackReader(stacks, describe=phase)
 
@@ -216,5 +220,13 @@ class ClientThread(Subject):
 
     def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
         """Write a sample of the program."""
-        facts = look.activity, interval, look.cpu, look.run_queue
-        self._write((now, seen[1], seen[0], *facts))
+        before, self._looked = self._looked, monotonic()
+        self._owed += self._looked - before
+        cpu, run_queue = look.cpu, look.run_queue
+        if self._pace is Pace.RARELY:
+            owed = max(round(self._owed * RESOLUTION) / RESOLUTION, 0.0)
+            if owed < interval:
+                cpu = run_queue = None  # these are of all the time since the last rare look
+            interval = owed
+        self._owed -= interval
+        self._write((now, seen[1], seen[0], look.activity, interval, cpu, run_queue))

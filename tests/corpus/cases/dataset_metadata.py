@@ -10,9 +10,11 @@ from distributed import Client
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
+        first = Path(place) / "0000.parquet"
         frame = pd.DataFrame({f"c{number}": range(20) for number in range(120)})
-        for number in range(700):
-            frame.to_parquet(Path(place) / f"{number:04}.parquet")
+        frame.set_index(frame.c0.rename("index")).to_parquet(first)
+        for number in range(1, 3000):
+            (Path(place) / f"{number:04}.parquet").hardlink_to(first)
         with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"):
             known = "--remedy" not in sys.argv
             frame = dd.read_parquet(place, calculate_divisions=known, columns=["c0"])

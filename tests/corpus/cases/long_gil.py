@@ -21,5 +21,5 @@ if __name__ == "__main__":
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         naps = client.map(nap, range(20))
-        print(client.submit(validate, "a" * 37).exception())
+        print(client.submit(validate, "a" * 40).exception())
         print(sum(client.gather(naps)))
