@@ -255,6 +255,20 @@ def test_a_forked_child_has_the_programs_interval_and_no_sampler() -> None:
     assert sys.getswitchinterval() == own
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_what_the_main_thread_of_a_forked_child_does_is_known() -> None:
+    ident = threading.get_ident()
+    if Kernel().look(ident, None, 0, 0) == Look(ident, None, None, None):
+        pytest.skip("in a container /proc may be hidden")
+    child = os.fork()
+    if child == 0:
+        kernel = Kernel()
+        kernel.look(ident, None, 0, 0)
+        sum(range(100_000))
+        os._exit(0 if kernel.look(ident, None, 1, 0).run_queue is not None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_subject_that_fails_does_not_stop_the_others() -> None:
     class Failing:
         stacks: Any = None

@@ -168,6 +168,8 @@ class Kernel:
 
     def _open(self, ident: int) -> _Thread | None:
         native = {thread.ident: thread.native_id for thread in threading.enumerate()}.get(ident)
+        if ident == threading.main_thread().ident:
+            native = os.getpid()  # after a fork Python says that of the parent's
         if native is None or len(self._threads) >= _MOST:
             return None
         schedstat = _open_file(native, "schedstat")
