@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
-import importlib.abc
-import importlib.machinery
-import logging
-import os
 import re
-import runpy
 import sys
-import types
-import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,13 +13,14 @@ import click
 from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
+from dasfprof.handles.script import observe_clients, run_script
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
     from dasfprof.handles.run import ProfiledRun
-    from dasfprof.preload import ClientRecorder
+    from dasfprof.handles.script import ClientRecorder
 
 # --- The options of a recording as flags of a command ---------------------------------------------
 
@@ -106,76 +98,6 @@ def _flag(option: Option, default: Any) -> Callable[[Command], Command]:
     return click.option(*names, type=kind, help=option.summary, show_default=str(default))
 
 
-@dataclass
-class Outcome:
-    """How a script ended."""
-
-    exit_code: int
-    #: By Ctrl-C.
-    interrupted: bool = False
-    #: Holds the script's globals: dropping them would close the clients and clusters in them.
-    remains: Any = None
-
-
-def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcome:
-    """Run a file (or a directory or zip file with a ``__main__``) or a module as ``__main__``.
-
-    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are what the interpreter would make of them, and
-    stay so. An exception that the script lets out is shown as the interpreter shows it, without
-    frames of dasfprof.
-    """
-    sys.argv = [target, *args]
-    try:
-        if as_module:
-            _set_first_path(os.getcwd())
-            remains: Any = runpy.run_module(target, run_name="__main__", alter_sys=True)
-        elif os.path.isdir(target) or zipfile.is_zipfile(target):
-            _set_first_path(None)  # runpy puts the target there
-            remains = runpy.run_path(target, run_name="__main__")
-        else:
-            _set_first_path(os.path.dirname(os.path.realpath(target)))
-            remains = _run_file(os.path.abspath(target))
-    except SystemExit as end:
-        return Outcome(_exit_code(end.code), remains=end)
-    except BaseException as error:
-        error.__traceback__ = _of_script(error.__traceback__)
-        sys.excepthook(type(error), error, error.__traceback__)
-        return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
-    return Outcome(0, remains=remains)
-
-
-def _set_first_path(path: str | None) -> None:
-    """Replace the directory of the `dasfprof` command, which the interpreter put first."""
-    if not getattr(sys.flags, "safe_path", False):  # there only since Python 3.11
-        sys.path[:1] = [] if path is None else [path]
-
-
-def _run_file(path: str) -> types.ModuleType:
-    """Execute a file in a new ``__main__``; `runpy.run_path` would give it another argv[0]."""
-    module = types.ModuleType("__main__")
-    loader = importlib.machinery.SourceFileLoader("__main__", path)
-    vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)
-    code = compile(loader.get_data(path), path, "exec", dont_inherit=True)
-    sys.modules["__main__"] = module
-    exec(code, vars(module))
-    return module
-
-
-def _exit_code(code: Any) -> int:
-    if code is None or isinstance(code, int):
-        return code or 0
-    print(code, file=sys.stderr)
-    return 1
-
-
-def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Leave out the frames of this module and of runpy, which come first."""
-    ours = (__name__, "runpy")
-    while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
-        traceback = traceback.tb_next
-    return traceback
-
-
 _INTERRUPTED = 130
 
 
@@ -240,56 +162,6 @@ def run(
     if outcome.interrupted:
         raise ScriptInterrupted(_INTERRUPTED)
     ctx.exit(outcome.exit_code)
-
-
-def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
-    """Register the cluster of every client of this process with a recorder."""
-    from dasfprof import preload
-
-    preload.recorder = preload.ClientRecorder(name, options)
-    if "distributed.client" in sys.modules:
-        _add_preload()
-    else:
-        sys.meta_path.insert(0, _BeforeImport("distributed.client", _add_preload))
-    return preload.recorder
-
-
-def _add_preload() -> None:
-    import dask
-
-    # Dask logs each preload that it imports at INFO, and shows it.
-    logging.getLogger("distributed.preloading").addFilter(
-        lambda record: "dasfprof.preload" not in record.getMessage()
-    )
-    modules = dask.config.get("distributed.client.preload", default=[])
-    modules = [modules] if isinstance(modules, str) else list(modules)
-    arguments = dask.config.get("distributed.client.preload-argv", default=[])
-    if arguments and not isinstance(arguments[0], str):  # a list for each module
-        arguments = [*arguments, []]
-    dask.config.set(
-        {
-            "distributed.client.preload": [*modules, "dasfprof.preload"],
-            "distributed.client.preload-argv": arguments,
-        }
-    )
-
-
-class _BeforeImport(importlib.abc.MetaPathFinder):
-    """Calls a function once, when a module is imported for the first time.
-
-    Dask reads its config from the environment when it is imported, which the script may change
-    before it imports Dask: so nothing of Dask is imported for it.
-    """
-
-    def __init__(self, module: str, call: Callable[[], None]) -> None:
-        self._module = module
-        self._call = call
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Return None, so that the import goes on as usual."""
-        if name == self._module:
-            sys.meta_path.remove(self)
-            self._call()
 
 
 def _report(recorder: ClientRecorder, target: str, head: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dasfprof.analysis.live import LiveRun, RunState
 from dasfprof.errors import TraceError
-from dasfprof.report.terminal.findings_so_far import FindingsSoFar
+from dasfprof.handles.companion import FindingsSoFar
 from dasfprof.report.terminal.live_view import (
     counts_in_words,
     pace_in_words,

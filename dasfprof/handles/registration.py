@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 #: A process has this many times `response_timeout` to import what recording needs.
 _PATIENCE = 12
 
+#: Answers for a run's page on the dashboard, in a process of its own.
+_COMPANION = "dasfprof.handles.companion"
 #: The owner of runs that preloads start.
 PRELOAD = "preload"
 #: Tells this process from others of the same number, on other hosts and later.
@@ -223,7 +225,7 @@ def _check_profiler(settings: RunSettings) -> None:
 
 def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:
     """Return the plugins of a run, in the order of their registration."""
-    return [SchedulerTaskPlugin(settings), WorkerProfiler(settings)]
+    return [SchedulerTaskPlugin(settings, _COMPANION), WorkerProfiler(settings)]
 
 
 def describe_plugin(plugin: Any) -> str:

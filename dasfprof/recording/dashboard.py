@@ -44,10 +44,13 @@ class Companion:
     ----------
     settings
         The run.
+    module
+        What the process runs, see `dasfprof.handles.companion`.
     """
 
-    def __init__(self, settings: RunSettings) -> None:
+    def __init__(self, settings: RunSettings, module: str) -> None:
         self._settings = settings
+        self._command = [sys.executable, "-m", module]
         self._process: subprocess.Popen[bytes] | None = None
         self._asking, self._reporting = threading.Lock(), threading.Lock()
         self._asked = 0.0
@@ -74,7 +77,7 @@ class Companion:
                 return self._report[1]
             path = Path(directory, "report.html")
             source = Path(self._settings.directory, self._settings.name)
-            command = [sys.executable, "-m", "dasfprof", "report", str(source), "-o", str(path)]
+            command = [*self._command, "report", str(source), str(path)]
             try:
                 subprocess.run(command, capture_output=True, timeout=_LONGEST, check=True)
                 page = path.read_bytes()
@@ -99,12 +102,7 @@ class Companion:
         files = files_of_run(Path(self._settings.directory), self._settings.uuid)
         if files:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "dasfprof.report.terminal.live_view",
-                    *map(str, files[:100]),
-                ],
+                [*self._command, "state", *map(str, files[:100])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -139,7 +137,7 @@ _PAGE = Path(__file__).with_suffix(".html")
 _AT = r"(?:/.*)?/"
 
 
-def add_page(scheduler: Any, settings: RunSettings) -> Callable[[], object]:
+def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[[], object]:
     """Add the page of a run to a scheduler's HTTP server, if it has one.
 
     Returns
@@ -147,11 +145,11 @@ def add_page(scheduler: Any, settings: RunSettings) -> Callable[[], object]:
     callable
         Takes the page off again.
     """
-    companion = Companion(settings)
+    asked = Companion(settings, companion)
     routes: list[tuple[str, type, dict[str, Any]]] = [
         (f"{_AT}dasfprof", _PageHandler, {}),
-        (f"{_AT}dasfprof/state.json", _StateHandler, {"companion": companion}),
-        (f"{_AT}dasfprof/report.html", _ReportHandler, {"companion": companion}),
+        (f"{_AT}dasfprof/state.json", _StateHandler, {"companion": asked}),
+        (f"{_AT}dasfprof/report.html", _ReportHandler, {"companion": asked}),
     ]
     plots = individual_plots()
     if plots is not None:
@@ -161,7 +159,7 @@ def add_page(scheduler: Any, settings: RunSettings) -> Callable[[], object]:
 
     def end() -> None:
         remove()
-        companion.end()
+        asked.end()
 
     return end
 

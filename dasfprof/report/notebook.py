@@ -98,9 +98,9 @@ def analyser_html(analyser: Analyser) -> str:
         return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
 
 
-def _findings_html(findings: pd.DataFrame, trace: Run) -> Iterable[str]:
+def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
     if not len(findings):
-        yield f"<p>{no_findings(trace)}</p>"
+        yield f"<p>{no_findings(run)}</p>"
     for finding in _shown(findings):
         colour = _COLOURS.get(finding["Severity"], _COLOURS["info"])
         badge = f"background:{colour};color:#fff;border-radius:3px;padding:0 .5em"

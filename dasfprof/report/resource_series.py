@@ -44,20 +44,20 @@ class Metric:
     series: Sequence[Series]
 
 
-def metrics_of(trace: Run) -> Iterator[Metric]:
+def metrics_of(run: Run) -> Iterator[Metric]:
     """Yield the metrics of a trace; those without readings too."""
-    named = trace.named
-    samples, held = trace.samples, trace.managed_memory
+    named = run.named
+    samples, held = run.samples, run.managed_memory
     for name, label, unit, table, column in (
         ("cpu", "CPU of workers", "%", samples, "cpu"),
         ("memory", "Memory of workers", "B", samples, "memory"),
         ("results", "Results held", "B", held, "size"),
         ("tasks", "Tasks in memory", "", held, "tasks"),
     ):
-        yield Metric(name, label, unit, list(_of_workers(trace, table, column, named)))
+        yield Metric(name, label, unit, list(_of_workers(run, table, column, named)))
     for name, label, series in (
-        ("other_memory", "Memory of the scheduler and the client", _of_others(trace)),
-        ("device_results", "Results on GPUs", _of_devices(trace, named)),
+        ("other_memory", "Memory of the scheduler and the client", _of_others(run)),
+        ("device_results", "Results on GPUs", _of_devices(run, named)),
     ):
         if any(len(one.times) for one in series):
             yield Metric(name, label, "B", series)
@@ -67,14 +67,14 @@ def metrics_of(trace: Run) -> Iterator[Metric]:
     ):
         series = []
         for way, reading in readings.items():
-            series += _of_hosts(trace, f"host_{reading}_bps", way, named)
+            series += _of_hosts(run, f"host_{reading}_bps", way, named)
         yield Metric(name, label, "B/s", series)
     for counter in HOST_COUNTERS:
         drawn = counter.chart and counter.name in samples
         if drawn and (samples[counter.name] > 0).any():  # else a line at zero
-            series = list(_of_hosts(trace, counter.name, "", named))
+            series = list(_of_hosts(run, counter.name, "", named))
             yield Metric(counter.name, counter.chart, _UNITS.get(counter.kind, ""), series)
-    devices = gpu_samples(trace).devices()
+    devices = gpu_samples(run).devices()
     for name, label, unit, reading in (
         ("gpu", "GPU utilisation", "%", "gpu_utilization"),
         ("gpu_memory", "GPU memory", "B", "gpu_memory_used"),
@@ -83,36 +83,36 @@ def metrics_of(trace: Run) -> Iterator[Metric]:
         for device in devices:
             index = "?" if np.isnan(device.index) else int(device.index)
             title = f"{device.host} GPU {index}"
-            of_devices.append(_series(trace, title, device.host, device.samples, reading))
+            of_devices.append(_series(run, title, device.host, device.samples, reading))
         yield Metric(name, label, unit, of_devices)
 
 
-def _of_others(trace: Run) -> list[Series]:
-    others = memory_of_others(trace).items()
+def _of_others(run: Run) -> list[Series]:
+    others = memory_of_others(run).items()
     return [Series(name, one.host, one.time, one.memory) for name, one in others]
 
 
-def _of_devices(trace: Run, named: NamedWorkers) -> list[Series]:
-    return list(_of_workers(trace, trace.device_memory, "device_size", named))
+def _of_devices(run: Run, named: NamedWorkers) -> list[Series]:
+    return list(_of_workers(run, run.device_memory, "device_size", named))
 
 
 def _of_workers(
-    trace: Run, table: pd.DataFrame, column: str, named: NamedWorkers
+    run: Run, table: pd.DataFrame, column: str, named: NamedWorkers
 ) -> Iterable[Series]:
     rows = _rows_of(named.numbers(table), len(named))
     titles = named.titles()
     for number in sorted(range(len(named)), key=lambda place: natural_order(titles[place])):
         of_worker = table.take(rows[number])
-        yield _series(trace, titles[number], named.hosts[number], of_worker, column)
+        yield _series(run, titles[number], named.hosts[number], of_worker, column)
 
 
-def _of_hosts(trace: Run, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
-    table = trace.samples[(trace.samples["host_read"] == 1).to_numpy()]
+def _of_hosts(run: Run, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
+    table = run.samples[(run.samples["host_read"] == 1).to_numpy()]
     hosts, codes = np.unique(named.hosts.astype(str), return_inverse=True)
     rows = _rows_of(codes[named.numbers(table)], len(hosts))
     for host, of_host in zip(hosts.tolist(), rows, strict=True):
         if len(of_host):
-            yield _series(trace, f"{host} {way}".strip(), host, table.take(of_host), column)
+            yield _series(run, f"{host} {way}".strip(), host, table.take(of_host), column)
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:
@@ -122,10 +122,10 @@ def _rows_of(numbers: Array, count: int) -> list[Array]:
     return [order[begin:end] for begin, end in pairwise(bounds)]
 
 
-def _series(trace: Run, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
+def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
     if column not in table:
         return Series(label, host, np.empty(0), np.empty(0))
-    times = trace.since_begin(table["time"])
+    times = run.since_begin(table["time"])
     values = table[column].to_numpy(dtype=float)
     known = np.isfinite(times) & np.isfinite(values) & (times >= 0)
     order = np.argsort(times[known], kind="stable")

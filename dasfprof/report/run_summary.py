@@ -20,12 +20,12 @@ _WORTH_TELLING = 0.01
 _MOST_NAMES = 8
 
 
-def title_of(trace: Run, default: str = "Dask run") -> str:
+def title_of(run: Run, default: str = "Dask run") -> str:
     """Return the run's name; `default` where the files name none, or several."""
-    return trace.run or default
+    return run.run or default
 
 
-def summarise(trace: Run) -> dict[str, Any]:
+def summarise(run: Run) -> dict[str, Any]:
     """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
 
     Returns
@@ -43,28 +43,28 @@ def summarise(trace: Run) -> dict[str, Any]:
         `find_first_task`: ``seconds`` to it from the begin of recording, and those of each of its
         ``stages``; None where tasks ran before). None: unknown.
     """
-    tasks, end = trace.whole.tasks, trace.ending
-    unseen = len(trace.unseen)
-    functions = {*tasks["function"].unique(), *trace.unseen["function"].unique()}
-    workers = trace.workers[trace.workers["kind"] == "worker"]
+    tasks, end = run.whole.tasks, run.ending
+    unseen = len(run.unseen)
+    functions = {*tasks["function"].unique(), *run.unseen["function"].unique()}
+    workers = run.workers[run.workers["kind"] == "worker"]
     unfinished = None if end is None else end.unfinished
     # As time_accounting() has it, so that the same share is not shown as two.
-    accounts = make_accounts(trace).of_lives
-    arrived = trace.transfers[trace.transfers["state"] == "success"]
-    shuffled = shuffled_bytes(trace)
-    sizes = [arrived["size"].sum(), shuffled] if len(trace.transfers) or shuffled > 0 else []
+    accounts = make_accounts(run).of_lives
+    arrived = run.transfers[run.transfers["state"] == "success"]
+    shuffled = shuffled_bytes(run)
+    sizes = [arrived["size"].sum(), shuffled] if len(run.transfers) or shuffled > 0 else []
     return {
-        "begin": _known(trace.begin),
-        "seconds": _known(trace.wall),
-        "tasks": len(trace.tasks) + unseen,
+        "begin": _known(run.begin),
+        "seconds": _known(run.wall),
+        "tasks": len(run.tasks) + unseen,
         "unseen": unseen,
-        "unfinished": len(tasks) - len(trace.tasks) if unfinished is None else unfinished,
+        "unfinished": len(tasks) - len(run.tasks) if unfinished is None else unfinished,
         "functions": len(functions),
         "failed": int((tasks["state"] == "erred").sum()),
         "hosts": sorted({str(host) for host in workers["host"] if host}),
-        "cores": _cores(trace, {str(host) for host in workers["host"]}),
-        "versions": trace.surroundings.versions,
-        "command": trace.surroundings.command,
+        "cores": _cores(run, {str(host) for host in workers["host"]}),
+        "versions": run.surroundings.versions,
+        "command": run.surroundings.command,
         "workers": int(workers[["host", "worker"]].drop_duplicates().shape[0]),
         "threads": _known(workers.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
         "compute": float(tasks["duration"].sum()),
@@ -74,20 +74,20 @@ def summarise(trace: Run) -> dict[str, Any]:
         "moved": _known(np.nansum(sizes)) if sizes else None,
         "shuffled": _known(shuffled),
         "results": _known(tasks["size"].sum(min_count=1)),
-        "events": {str(name): int(n) for name, n in trace.events["name"].value_counts().items()},
-        "first_task": _first_task(trace),
+        "events": {str(name): int(n) for name, n in run.events["name"].value_counts().items()},
+        "first_task": _first_task(run),
     }
 
 
-def _cores(trace: Run, hosts: set[str]) -> int | None:
+def _cores(run: Run, hosts: set[str]) -> int | None:
     """Return how many cores hosts have; None if that is unknown of one."""
-    cores = [trace.surroundings.cores.get(host) for host in hosts]
+    cores = [run.surroundings.cores.get(host) for host in hosts]
     known = [number for number in cores if number is not None]
     return sum(known) if known and len(known) == len(cores) else None
 
 
-def _first_task(trace: Run) -> dict[str, Any] | None:
-    found = find_first_task(trace)
+def _first_task(run: Run) -> dict[str, Any] | None:
+    found = find_first_task(run)
     if found is None:
         return None
     stages = {stage.value: _known(seconds) for stage, seconds in found.stages.items()}
@@ -141,9 +141,9 @@ def start_in_words(facts: dict[str, Any]) -> str:
     return f"{begin}: {parts}" + (f"; unknown: {', '.join(unknown)}." if unknown else ".")
 
 
-def no_findings(trace: Run) -> str:
+def no_findings(run: Run) -> str:
     """Write what it means that nothing was found in a run."""
-    if not len(trace.tasks) and not len(trace.scheduler_only):
+    if not len(run.tasks) and not len(run.scheduler_only):
         return "No task runs: there is nothing to judge."
     return "None of the known faults was found."
 

@@ -34,38 +34,38 @@ class SampledStacks:
         return sum(seconds for _, seconds in self.stacks)
 
 
-def sampled_stacks(trace: Run) -> Iterator[SampledStacks]:
+def sampled_stacks(run: Run) -> Iterator[SampledStacks]:
     """Return the stacks of tasks by function, of the client by phase, of loops by worker."""
-    tasks = trace.whole.tasks
-    runs = run_of_samples(trace)
+    tasks = run.whole.tasks
+    runs = run_of_samples(run)
     if len(runs):
         functions = tasks["function"].cat
         codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
-        yield from _groups(trace, "tasks", trace.task_samples, codes, list(functions.categories))
-    for of, table, codes, names in samples_beside_tasks(trace):
-        yield from _groups(trace, of, table, codes, names)
+        yield from _groups(run, "tasks", run.task_samples, codes, list(functions.categories))
+    for of, table, codes, names in samples_beside_tasks(run):
+        yield from _groups(run, of, table, codes, names)
 
 
-def samples_beside_tasks(trace: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
+def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
     """Return the samples of the client and of event loops, if any: the group of each, and names.
 
     They are grouped by the client's phase and by the worker.
     """
-    if len(trace.client_samples):
-        phases = trace.client_samples["phase"].astype("category").cat
+    if len(run.client_samples):
+        phases = run.client_samples["phase"].astype("category").cat
         codes = phases.codes.to_numpy(dtype=np.int64)
-        yield "client", trace.client_samples, codes, [str(phase) for phase in phases.categories]
-    table = trace.loop_samples
+        yield "client", run.client_samples, codes, [str(phase) for phase in phases.categories]
+    table = run.loop_samples
     table = table[table["until"].isna()] if len(table) else table
     if len(table):
-        labels = trace.workers["worker"].astype(object).tolist()
+        labels = run.workers["worker"].astype(object).tolist()
         yield "event loops", table, table["worker_id"].to_numpy(dtype=np.int64), labels
 
 
 def _groups(
-    trace: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
+    run: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
 ) -> Iterator[SampledStacks]:
-    frames, samples = all_stacks(trace), Samples.of(table)
+    frames, samples = all_stacks(run), Samples.of(table)
     groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
     seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
     found: dict[int, list[tuple[Stack, float]]] = {}

@@ -27,10 +27,10 @@ class ThreadTracks:
     """
 
     def __init__(
-        self, trace: Run, placed: Array, starts: Array, threads: Array | None = None
+        self, run: Run, placed: Array, starts: Array, threads: Array | None = None
     ) -> None:
-        named = trace.named
-        tasks = trace.tasks
+        named = run.named
+        tasks = run.tasks
         names = named.titles()
         by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))
         workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]

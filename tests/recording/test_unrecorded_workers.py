@@ -21,9 +21,10 @@ from recorded_facts import assert_whole, computed
 
 import dasfprof
 from dasfprof.errors import RegistrationError
-from dasfprof.recording import ResourceMonitor, WorkerTaskPlugin
 from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
+from dasfprof.recording.plugins.resources import ResourceMonitor
+from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import make_settings
 
 #: Run by Python as it starts: nothing of dasfprof can be imported in that process.

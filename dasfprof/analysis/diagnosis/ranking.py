@@ -36,21 +36,21 @@ FAILED = "rule-failed"
 
 
 def diagnose(
-    trace: Run, rules: Mapping[str, Rule] = RULES, least: float = NEGLIGIBLE
+    run: Run, rules: Mapping[str, Rule] = RULES, least: float = NEGLIGIBLE
 ) -> pd.DataFrame:
     """Look for known faults of a run; see `TraceAnalyser`.
 
     A finding that another brings about is kept beneath that one, but is not grave: what is to be
     changed is the cause. Advice that other findings refute is not given.
     """
-    run = RunFigures(trace)
-    findings = [found for name in rules for found in _found(name, rules[name], run)]
-    wall = run.wall if findings else 0.0
+    figures = RunFigures(run)
+    findings = [found for name in rules for found in _found(name, rules[name], figures)]
+    wall = figures.wall if findings else 0.0
     kept = [Ranked(name, finding.within(wall)) for name, finding in findings]
     kept = [one for one in kept if one.rule in FIRST or not one.finding.weight < least]
-    ranked = in_order(with_causes(consistent(kept, run)), wall)
+    ranked = in_order(with_causes(consistent(kept, figures)), wall)
     table = as_table(ranked, wall)
-    found = [changes_of(one.rule, one.finding.said, run) for one in ranked]
+    found = [changes_of(one.rule, one.finding.said, figures) for one in ranked]
     table.attrs["changes"] = [[change.as_data() for change in changes] for changes in found]
     return table
 

@@ -117,8 +117,8 @@ class TaskFigures(SampledFigures):
     #: The first classes of the accounts: tasks hold the thread.
     BUSY = USES
 
-    def __init__(self, trace: Run) -> None:
-        self.trace = trace
+    def __init__(self, run: Run) -> None:
+        self.trace = run
 
     @cached_property
     def slots(self) -> TaskSlots:

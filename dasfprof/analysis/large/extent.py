@@ -135,23 +135,23 @@ class Extent:
             run_end=run_end_of(self.tell(frame), endings),
         )
 
-    def tell(self, trace: Run, window: Window | None = None, place: int = 0) -> Run:
+    def tell(self, run: Run, window: Window | None = None, place: int = 0) -> Run:
         """Return what began in a window, which then knows of the whole run and of its `Part`.
 
         Parameters
         ----------
-        trace
+        run
             What was read for the window.
         window, place
             The window, and which it is; None: the run without task runs and transfers.
         """
         first, last = self.seen
-        history = trace.under_way_history
+        history = run.under_way_history
         whole = dataclasses.replace(
-            trace,
+            run,
             begin=self.begin,
             end=self.end,
-            workers=trace.workers.assign(first_seen=first, last_seen=last),
+            workers=run.workers.assign(first_seen=first, last_seen=last),
             under_way=history.iloc[self.open].reset_index(drop=True),
         )
         opened = with_open_runs(self._known(whole, self.bounds))
@@ -181,19 +181,19 @@ class Extent:
         early = [nothing] * min(place + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[place + 1 :]])
 
-    def _known(self, trace: Run, bounds: Bounds | None) -> Run:
+    def _known(self, run: Run, bounds: Bounds | None) -> Run:
         """Return a trace that was told what is known of the whole run."""
         if bounds is not None:
-            tell(trace, message_bounds, bounds)
+            tell(run, message_bounds, bounds)
         if self.interrupted is not None:
-            tell(trace, interrupted_ends, self.interrupted)
+            tell(run, interrupted_ends, self.interrupted)
         if self.knows_end:
             assert self.live is not None
             assert self.most is not None
-            tell(trace, live_at_counts, self.live)
-            tell(trace, most_slots, self.most)
-            tell(trace, find_run_end, self.run_end)
-        return trace
+            tell(run, live_at_counts, self.live)
+            tell(run, most_slots, self.most)
+            tell(run, find_run_end, self.run_end)
+        return run
 
     def _with_early(self, around: Run, until: float, place: int) -> Run:
         """Add task runs that later windows tell of, and that came before a time."""
@@ -223,18 +223,16 @@ def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(of_windows)
 
 
-def _taken(trace: Run, tasks: Array, only: Array, transfers: Array) -> Run:
+def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
     """Return a trace with some of its rows; the graph is left out."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
-        name: getattr(trace, name)
-        if kept.all()
-        else getattr(trace, name)[kept].reset_index(drop=True)
+        name: getattr(run, name) if kept.all() else getattr(run, name)[kept].reset_index(drop=True)
         for name, kept in tables.items()
     }
     lengths = np.full(len(taken["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
-    return dataclasses.replace(trace, **taken, task_dependencies=(lengths, nothing))
+    return dataclasses.replace(run, **taken, task_dependencies=(lengths, nothing))
 
 
 def _widest(spans: Sequence[Bounds]) -> Bounds:

@@ -88,13 +88,13 @@ class Told:
         )
 
 
-def begins_of(trace: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
+def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
     """Return when task runs, those of the scheduler alone and transfers begin.
 
     Of a run whose function is not known to have begun that is when it was sent, or else its end.
     """
-    only = scheduler_begins(trace.scheduler_only, "sent" if sent else "known")
-    return trace.tasks["start"].to_numpy(), only, trace.transfers["start"].to_numpy()
+    only = scheduler_begins(run.scheduler_only, "sent" if sent else "known")
+    return run.tasks["start"].to_numpy(), only, run.transfers["start"].to_numpy()
 
 
 def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:

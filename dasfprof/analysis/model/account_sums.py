@@ -62,7 +62,7 @@ class WindowAccount:
     @classmethod
     def of(  # noqa: PLR0917
         cls,
-        trace: Run,
+        run: Run,
         slots: TaskSlots,
         lives: WorkerLives,
         threads: list[tuple[Array, idle_time.IdleThreads]],
@@ -74,7 +74,7 @@ class WindowAccount:
 
         Parameters
         ----------
-        trace, slots
+        run, slots
             A trace and its slots, with all that reach into the window.
         lives, threads
             The lives within the window, of each the rows of its slots, and its threads.
@@ -91,15 +91,15 @@ class WindowAccount:
             The account, and what is left of all threads.
         """
         pool = pool_of([own for _, own in threads], demand)
-        idle = np.zeros((len(trace.workers), idle_time.CAUSES))
+        idle = np.zeros((len(run.workers), idle_time.CAUSES))
         for number, (_, own) in zip(lives.ids.tolist(), threads, strict=True):
             for cause, spent in (*own.causes.items(), *pool.of_worker(own).items()):
                 idle[number, cause] += spent
         times, begin, end = slots.times, *window
-        costs = busy_time.recorded_costs(trace, len(times))
+        costs = busy_time.recorded_costs(run, len(times))
         with np.errstate(invalid="ignore"):  # of times beyond any clock
             length = times.stop - times.start
-        codes, names = slot_groups(trace, slots)
+        codes, names = slot_groups(run, slots)
         there = (times.executing < end) & (slots.end >= begin)
         whole = there & (times.executing >= begin) & (slots.end < end)
         cut = np.flatnonzero(there & ~whole)
@@ -108,8 +108,8 @@ class WindowAccount:
         rows = pd.DataFrame(
             {
                 "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
-                "key": trace.keys.texts(_identities(trace, "key_id")[cut]),
-                "run_id": _identities(trace, "run_id")[cut],
+                "key": run.keys.texts(_identities(run, "key_id")[cut]),
+                "run_id": _identities(run, "run_id")[cut],
                 "executing": times.executing[cut],
                 "end": slots.end[cut],
                 "length": length[cut],
@@ -118,10 +118,10 @@ class WindowAccount:
             }
         )
         of_uses = [names[code] for code in some.tolist()]
-        return cls(lives, idle, of_uses, uses, rows, knows_tasks(trace)), pool
+        return cls(lives, idle, of_uses, uses, rows, knows_tasks(run)), pool
 
 
-def accounts_of(trace: Run, windows: Sequence[WindowAccount]) -> Accounts:
+def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     """Put the windows of a run together; the trace need not have its task runs."""
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
     groups: dict[Group, int] = {}
@@ -135,8 +135,8 @@ def accounts_of(trace: Run, windows: Sequence[WindowAccount]) -> Accounts:
     uses += _of_cut(cut.assign(group=places[-1]), len(groups))
     names = list(groups)
     worker = np.array([who for who, *_ in names], dtype=np.int64)
-    seconds = _busy(trace, uses, worker)
-    of_workers = _grouped(seconds, worker, len(trace.workers))
+    seconds = _busy(run, uses, worker)
+    of_workers = _grouped(seconds, worker, len(run.workers))
     idle = np.maximum(np.sum([window.idle for window in windows], axis=0), 0.0)
     knows = any(window.knows_tasks for window in windows)
     for cause, spent in idle_classes(knows).items():
@@ -177,11 +177,11 @@ def _uses(
     return np.stack([groups.sum(values) for values in (*seconds, used[2])])
 
 
-def _busy(trace: Run, uses: Array, worker: Array) -> Array:
+def _busy(run: Run, uses: Array, worker: Array) -> Array:
     """Return the thread-seconds of each group of task runs by class, given its worker."""
     after = uses[-1]
-    finishing = np.bincount(worker, weights=after, minlength=len(trace.workers))
-    spill = after * busy_time.spilling_shares(trace, finishing)[worker]
+    finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
+    spill = after * busy_time.spilling_shares(run, finishing)[worker]
     seconds = np.zeros((len(after), len(ThreadTime)))
     for use, spent in OF_USES.items():
         seconds[:, spent] = uses[use]
@@ -190,12 +190,12 @@ def _busy(trace: Run, uses: Array, worker: Array) -> Array:
     return seconds
 
 
-def seconds_of_groups(trace: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
+def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds of groups of task runs by class, whatever groups them.
 
     Parameters
     ----------
-    trace, slots
+    run, slots
         A trace and its slots.
     used
         See `used_time`.
@@ -203,14 +203,14 @@ def seconds_of_groups(trace: Run, slots: TaskSlots, used: Array, codes: Array, c
         The group of each slot (-1: none), and how many there are.
     """
     there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
-    workers = len(trace.workers)
+    workers = len(run.workers)
     of_slots, pairs = pd.factorize(np.where(there, codes * workers + slots.worker, -1))
-    costs = busy_time.recorded_costs(trace, len(slots.times))
+    costs = busy_time.recorded_costs(run, len(slots.times))
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         length = slots.times.stop - slots.times.start
     uses = _uses(np.where(there, of_slots, -1), len(pairs), used, length, costs)
     group, worker = np.divmod(pairs, workers)
-    return _grouped(_busy(trace, uses, worker), np.where(pairs < 0, -1, group), count)
+    return _grouped(_busy(run, uses, worker), np.where(pairs < 0, -1, group), count)
 
 
 def own_causes_of(
@@ -243,7 +243,7 @@ def own_causes_of(
         yield rows, own
 
 
-def slot_groups(trace: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
+def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
     """Group the slots of task runs by worker, function, step and line.
 
     Returns
@@ -251,7 +251,7 @@ def slot_groups(trace: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
     codes, names
         Slot ``i`` belongs to ``names[codes[i]]``.
     """
-    tables = trace.tasks, trace.unseen
+    tables = run.tasks, run.unseen
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     functions = len(slots.functions) or 1
     packed = (slots.worker * functions + slots.function) * len(steps) + of_step
@@ -267,9 +267,9 @@ def slot_groups(trace: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
     ]
 
 
-def knows_tasks(trace: Run) -> bool:
+def knows_tasks(run: Run) -> bool:
     """Return whether the scheduler's file tells of tasks, without which idle has no known cause."""
-    return "sent" in trace.tasks or len(trace.scheduler_states) > 0
+    return "sent" in run.tasks or len(run.scheduler_states) > 0
 
 
 def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
@@ -299,9 +299,9 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
     return used
 
 
-def _identities(trace: Run, name: str) -> Array:
+def _identities(run: Run, name: str) -> Array:
     """Return a column that tells task runs apart, of all slots."""
-    return np.append(trace.tasks[name].to_numpy(), trace.unseen[name].to_numpy())
+    return np.append(run.tasks[name].to_numpy(), run.unseen[name].to_numpy())
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:

@@ -182,9 +182,9 @@ class Part:
 
 
 @once_per_trace
-def part_of(trace: Run) -> Part:
+def part_of(run: Run) -> Part:
     """Return which part of a run a trace is; a whole run is one part."""
-    return Part(trace)
+    return Part(run)
 
 
 #: About how many cells tell why threads were idle: a page has half a megabyte of them.
@@ -203,71 +203,71 @@ class ThreadSeconds:
     used: Array
 
 
-def make_accounts(trace: Run) -> Accounts:
+def make_accounts(run: Run) -> Accounts:
     """Account for every thread-second of every worker's life."""
-    return thread_seconds(trace.whole).accounts
+    return thread_seconds(run.whole).accounts
 
 
-def busy_seconds(trace: Run, codes: Array, count: int) -> Array:
+def busy_seconds(run: Run, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds by class of groups of the slots of a trace.
 
     Parameters
     ----------
-    trace
+    run
         With its open runs.
     codes, count
         The group of each of `task_slots` (-1: none), and how many there are.
     """
-    used = thread_seconds(trace).used
-    return seconds_of_groups(trace, trace.slots, used, codes, count)
+    used = thread_seconds(run).used
+    return seconds_of_groups(run, run.slots, used, codes, count)
 
 
-def accounts_within(trace: Run, begin: float, end: float) -> Accounts:
+def accounts_within(run: Run, begin: float, end: float) -> Accounts:
     """Account for every thread-second of the workers' lives within a window.
 
     Task runs are taken to lie within it.
     """
-    trace = trace.whole
-    found = thread_seconds(trace)
+    run = run.whole
+    found = thread_seconds(run)
     accounts = found.accounts
     lives = accounts.lives.within(begin, end)
     places = np.searchsorted(accounts.lives.ids, lives.ids)
     idle = [found.cells[place].between(begin, end) for place in places.tolist()]
-    of_lives = by_class(trace, np.reshape(idle, (-1, idle_time.CAUSES)))
+    of_lives = by_class(run, np.reshape(idle, (-1, idle_time.CAUSES)))
     busy = list(OF_USES.values())
     of_lives[:, busy] = accounts.of_lives[places][:, busy]
     return replace(accounts, lives=lives, of_lives=of_lives)
 
 
 @once_per_trace
-def thread_seconds(trace: Run) -> ThreadSeconds:
+def thread_seconds(run: Run) -> ThreadSeconds:
     """Find the classes of all threads of a trace with its open runs."""
-    return find_thread_seconds(trace, _MOST_CELLS)
+    return find_thread_seconds(run, _MOST_CELLS)
 
 
-def find_thread_seconds(trace: Run, most: int) -> ThreadSeconds:
+def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
     """Do what `thread_seconds` does, with about so many cells."""
-    slots, unfinished = trace.slots, trace.unfinished
-    lives = trace.lives
+    slots, unfinished = run.slots, run.unfinished
+    lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
-    demand = PoolDemand.of(trace)
-    bounds = _bounds(trace, demand)
+    demand = PoolDemand.of(run)
+    bounds = _bounds(run, demand)
     of_lives = [
         (rows, own_cells(causes, bounds, span, count))
-        for rows, causes in own_causes_of(slots, unfinished, lives, len(trace.workers))
+        for rows, causes in own_causes_of(slots, unfinished, lives, len(run.workers))
     ]
     threads = [(rows, own.threads) for rows, own in of_lives]
     used, whole = used_time(slots, threads), (-np.inf, np.inf)
-    account, pool = WindowAccount.of(trace, slots, lives, threads, used, demand, whole)
+    account, pool = WindowAccount.of(run, slots, lives, threads, used, demand, whole)
     cells = list(idle_cells(lives, [own for _, own in of_lives], pool, span, count))
-    return ThreadSeconds(accounts_of(trace, [account]), cells, used)
+    return ThreadSeconds(accounts_of(run, [account]), cells, used)
 
 
 @once_per_trace
-def account_window(trace: Run) -> WindowAccount:
+def account_window(run: Run) -> WindowAccount:
     """Account for the window of time that a part of a run is."""
-    part = part_of(trace)
+    part = part_of(run)
     whole = part.around.whole
     slots, unfinished = whole.slots, whole.unfinished
     lives = whole.lives.within(part.begin, part.end)
@@ -279,18 +279,18 @@ def account_window(trace: Run) -> WindowAccount:
     return WindowAccount.of(whole, slots, lives, threads, used, PoolDemand.of(whole), window)[0]
 
 
-def by_class(trace: Run, causes: Array) -> Array:
+def by_class(run: Run, causes: Array) -> Array:
     """Turn idle thread-seconds by cause, the last axis, into those by class."""
     seconds = np.zeros((*causes.shape[:-1], len(ThreadTime)))
-    for cause, spent in idle_classes(knows_tasks(trace)).items():
+    for cause, spent in idle_classes(knows_tasks(run)).items():
         seconds[..., spent] += causes[..., cause]
     return seconds
 
 
-def _bounds(trace: Run, demand: PoolDemand) -> Array:
+def _bounds(run: Run, demand: PoolDemand) -> Array:
     """Return where windows that are asked for begin and end: with the run's work."""
-    end = trace.ending
-    ends = [] if end is None else [trace.seconds_at(end.time)]
-    given_up = trace.unfinished
+    end = run.ending
+    ends = [] if end is None else [run.seconds_at(end.time)]
+    given_up = run.unfinished
     ends += given_up.known[given_up.ended].tolist()
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])

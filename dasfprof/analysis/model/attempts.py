@@ -38,7 +38,7 @@ _TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
 _KILLED = "KilledWorker"
 
 
-def find_attempts(trace: Run) -> pd.DataFrame:
+def find_attempts(run: Run) -> pd.DataFrame:
     """List the attempts at tasks, in the order of their start.
 
     They are the task runs of `Trace.tasks`, and those that had not ended; those that the scheduler
@@ -62,13 +62,13 @@ def find_attempts(trace: Run) -> pd.DataFrame:
         ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
         succeeded), ``message`` and ``raised_at`` (the last line of user code in its traceback).
     """
-    workers, ended = trace.named, len(trace.tasks)
-    lost, earlier = left_unasked(trace), earlier_attempts(trace)
-    trace = trace.whole
-    steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
-    parts = [_recorded(trace, steps[: len(trace.tasks)], ended)]
-    if len(trace.scheduler_only):
-        parts.append(_unrecorded(trace, steps[len(trace.tasks) :], lost))
+    workers, ended = run.named, len(run.tasks)
+    lost, earlier = left_unasked(run), earlier_attempts(run)
+    run = run.whole
+    steps, step_names = step_groups(run.tasks, run.scheduler_only)
+    parts = [_recorded(run, steps[: len(run.tasks)], ended)]
+    if len(run.scheduler_only):
+        parts.append(_unrecorded(run, steps[len(run.tasks) :], lost))
     names = parts[0].keys()
     columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
     order = np.argsort(columns["start"], kind="stable")
@@ -76,13 +76,13 @@ def find_attempts(trace: Run) -> pd.DataFrame:
     columns["life"] = columns.pop("worker_id")
     columns["worker"] = workers.of_lives[columns["life"]]
     number = _numbered(columns["key_id"])
-    functions = trace.tasks["function"].cat.categories
+    functions = run.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     columns["step"] = make_categorical(columns["step"], step_names)
     _name_outcomes(columns)
     columns["attempt"], columns["again"] = number, _why_again(columns, number)
     if len(earlier):
-        known = earlier.reindex(trace.keys.hashes()[columns["key_id"]])
+        known = earlier.reindex(run.keys.hashes()[columns["key_id"]])
         columns["attempt"] = number + known["attempts"].fillna(0).to_numpy(dtype=np.int64)
         again = known["follows"].fillna(FIRST).to_numpy(dtype=np.int64)
         columns["again"] = np.where(number == 1, again, columns["again"])
@@ -90,39 +90,39 @@ def find_attempts(trace: Run) -> pd.DataFrame:
 
 
 @once_per_trace
-def earlier_attempts(trace: Run) -> pd.DataFrame:
+def earlier_attempts(run: Run) -> pd.DataFrame:
     """Return what is known of attempts before the part of a run that a trace is: see `at_keys`."""
     return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
 
 
-def at_keys(trace: Run) -> pd.DataFrame:
+def at_keys(run: Run) -> pd.DataFrame:
     """Return what is known of the attempts at each key, by its hash.
 
     ``attempts`` is their number; ``follows`` says why there would be another one, as ``again`` of
     `find_attempts` does.
     """
-    attempts = find_attempts(trace)
+    attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
     columns = {str(name): column.to_numpy() for name, column in last.items()}
     told = {"attempts": columns["attempt"], "follows": _follows(columns)}
-    table = pd.DataFrame(told, index=trace.keys.hashes()[columns["key_id"]])
+    table = pd.DataFrame(told, index=run.keys.hashes()[columns["key_id"]])
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
-def _recorded(trace: Run, steps: Array, ended: int) -> dict[str, Array]:
+def _recorded(run: Run, steps: Array, ended: int) -> dict[str, Array]:
     """Return the task runs that are in files of workers (or, without any, in the scheduler's).
 
     The first of them have ended.
     """
-    tasks = trace.tasks
+    tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
-    run = tasks["duration"].to_numpy()
+    length = tasks["duration"].to_numpy()
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         elapsed = tasks["done"].to_numpy() - executing
     # A clock that was set back must not make it shorter than what it holds.
-    elapsed = np.where(np.isfinite(elapsed), np.maximum(elapsed, run), np.nan)
-    elapsed[ended:] = run[ended:]
+    elapsed = np.where(np.isfinite(elapsed), np.maximum(elapsed, length), np.nan)
+    elapsed[ended:] = length[ended:]
     state = _objects(tasks["state"])
     lost = np.zeros(len(tasks), dtype=bool)
     lost[ended:] = state[ended:] == LOST
@@ -133,7 +133,7 @@ def _recorded(trace: Run, steps: Array, ended: int) -> dict[str, Array]:
         "step": steps,
         "start": begun,
         "elapsed": elapsed,
-        "run": run,
+        "run": length,
         "cpu": tasks["cpu"].to_numpy(dtype=float),
         "core_wait": tasks["run_queue"].to_numpy(dtype=float),
         "input_size": tasks["input_size"].to_numpy(dtype=float),
@@ -146,16 +146,16 @@ def _recorded(trace: Run, steps: Array, ended: int) -> dict[str, Array]:
     }
 
 
-def _unrecorded(trace: Run, steps: Array, lost: Array) -> dict[str, Array]:
+def _unrecorded(run: Run, steps: Array, lost: Array) -> dict[str, Array]:
     """Return what the scheduler alone tells of.
 
     Those are runs that it saw end, tasks of workers that left, those that clients gave up, and
     those on workers as recording ended.
     """
-    rows = trace.scheduler_only
+    rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()
-    ran, with_worker = rows["lost"].to_numpy(), taken_back(trace, rows)
-    released = given_up(trace, rows, (*DROPPED, CANCELLED_BY)) & ~ran
+    ran, with_worker = rows["lost"].to_numpy(), taken_back(run, rows)
+    released = given_up(run, rows, (*DROPPED, CANCELLED_BY)) & ~ran
     killed = rows["scheduler_exception"].astype(object).fillna("").str.startswith(_KILLED)
     status = _objects(rows["scheduler_state"])
     open_ = ~ran & (status == "processing")

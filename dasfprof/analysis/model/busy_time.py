@@ -19,13 +19,13 @@ DESERIALIZE, SPILL, OVERHEAD = range(5, 8)
 USES = 8
 
 
-def busy_seconds(trace: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
+def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
     """Split the thread-seconds of each task run by use.
 
     Parameters
     ----------
-    trace, slots
-        The trace and the slots of its task runs.
+    run, slots
+        The run and the slots of its task runs.
     before, inside, after
         Thread-seconds of each run before, in and after its function.
 
@@ -34,11 +34,11 @@ def busy_seconds(trace: Run, slots: TaskSlots, before: Array, inside: Array, aft
     array
         Seconds, of shape (`USES`, runs); they sum to those given.
     """
-    costs = recorded_costs(trace, len(inside))
+    costs = recorded_costs(run, len(inside))
     length = slots.times.stop - slots.times.start
     seconds = uses_of(length, costs, before, inside, after)
-    finishing = np.bincount(slots.worker, weights=after, minlength=len(trace.workers))
-    spill = after * spilling_shares(trace, finishing)[slots.worker]
+    finishing = np.bincount(slots.worker, weights=after, minlength=len(run.workers))
+    spill = after * spilling_shares(run, finishing)[slots.worker]
     seconds[SPILL] += spill
     seconds[OVERHEAD] -= spill
     return seconds
@@ -48,9 +48,9 @@ def busy_seconds(trace: Run, slots: TaskSlots, before: Array, inside: Array, aft
 COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
 
 
-def recorded_costs(trace: Run, count: int) -> dict[str, Array]:
+def recorded_costs(run: Run, count: int) -> dict[str, Array]:
     """Return the costs of a trace's task runs; of runs of no worker's file they are missing."""
-    return {name: _column(trace, name, count, missing) for name, missing in COSTS.items()}
+    return {name: _column(run, name, count, missing) for name, missing in COSTS.items()}
 
 
 def uses_of(
@@ -78,9 +78,9 @@ def uses_of(
     return seconds
 
 
-def unspill_seconds(trace: Run, before: Array) -> Array:
+def unspill_seconds(run: Run, before: Array) -> Array:
     """Return for how long before its function the inputs of each run were read from disk."""
-    read: Array = np.minimum(_column(trace, "disk_read", len(before)), before)
+    read: Array = np.minimum(_column(run, "disk_read", len(before)), before)
     return read
 
 
@@ -137,7 +137,7 @@ def _split_running(
     return computing, waiting, stored, rest - np.nan_to_num(stored)
 
 
-def spilling_shares(trace: Run, finishing: Array) -> Array:
+def spilling_shares(run: Run, finishing: Array) -> Array:
     """Estimate which share of the time after functions each worker wrote to disk in.
 
     A result is stored, and others are spilled to make room, before the run's thread is given back.
@@ -145,12 +145,12 @@ def spilling_shares(trace: Run, finishing: Array) -> Array:
 
     Parameters
     ----------
-    trace
-        The trace, which need not have its task runs.
+    run
+        The run, which need not have its task runs.
     finishing
         Thread-seconds of each worker after functions.
     """
-    memory, count = trace.managed_memory, len(trace.workers)
+    memory, count = run.managed_memory, len(run.workers)
     if "spill_write" not in memory or not len(memory):
         return np.zeros(count)
     worker, written = memory["worker_id"].to_numpy(), memory["spill_write"].to_numpy(dtype=float)
@@ -164,14 +164,14 @@ def spilling_shares(trace: Run, finishing: Array) -> Array:
     return shares
 
 
-def _column(trace: Run, name: str, count: int, unknown: float = 0.0) -> Array:
+def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
     """Return a column of the task runs, none below 0; `unknown`, 0 or NaN, is of what lacks it.
 
     Runs of no worker's file do.
     """
     column = np.full(count, unknown)
-    if name in trace.tasks:
-        values = trace.tasks[name].to_numpy(dtype=float)
+    if name in run.tasks:
+        values = run.tasks[name].to_numpy(dtype=float)
         # The one takes the number of a number and NaN, the other NaN.
         highest = np.maximum if np.isnan(unknown) else np.fmax
         highest(values, 0.0, out=column[: len(values)])

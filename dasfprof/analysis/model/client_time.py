@@ -48,9 +48,9 @@ class ClientTime(str, Enum):
 
 
 @once_per_trace
-def find_calls(trace: Run) -> pd.DataFrame:
+def find_calls(run: Run) -> pd.DataFrame:
     """Return the calls of the client's program, a row a kind and line, the longest first."""
-    calls = trace.client_calls
+    calls = run.client_calls
     if not len(calls):  # of a trace in memory it may have no columns
         calls = pd.DataFrame(columns=[*_LINE, *_SUMS, "longest", "time", "stop"], dtype=float)
     calls = calls[(calls["call"].astype(object) != RECORDING).to_numpy()]
@@ -64,13 +64,13 @@ def find_calls(trace: Run) -> pd.DataFrame:
 
 
 @once_per_trace
-def single_calls(trace: Run) -> pd.DataFrame:
+def single_calls(run: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that ask for many small results, one by one.
 
     ``in_vain`` is what one call for all of them would not have taken: not making objects of the
     bytes, and not one call. Those with most come first.
     """
-    calls = find_calls(trace)
+    calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
     calls = calls[(few & (calls["calls"] >= _MANY) & (calls["receiving"] > 0)).to_numpy()]
     rest = calls["deserialising"] + calls["receiving"] / calls["calls"]
@@ -78,13 +78,13 @@ def single_calls(trace: Run) -> pd.DataFrame:
     return calls.sort_values("in_vain", ascending=False, kind="stable", ignore_index=True)
 
 
-def meanwhile(trace: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
+def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return `client_time_of` within spans of time, Unix seconds, in order and apart.
 
     A call prepares, then waits, then receives. Of many calls in a row nothing tells what of them
     was within a span, unless they all were: then it is empty.
     """
-    table = trace.client_calls
+    table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
     start, stop = (main[name].to_numpy(dtype=float) for name in ("time", "stop"))
     within = _within(start, stop, begins, ends)
@@ -113,9 +113,9 @@ def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
     return np.array(lengths, dtype=float)
 
 
-def client_time_of(trace: Run) -> dict[ClientTime, float]:
+def client_time_of(run: Run) -> dict[ClientTime, float]:
     """Return the seconds of each class; empty if nothing tells."""
-    table = trace.client_calls
+    table = run.client_calls
     main = table[(table["main"] == 1).to_numpy()] if len(table) else table
     if not len(main):
         return {}
@@ -163,12 +163,12 @@ class Carried:
 
 
 @once_per_trace
-def find_sent(trace: Run) -> pd.DataFrame:
+def find_sent(run: Run) -> pd.DataFrame:
     """Return the values of graphs, a row a value and line: ``kind, name, file, line, why, ...``.
 
     Those with most bytes in all tasks, which is ``whole``, come first.
     """
-    sent = trace.sent_values
+    sent = run.sent_values
     if not len(sent):  # of a trace in memory it may have no columns
         sent = pd.DataFrame(columns=[*_TEXTS, *_NUMBERS])
     groups = sent.astype({**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)})
@@ -187,9 +187,9 @@ def find_sent(trace: Run) -> pd.DataFrame:
 
 
 @once_per_trace
-def find_carried(trace: Run) -> Carried:
+def find_carried(run: Run) -> Carried:
     """Find what tasks carried."""
-    found = find_sent(trace)
+    found = find_sent(run)
     heavy = (found["size"] >= _HEAVY) & (found["whole"] >= _ALL_HEAVY) & (found["tasks"] > 1)
     found = found[heavy.to_numpy()]
     each = np.fmax(found["size"] / _SLOWEST, _TIMES * found["seconds"])

@@ -82,27 +82,27 @@ class PathSegments:
 
 
 @once_per_trace
-def path_segments(trace: Run) -> PathSegments:
+def path_segments(run: Run) -> PathSegments:
     """Cut the critical path into segments."""
-    path = find_path(trace)
+    path = find_path(run)
     begins = np.vstack([path.begin, path.edges[:-1]])
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         lengths = path.edges - begins
-    run, step = np.nonzero(lengths.T > 0)
+    row, step = np.nonzero(lengths.T > 0)
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
-    if "sent" not in trace.tasks:
+    if "sent" not in run.tasks:
         kinds[:5] = SegmentKind.UNKNOWN
-    unknown = trace.slots.reception_unknown[path.rows[run]]
+    unknown = run.slots.reception_unknown[path.rows[row]]
     kind = np.where(
         unknown & (kinds[step] == SegmentKind.ON_ITS_WAY), SegmentKind.UNKNOWN, kinds[step]
     )
-    return PathSegments(path.rows[run], kind, begins[step, run], lengths[step, run])
+    return PathSegments(path.rows[row], kind, begins[step, row], lengths[step, row])
 
 
 @once_per_trace
-def find_path(trace: Run) -> CriticalPath:
+def find_path(run: Run) -> CriticalPath:
     """Walk from the last finish back to the first submission, through what bound each run."""
-    slots, predecessors = trace.slots, find_predecessors(trace)
+    slots, predecessors = run.slots, find_predecessors(run)
     times = slots.times
     rows, enters = [], []
     row = int(np.argmax(times.known)) if len(times) else -1
@@ -116,14 +116,14 @@ def find_path(trace: Run) -> CriticalPath:
     # By clocks that differ, a run may have ended before the one that it waited for: the path never
     # goes back in time, so that its segments sum to the wall time.
     end = np.minimum.accumulate(end[::-1])[::-1]
-    begin = np.append(trace.first_arrival, end[:-1])[: len(path)]
+    begin = np.append(run.first_arrival, end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
     disk = np.zeros(len(slots.worker))
-    if "disk_read" in trace.tasks:
-        disk[: len(trace.tasks)] = np.nan_to_num(trace.tasks["disk_read"].to_numpy(dtype=float))
+    if "disk_read" in run.tasks:
+        disk[: len(run.tasks)] = np.nan_to_num(run.tasks["disk_read"].to_numpy(dtype=float))
     unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
     by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
-    lost = _lost_before(trace, predecessors.asked)
+    lost = _lost_before(run, predecessors.asked)
     stages = {**vars(times), "unspilled": unspilled, "sent": slots.sent, **lost}
     for step, (stage, _) in enumerate(_STEPS):
         edges[step] = stages[stage][path]
@@ -131,21 +131,21 @@ def find_path(trace: Run) -> CriticalPath:
     return CriticalPath(path, begin, end, np.clip(edges, begin, end))
 
 
-def _lost_before(trace: Run, asked: Array) -> dict[str, Array]:
+def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     """Return when what was lost before each run of its key came, was sent, and was lost last.
 
     Those are attempts that left with their worker, and results on workers that left. Where nothing
     was lost, or a client asked again, all three are when the run itself came.
     """
-    slots, only = trace.slots, trace.scheduler_only
+    slots, only = run.slots, run.scheduler_only
     arrival = slots.times.arrival.copy()
     first_sent, lost = arrival.copy(), arrival.copy()
-    left = trace.left
+    left = run.left
     if "sent" not in only or not np.isfinite(left).any():
         return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
-    unfinished, mine = trace.unfinished, taken_back(trace, only)[gone]
-    keys = run_columns(trace, "key_id")
+    unfinished, mine = run.unfinished, taken_back(run, only)[gone]
+    keys = run_columns(run, "key_id")
     parts = (
         (only["key_id"].to_numpy()[gone][mine], keys),
         (unfinished.known[mine], left[slots.worker]),
@@ -176,28 +176,28 @@ def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
     return rows[: len(key)]
 
 
-def run_columns(trace: Run, name: str) -> Array:
+def run_columns(run: Run, name: str) -> Array:
     """Return a column of the rows of `TaskSlots`."""
-    unseen = trace.unseen
-    return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])
+    unseen = run.unseen
+    return np.concatenate([run.tasks[name].to_numpy(), unseen[name].to_numpy()])
 
 
-def path_seconds(trace: Run) -> float:
+def path_seconds(run: Run) -> float:
     """Return the wall time from the first submission to the last known finish; NaN without any."""
-    path = find_path(trace)
+    path = find_path(run)
     return float(path.end[-1] - path.begin[0]) if len(path.rows) else float("nan")
 
 
-def running_on_path(trace: Run) -> RunningSeconds:
+def running_on_path(run: Run) -> RunningSeconds:
     """Split the segments in which functions ran; NaN for the others, and where nothing tells.
 
     A segment that is a part of its run only has its share of each.
     """
-    found = path_segments(trace)
-    rows, whole = found.rows, trace.tasks["duration"].to_numpy(dtype=float)
+    found = path_segments(run)
+    rows, whole = found.rows, run.tasks["duration"].to_numpy(dtype=float)
     told = np.flatnonzero((found.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
     share = ratio(found.length[told], whole[rows[told]])
-    split = running_seconds(trace.tasks).of(rows[told], share)
+    split = running_seconds(run.tasks).of(rows[told], share)
     parts = []
     for seconds in split.parts():
         part = np.full(len(rows), np.nan)
@@ -209,7 +209,7 @@ def running_on_path(trace: Run) -> RunningSeconds:
 # --- How much later each task run could have ended without the run ending later -------------------
 
 
-def find_slack(trace: Run, slots: TaskSlots, predecessors: Predecessors) -> Array:
+def find_slack(run: Run, slots: TaskSlots, predecessors: Predecessors) -> Array:
     """Find the seconds that each run may end later, with every task on its worker in its order.
 
     A run may be late by as much as each that follows it can: the one that it bound not later than
@@ -218,7 +218,7 @@ def find_slack(trace: Run, slots: TaskSlots, predecessors: Predecessors) -> Arra
     late at a time, and does not move tasks to other threads, which might gain more.
     """
     times = slots.times
-    rows, binding, gaps = _edges(trace, slots, predecessors)
+    rows, binding, gaps = _edges(run, slots, predecessors)
     right = predecessors.rank[binding] < predecessors.rank[rows]
     rows, binding, gaps = rows[right], binding[right], gaps[right]
     order = np.argsort(-predecessors.rank[rows], kind="stable")
@@ -233,12 +233,12 @@ def find_slack(trace: Run, slots: TaskSlots, predecessors: Predecessors) -> Arra
     return np.array(slack)
 
 
-def _edges(trace: Run, slots: TaskSlots, predecessors: Predecessors) -> tuple[Array, Array, Array]:
+def _edges(run: Run, slots: TaskSlots, predecessors: Predecessors) -> tuple[Array, Array, Array]:
     """Return pairs of a run and one that it follows, and by how much that may be late."""
     times = slots.times
     every = np.arange(len(slots.worker))
     bound = np.flatnonzero(predecessors.row >= 0)
-    of_row, producers = dependency_rows(trace)
+    of_row, producers = dependency_rows(run)
     # A run that began as soon as a thread was free can be ready later by its wait for that.
     waited = last_slots(slots, times.executing, times.ready) >= 0
     wait = np.where(waited, times.executing - times.ready, 0.0)

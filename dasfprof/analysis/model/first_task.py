@@ -61,22 +61,22 @@ class FirstTask:
 
 
 @once_per_trace
-def find_first_task(trace: Run) -> FirstTask | None:
+def find_first_task(run: Run) -> FirstTask | None:
     """Find what came before the first task; None if tasks ran before, or none did."""
-    if not len(trace.graphs) or "client" not in trace.graphs:
+    if not len(run.graphs) or "client" not in run.graphs:
         return None
-    times, begun = trace.graphs["time"].to_numpy(dtype=float), trace.slots.times.executing
+    times, begun = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
-    graph = _row(trace.graphs, int(np.nanargmin(times)))
-    known, begun = float(graph["time"]), trace.begin + begun
+    graph = _row(run.graphs, int(np.nanargmin(times)))
+    known, begun = float(graph["time"]), run.begin + begun
     if not begun.min() >= known - _BEFORE:
         return None
-    joined = trace.workers["joined"].to_numpy(dtype=float)
+    joined = run.workers["joined"].to_numpy(dtype=float)
     there = max(float(np.nanmin(joined)), known) if np.isfinite(joined).any() else known
     first = max(float(begun.min()), there)
     stages = dict.fromkeys(Stage, np.nan)
-    begin = _of_the_client(trace, graph, stages)
+    begin = _of_the_client(run, graph, stages)
     stages[Stage.WORKERS], stages[Stage.STARTING] = there - known, first - there
     late = known - begin - stages[Stage.PROMPT]
     if np.isnan(late):
@@ -84,7 +84,7 @@ def find_first_task(trace: Run) -> FirstTask | None:
     return FirstTask(stages, first - begin, late)
 
 
-def _of_the_client(trace: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
+def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
     """Fill in what happened before a graph was known.
 
     Returns
@@ -92,13 +92,13 @@ def _of_the_client(trace: Run, graph: dict[Any, Any], stages: dict[Stage, float]
     float
         When recording began, by the scheduler's clock; NaN: unknown.
     """
-    known, taken_up = float(graph["time"]), _taken_up(trace, graph)
+    known, taken_up = float(graph["time"]), _taken_up(run, graph)
     stages[Stage.SCHEDULER] = known - taken_up
-    clients = trace.graphs_sent["client"].tolist()
+    clients = run.graphs_sent["client"].tolist()
     if graph["client"] not in clients:
         return np.nan
-    sent = _row(trace.graphs_sent, clients.index(graph["client"]))
-    workers = zip(trace.workers["kind"], trace.workers["host"], strict=True)
+    sent = _row(run.graphs_sent, clients.index(graph["client"]))
+    workers = zip(run.workers["kind"], run.workers["host"], strict=True)
     one_clock = ("scheduler", sent["host"]) in set(workers)
     if one_clock and sent["start"] > known:  # the client's first graph was sent before
         return np.nan
@@ -108,7 +108,7 @@ def _of_the_client(trace: Run, graph: dict[Any, Any], stages: dict[Stage, float]
         ended = max(min(ended, taken_up if np.isfinite(taken_up) else known), start)
         stages[Stage.SENDING] = taken_up - ended
     optimising = float(np.nan_to_num(sent["optimising"]))
-    stages[Stage.PROMPT] = _at_a_prompt(trace, since, start - optimising)
+    stages[Stage.PROMPT] = _at_a_prompt(run, since, start - optimising)
     stages[Stage.PROGRAM] = max(start - optimising - since - stages[Stage.PROMPT], 0.0)
     stages[Stage.OPTIMISING] = float(sent["optimising"])
     stages[Stage.PICKLING] = ended - start
@@ -119,9 +119,9 @@ def _row(table: pd.DataFrame, place: int) -> dict[Any, Any]:
     return {name: table[name].iloc[place] for name in table}
 
 
-def _taken_up(trace: Run, graph: dict[Any, Any]) -> float:
+def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
     """Return when the scheduler took a graph up, as Dask's id of that says; NaN if it does not."""
-    text = str(trace.stimuli.texts(np.array([graph["stimulus"]]))[0])
+    text = str(run.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:
         time = float(text.removeprefix(_UPDATE))
     except ValueError:
@@ -129,20 +129,20 @@ def _taken_up(trace: Run, graph: dict[Any, Any]) -> float:
     return time if 0 <= float(graph["time"]) - time < _LONGEST else np.nan
 
 
-def _at_a_prompt(trace: Run, begin: float, end: float) -> float:
+def _at_a_prompt(run: Run, begin: float, end: float) -> float:
     """Return for how long a client's main thread waited for its user: to within a second."""
-    seen = trace.clients_under_way
+    seen = run.clients_under_way
     if not len(seen):
         return 0.0
-    idle = np.array([_waits_for_input(trace, row) for row in seen["stack"].tolist()], dtype=bool)
+    idle = np.array([_waits_for_input(run, row) for row in seen["stack"].tolist()], dtype=bool)
     times = np.clip(np.append(seen["time"].to_numpy(dtype=float), np.inf), begin, max(begin, end))
     return float(np.diff(times)[idle].sum())
 
 
-def _waits_for_input(trace: Run, stack: int) -> bool:
+def _waits_for_input(run: Run, stack: int) -> bool:
     if stack < 0:
         return False
-    frames = trace.stacks["frames"].iloc[stack]
+    frames = run.stacks["frames"].iloc[stack]
     functions = {str(function).rpartition(".")[2] for function, *_ in frames}
     files = [str(file) for _, file, *_ in frames]
     return not functions & {*_RUNS_INPUT} and any(

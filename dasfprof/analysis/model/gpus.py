@@ -60,11 +60,11 @@ class GpuSamples:
         The trace.
     """
 
-    def __init__(self, trace: Run) -> None:
-        self._workers = workers = trace.named
+    def __init__(self, run: Run) -> None:
+        self._workers = workers = run.named
         self._kinds = np.full(len(workers), "worker", dtype=object)
-        self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
-        devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
+        self._kinds[workers.of_lives] = run.workers["kind"].to_numpy()
+        devices = run.gpu_devices[run.gpu_devices["uuid"].notna()]
         numbers = workers.numbers(devices)
         last = devices.assign(number=numbers).drop_duplicates("number", keep="last")
         self._devices: dict[int, tuple[str, str]] = {}
@@ -72,8 +72,8 @@ class GpuSamples:
         for number, uuid, index in zip(last["number"], last["uuid"], last["index"], strict=True):
             self._devices[number] = workers.hosts[number], uuid
             self._indices[number] = index
-        self._of_device = _by_device(trace.gpu_usage, workers)
-        self._of_worker = _by_worker(trace.samples, workers)
+        self._of_device = _by_device(run.gpu_usage, workers)
+        self._of_worker = _by_worker(run.samples, workers)
         self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
 
     def of(self, number: int) -> pd.DataFrame:
@@ -205,9 +205,9 @@ class GpuSamples:
 
 
 @once_per_trace
-def gpu_samples(trace: Run) -> GpuSamples:
+def gpu_samples(run: Run) -> GpuSamples:
     """Return those of a trace."""
-    return GpuSamples(trace)
+    return GpuSamples(run)
 
 
 def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:
@@ -265,7 +265,7 @@ class GpuUtilisation:
 
 
 def gpu_utilisation(
-    trace: Run, workers: NamedWorkers, interval: float | None = None
+    run: Run, workers: NamedWorkers, interval: float | None = None
 ) -> tuple[Array, list[GpuUtilisation]]:
     """Find how busy each GPU was, in windows of equal length or in the whole run.
 
@@ -275,22 +275,22 @@ def gpu_utilisation(
         When the windows begin, in seconds from the trace's begin; and the devices, by host and
         index.
     """
-    devices = gpu_samples(trace).devices() if trace.begin < trace.end else []
-    edges = np.array([trace.begin, trace.end])
+    devices = gpu_samples(run).devices() if run.begin < run.end else []
+    edges = np.array([run.begin, run.end])
     if interval is not None and devices:
-        count = max(int(np.ceil(trace.wall / interval)), 1)
-        edges = trace.begin + interval * np.arange(count + 1)
-    tasks = trace.tasks
+        count = max(int(np.ceil(run.wall / interval)), 1)
+        edges = run.begin + interval * np.arange(count + 1)
+    tasks = run.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
-    moved = _Moves(trace.device_memory, workers, edges)
+    moved = _Moves(run.device_memory, workers, edges)
     found = []
     for device in devices:
         own = np.isin(of_task, device.workers)
         running = union(starts[own], stops[own])
         facts = _integrate(device.samples, edges, running)
         found.append(GpuUtilisation(device, moved=moved.of(device.workers), **facts))
-    return trace.since_begin(edges[:-1]), found
+    return run.since_begin(edges[:-1]), found
 
 
 class _Moves:

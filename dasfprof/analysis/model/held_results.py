@@ -39,25 +39,25 @@ class HeldResults:
         return HeldResults(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def held_at(trace: Run, time: float) -> HeldResults:
+def held_at(run: Run, time: float) -> HeldResults:
     """Find the results that were held at a time, in seconds from the trace's begin."""
-    tasks, times, release = trace.tasks, trace.times, release_times(trace)
+    tasks, times, release = run.tasks, run.times, release_times(run)
     state = tasks["state"].cat
     made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
     rows = np.flatnonzero(made & (times.done <= time) & ~(release <= time))
     rows = rows[np.argsort(times.done[rows], kind="stable")]
-    of_key = np.full(len(trace.keys), -1, dtype=np.int64)
+    of_key = np.full(len(run.keys), -1, dtype=np.int64)
     of_key[tasks["key_id"].to_numpy()[rows]] = rows  # where a key ran again: its last run
     rows = of_key[of_key >= 0]
     of_key[of_key >= 0] = np.arange(len(rows))
-    why, needed_by = _reasons(trace, time, rows, of_key)
+    why, needed_by = _reasons(run, time, rows, of_key)
     size = tasks["size"].to_numpy(dtype=float)[rows]
     size[why == UNTOLD] = np.nan
     life = tasks["worker_id"].to_numpy()[rows]
-    stays = ends_of_lives(trace)[life] > time
-    dropped = _drops(trace, time, of_key)
+    stays = ends_of_lives(run)[life] > time
+    dropped = _drops(run, time, of_key)
     stays &= dropped.before(np.arange(len(rows)), life, times.done[rows])
-    copied, copy_life = _copies(trace, time, rows, of_key, dropped)
+    copied, copy_life = _copies(run, time, rows, of_key, dropped)
     # Where its own worker left, the copy is what there is.
     of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
     own, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
@@ -71,7 +71,7 @@ def held_at(trace: Run, time: float) -> HeldResults:
 
 
 @once_per_trace
-def release_times(trace: Run) -> Array:
+def release_times(run: Run) -> Array:
     """Find when the scheduler let the result of each of `Trace.tasks` go.
 
     Returns
@@ -80,42 +80,42 @@ def release_times(trace: Run) -> Array:
         Seconds from the trace's begin. Infinite: not while recorded; minus infinity: it never
         counted on it; NaN: nothing tells.
     """
-    tasks = trace.tasks
+    tasks = run.tasks
     found = np.full(len(tasks), np.nan)
-    if not trace.knows_releases or "scheduler_state" not in tasks:
+    if not run.knows_releases or "scheduler_state" not in tasks:
         return found
     state = tasks["scheduler_state"].astype(object).to_numpy()
     known = tasks["scheduler_state"].notna().to_numpy()
     found[known & (state != "memory") & (state != "processing")] = -np.inf
     rows = np.flatnonzero(state == "memory")
     runs = tasks["run_id"].iloc[rows]
-    at = trace.releases.drop_duplicates("run_id").set_index("run_id")["time"]
-    times = trace.since_begin(at.reindex(runs))
-    whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in trace.notes)
+    at = run.releases.drop_duplicates("run_id").set_index("run_id")["time"]
+    times = run.since_begin(at.reindex(runs))
+    whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in run.notes)
     times[np.isnan(times)] = np.inf if whole else np.nan
     times[runs.duplicated(keep=False).to_numpy()] = np.nan  # of several schedulers
     found[rows] = times
     return found
 
 
-def ends_of_lives(trace: Run) -> Array:
+def ends_of_lives(run: Run) -> Array:
     """Find when each of `Trace.workers` left, in seconds from the begin; infinite: it did not."""
-    left = trace.left
-    if "sent" in trace.tasks:
+    left = run.left
+    if "sent" in run.tasks:
         return np.where(np.isnan(left), np.inf, left)
-    last = trace.since_begin(trace.workers["last_seen"]) - trace.offsets
+    last = run.since_begin(run.workers["last_seen"]) - run.offsets
     return np.where(np.isnan(last), np.inf, last)
 
 
-def _reasons(trace: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
+def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
     """Return why each held result was held, and the function that needed it."""
-    tasks, release = trace.tasks, release_times(trace)[rows]
-    offsets, ids = trace.dependencies
+    tasks, release = run.tasks, release_times(run)[rows]
+    offsets, ids = run.dependencies
     edges = np.flatnonzero(of_key[ids] >= 0)
     needed, dependent = of_key[ids[edges]], np.searchsorted(offsets, edges, side="right") - 1
-    stages = _Dependents(trace, dependent)
+    stages = _Dependents(run, dependent)
     by = np.full(len(rows), -1, dtype=np.int64)
-    codes = trace.keys.functions()[0][dependent]
+    codes = run.keys.functions()[0][dependent]
     why = np.full(len(rows), UNEXPLAINED)
     if "wanted" in tasks:
         wanted = tasks["wanted"].to_numpy(dtype=float)[rows] == 1
@@ -144,18 +144,18 @@ class _Dependents:
         The keys of which attempts are asked for, each as often as one is wanted.
     """
 
-    def __init__(self, trace: Run, keys: Array) -> None:
-        times, only = trace.times, trace.scheduler_only
-        asked = np.zeros(len(trace.keys), dtype=bool)
+    def __init__(self, run: Run, keys: Array) -> None:
+        times, only = run.times, run.scheduler_only
+        asked = np.zeros(len(run.keys), dtype=bool)
         asked[keys] = True
-        ran = np.flatnonzero(asked[trace.tasks["key_id"].to_numpy()])
+        ran = np.flatnonzero(asked[run.tasks["key_id"].to_numpy()])
         only = only[asked[only["key_id"].to_numpy()]]
         sent, known, began, waiting = (
-            trace.since_begin(only[name])
+            run.since_begin(only[name])
             for name in ("sent", "known", "scheduler_start", "scheduler_waiting")
         )
-        self._keys, self._count = keys, len(trace.keys)
-        self._key = np.append(trace.tasks["key_id"].to_numpy()[ran], only["key_id"].to_numpy())
+        self._keys, self._count = keys, len(run.keys)
+        self._key = np.append(run.tasks["key_id"].to_numpy()[ran], only["key_id"].to_numpy())
         self._arrival = np.append(times.arrival[ran], np.fmin(waiting, sent))
         self._begin = np.append(times.start[ran], np.where(np.isnan(began), known, began))
         self._end = np.append(times.done[ran], known)
@@ -199,10 +199,10 @@ class _Drops:
         return kept
 
 
-def _drops(trace: Run, time: float, of_key: Array) -> _Drops:
+def _drops(run: Run, time: float, of_key: Array) -> _Drops:
     """Find what workers were asked to drop by a time."""
-    table, lives = trace.copies_dropped, len(trace.workers)
-    at = trace.since_begin(table["time"])
+    table, lives = run.copies_dropped, len(run.workers)
+    at = run.since_begin(table["time"])
     places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
     told = (at <= time) & (places >= 0)
     pair = places[told] * lives + table["worker_id"].to_numpy()[told]
@@ -212,22 +212,22 @@ def _drops(trace: Run, time: float, of_key: Array) -> _Drops:
 
 
 def _copies(
-    trace: Run, time: float, rows: Array, of_key: Array, dropped: _Drops
+    run: Run, time: float, rows: Array, of_key: Array, dropped: _Drops
 ) -> tuple[Array, Array]:
     """Return which held results transfers had brought to which other workers, each once."""
-    lengths, ids = trace.transfer_keys
-    moved, life = trace.transfers, trace.transfers["worker_id"].to_numpy()
-    stop = trace.on_one_clock(moved["start"] + moved["duration"], life)
-    arrived = (stop <= time) & (ends_of_lives(trace)[life] > time)
+    lengths, ids = run.transfer_keys
+    moved, life = run.transfers, run.transfers["worker_id"].to_numpy()
+    stop = run.on_one_clock(moved["start"] + moved["duration"], life)
+    arrived = (stop <= time) & (ends_of_lives(run)[life] > time)
     if "state" in moved:
         arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
     of = np.repeat(np.arange(len(moved)), lengths)
     places = of_key[ids]
     kept = np.flatnonzero(arrived[of] & (places >= 0))
     places, of = places[kept], of[kept]
-    own = trace.tasks["worker_id"].to_numpy()[rows][places] == life[of]
+    own = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
     # Of a key that ran again, what came before is of the earlier run.
-    late = stop[of] >= trace.times.done[rows][places]
+    late = stop[of] >= run.times.done[rows][places]
     late &= dropped.before(places, life[of], stop[of])
     pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
     return pairs[:, 0], pairs[:, 1]
@@ -254,17 +254,17 @@ class ResultsOverTime:
     peak: float
 
 
-def results_over_time(trace: Run, points: int = 1000) -> ResultsOverTime | None:
+def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
     """Find what was held at so many moments of a run; None where nothing tells.
 
     A result is held from its task's end until the scheduler let it go, or its worker left.
     """
-    rows, size, begin, stop = _lives_of_results(trace)
+    rows, size, begin, stop = _lives_of_results(run)
     if not len(rows):
         return None
     peak = _peak(begin, stop, size)
-    times = np.unique(np.append(np.linspace(0.0, max(trace.wall, 0.0), points), peak))
-    by_function = results_at(trace, times)
+    times = np.unique(np.append(np.linspace(0.0, max(run.wall, 0.0), points), peak))
+    by_function = results_at(run, times)
     names, each = list(by_function), np.stack(list(by_function.values()))
     most = each.max(axis=1)
     order = np.argsort(-most, kind="stable")
@@ -277,11 +277,11 @@ def results_over_time(trace: Run, points: int = 1000) -> ResultsOverTime | None:
     return ResultsOverTime(times, labels, held, peak)
 
 
-def results_at(trace: Run, times: Array) -> dict[str, Array]:
+def results_at(run: Run, times: Array) -> dict[str, Array]:
     """Find how many bytes of each function's results were held at times, which are in order."""
-    rows, size, begin, stop = _lives_of_results(trace)
-    codes = trace.tasks["function"].cat.codes.to_numpy()[rows]
-    names = trace.tasks["function"].cat.categories
+    rows, size, begin, stop = _lives_of_results(run)
+    codes = run.tasks["function"].cat.codes.to_numpy()[rows]
+    names = run.tasks["function"].cat.categories
     found = {}
     for code in np.unique(codes).tolist():
         own = np.flatnonzero(codes == code)
@@ -289,13 +289,13 @@ def results_at(trace: Run, times: Array) -> dict[str, Array]:
     return found
 
 
-def _lives_of_results(trace: Run) -> tuple[Array, Array, Array, Array]:
+def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
     """Return the rows of `Trace.tasks` with results, their bytes, and from when to when."""
-    tasks = trace.tasks
+    tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
-    begin, life = trace.times.done, tasks["worker_id"].to_numpy()
-    stop = np.minimum(release_times(trace), ends_of_lives(trace)[life])
-    there = (size > 0) & (stop > begin) & (begin <= max(trace.wall, 0.0))
+    begin, life = run.times.done, tasks["worker_id"].to_numpy()
+    stop = np.minimum(release_times(run), ends_of_lives(run)[life])
+    there = (size > 0) & (stop > begin) & (begin <= max(run.wall, 0.0))
     rows = np.flatnonzero(there)
     return rows, size[rows], begin[rows], stop[rows]
 

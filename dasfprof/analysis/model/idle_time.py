@@ -158,13 +158,13 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
 
 
 @once_per_trace
-def call_spans(trace: Run) -> tuple[Array, Array]:
+def call_spans(run: Run) -> tuple[Array, Array]:
     """Return when each call arrived at its worker and when it was answered.
 
     In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
     """
-    calls = trace.actor_calls
-    start = trace.on_one_clock(calls["start"], calls["worker_id"])
+    calls = run.actor_calls
+    start = run.on_one_clock(calls["start"], calls["worker_id"])
     stop = start + calls["duration"].to_numpy(dtype=float)
     known = np.isfinite(start) & np.isfinite(stop)
     return to_ticks(start[known]), to_ticks(stop[known])
@@ -252,9 +252,9 @@ class PoolDemand:
     untold: Steps
 
     @classmethod
-    def of(cls, trace: Run) -> PoolDemand:
+    def of(cls, run: Run) -> PoolDemand:
         """Find what there was to do."""
-        times, more, calls = trace.slots.times, trace.unfinished, call_spans(trace)
+        times, more, calls = run.slots.times, run.unfinished, call_spans(run)
         return cls(
             arrival=_ascending([times.arrival, more.arrival]),
             runnable=_ascending([times.runnable, more.runnable]),
@@ -262,7 +262,7 @@ class PoolDemand:
             done=_ascending([times.done, more.known]),
             known=_ascending([times.known, more.known]),
             calls=(np.sort(calls[0]), np.sort(calls[1])),
-            untold=untold_tasks(trace),
+            untold=untold_tasks(run),
         )
 
     def grid(self, times: Array, idle: Array) -> Array:

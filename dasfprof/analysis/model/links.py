@@ -27,29 +27,29 @@ class RunLinks:
 
 
 @once_per_trace
-def find_links(trace: Run) -> RunLinks:
+def find_links(run: Run) -> RunLinks:
     """Find the run that made each input: of its key's, the last that had made a result before.
 
     A run takes a result that the scheduler knew of as it sent it. What no run made before that
     was in memory before the recording, or was put there by a client.
     """
-    slots, unseen = trace.slots, trace.unseen
-    lengths, items = trace.task_dependencies
-    rows = np.repeat(np.arange(len(trace.tasks)), np.maximum(lengths, 0))
+    slots, unseen = run.slots, run.unseen
+    lengths, items = run.task_dependencies
+    rows = np.repeat(np.arange(len(run.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
-    key_ids = np.concatenate([trace.tasks["key_id"], unseen["key_id"]]).astype(np.int64)
+    key_ids = np.concatenate([run.tasks["key_id"], unseen["key_id"]]).astype(np.int64)
     made = ResultsByKey(
-        key_ids, slots.times.known, np.flatnonzero(_succeeded(trace, unseen)), len(trace.keys)
+        key_ids, slots.times.known, np.flatnonzero(_succeeded(run, unseen)), len(run.keys)
     )
     producers = made.last_before(wanted, slots.times.sent[rows])
-    if not _scheduler_told(trace):
+    if not _scheduler_told(run):
         # Times of two hosts then compare only roughly: the one run that there is will be it.
         producers = np.where(producers < 0, made.only(wanted), producers)
     return RunLinks(rows, wanted, producers)
 
 
 @once_per_trace
-def dependency_rows(trace: Run) -> tuple[Array, Array]:
+def dependency_rows(run: Run) -> tuple[Array, Array]:
     """Find the runs that made the inputs of other runs.
 
     Returns
@@ -58,7 +58,7 @@ def dependency_rows(trace: Run) -> tuple[Array, Array]:
         For each input that a run of the trace made: the row of `TaskSlots` that took it, and the
         row that made it.
     """
-    links = find_links(trace)
+    links = find_links(run)
     known = links.producer >= 0
     return links.row[known], links.producer[known]
 
@@ -120,17 +120,17 @@ class ResultsByKey:
         return found
 
 
-def _succeeded(trace: Run, unseen: pd.DataFrame) -> Array:
+def _succeeded(run: Run, unseen: pd.DataFrame) -> Array:
     """Return which rows of `TaskSlots` made a result; traces that tell no state hold no others."""
-    state = trace.tasks["state"]
+    state = run.tasks["state"]
     seen = (state.isna() | (state == "memory")).to_numpy(dtype=bool)
     if not len(unseen):
         return seen
     return np.append(seen, (unseen["scheduler_state"] == "memory").to_numpy(dtype=bool))
 
 
-def _scheduler_told(trace: Run) -> bool:
-    return "sent" in trace.tasks
+def _scheduler_told(run: Run) -> bool:
+    return "sent" in run.tasks
 
 
 # --- What each task run had to wait for last: the finish without which it had begun earlier -------
@@ -159,7 +159,7 @@ class Predecessors:
 
 
 @once_per_trace
-def find_predecessors(trace: Run) -> Predecessors:
+def find_predecessors(run: Run) -> Predecessors:
     """Find what bound each run, from what came latest to what came first.
 
     A run that was ready before a slot of its worker ended and began after it waited for that
@@ -168,7 +168,7 @@ def find_predecessors(trace: Run) -> Predecessors:
     dependency to be known, or the client that submitted it, after the last finish before of what
     a client wanted: of other finishes clients are not told.
     """
-    slots = trace.slots
+    slots = run.slots
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((slots.end, times.executing))
     rank = np.empty(count, dtype=np.int64)
@@ -186,14 +186,14 @@ def find_predecessors(trace: Run) -> Predecessors:
     stolen = np.where(slots.sent > times.sent, slots.sent, -np.inf)
     if np.isfinite(stolen).any():
         bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
-    causes, ends, by_client = _stimuli(trace, count)
+    causes, ends, by_client = _stimuli(run, count)
     bind(QUEUE, _causing(causes, ends, slots), times.known)
-    rows, producers = dependency_rows(trace)
+    rows, producers = dependency_rows(run)
     found = _last_dependencies(rows, producers, times.known)
     bind(DEPENDENCY, np.where(by_client, -1, found), times.known)
     own = rows[row[rows] == producers]
     kind[own[kind[own] == QUEUE]] = DEPENDENCY
-    bind(CLIENT, _before_arrival(trace, times, by_client), times.known)
+    bind(CLIENT, _before_arrival(run, times, by_client), times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
     return Predecessors(kind, row, time, rank, by_client)
 
@@ -221,17 +221,17 @@ def _last_dependencies(rows: Array, producers: Array, known: Array) -> Array:
     return found
 
 
-def _stimuli(trace: Run, count: int) -> tuple[Array, Array, Array]:
+def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
     """Return stimulus ids that sent and ended runs, -1 unknown, and who was sent by a client."""
     causes, ends = np.full((2, count), -1, dtype=np.int64)
-    for first, table in ((0, trace.tasks), (len(trace.tasks), trace.unseen)):
+    for first, table in ((0, run.tasks), (len(run.tasks), run.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
             if column in table:
                 values = np.nan_to_num(table[column].to_numpy(dtype=float), nan=-1)
                 ids[first : first + len(table)] = values
     # A graph's id begins with a word, which is the head that its key was split into.
-    heads = [str(text).startswith("update-graph") for _, text in trace.stimuli.heads]
-    of_stimulus = np.append(np.array(heads, dtype=bool)[trace.stimuli.head_ids], False)
+    heads = [str(text).startswith("update-graph") for _, text in run.stimuli.heads]
+    of_stimulus = np.append(np.array(heads, dtype=bool)[run.stimuli.head_ids], False)
     return causes, ends, of_stimulus[causes]
 
 
@@ -245,12 +245,12 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     return np.where(right, found, -1)
 
 
-def _before_arrival(trace: Run, times: TaskTimes, by_client: Array) -> Array:
+def _before_arrival(run: Run, times: TaskTimes, by_client: Array) -> Array:
     """Find for each run the last finish before its arrival that its client may have waited for."""
     found = _last_known(times.known, times.arrival)
-    if "wanted" not in trace.tasks:  # an older file, or none of a scheduler
+    if "wanted" not in run.tasks:  # an older file, or none of a scheduler
         return found
-    tables = (trace.tasks, trace.unseen)
+    tables = (run.tasks, run.unseen)
     wanted = np.concatenate([table["wanted"].to_numpy(dtype=float) for table in tables])
     told = np.where(wanted == 0, np.inf, times.known)
     return np.where(by_client, _last_known(told, times.arrival), found)

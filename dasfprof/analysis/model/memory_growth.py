@@ -109,10 +109,10 @@ class MemoryGrowth:
 
 
 @once_per_trace
-def memory_growth_of(trace: Run) -> MemoryGrowth:
+def memory_growth_of(run: Run) -> MemoryGrowth:
     """Find how memory grew between the computations of a run; of a single one, by windows."""
-    processes, others = memory_of_processes(trace), memory_of_others(trace)
-    moments = _moments(trace, processes)
+    processes, others = memory_of_processes(run), memory_of_others(run)
+    moments = _moments(run, processes)
     series = [
         (one.lives, one, places)
         for one in processes
@@ -132,15 +132,15 @@ def memory_growth_of(trace: Run) -> MemoryGrowth:
         each,
         ProcessGrowth(lives, *(drift(name, series) for name in names)) if series else None,
         _of_other(others.get("scheduler"), moments),
-        _of_other(tasks_of_scheduler(trace), moments),
+        _of_other(tasks_of_scheduler(run), moments),
         _of_other(others.get("client"), moments),
-        list(_of_functions(trace, moments)),
+        list(_of_functions(run, moments)),
     )
 
 
-def _moments(trace: Run, processes: list[ProcessMemory]) -> Moments:
+def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     """Find the times between computations in which all processes were sampled; else windows."""
-    begins, ends = _computations(trace)
+    begins, ends = _computations(run)
     none = Moments(np.empty(0), np.empty(0), np.empty(0), float("nan"))
     if not len(begins) or not processes:
         return none
@@ -153,18 +153,18 @@ def _moments(trace: Run, processes: list[ProcessMemory]) -> Moments:
     if len(chosen) >= FEWEST:
         kept = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
         return between.of(chosen[kept])
-    begin, end = float(begins[0]), float(min(ends[-1], trace.wall))
+    begin, end = float(begins[0]), float(min(ends[-1], run.wall))
     if not end > begin:
         return none
     edges = np.linspace(begin, end, _WINDOWS + 1)
     return Moments(edges[:-1], edges[1:], np.ones(_WINDOWS - 1), (end - begin) / _WINDOWS)
 
 
-def _computations(trace: Run) -> tuple[Array, Array]:
+def _computations(run: Run) -> tuple[Array, Array]:
     """Return the spans of time in which a task was under way."""
-    times, only = trace.whole.slots.times, trace.scheduler_only
-    begins = np.append(times.arrival, trace.since_begin(only["sent"]))
-    ends = np.append(times.known, trace.since_begin(only["known"]))
+    times, only = run.whole.slots.times, run.scheduler_only
+    begins = np.append(times.arrival, run.since_begin(only["sent"]))
+    ends = np.append(times.known, run.since_begin(only["known"]))
     told = np.isfinite(begins) & np.isfinite(ends)
     return union(begins[told], ends[told])
 
@@ -178,18 +178,18 @@ def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
     return drift_of(read[chosen], moments.of(chosen).steps) if len(chosen) else None
 
 
-def _of_functions(trace: Run, moments: Moments) -> Iterator[FunctionGrowth]:
+def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
     """Find how much of each function's results was held at the end of each moment."""
     if not len(moments):
         return
-    last = held_at(trace, float(moments.end[-1]))
-    runs, size = trace.tasks.iloc[last.run], np.nan_to_num(last.size)
-    columns = runs["function"], last.why, runs["line"], asked_lines(trace)[last.run], size
+    last = held_at(run, float(moments.end[-1]))
+    runs, size = run.tasks.iloc[last.run], np.nan_to_num(last.size)
+    columns = runs["function"], last.why, runs["line"], asked_lines(run)[last.run], size
     holders: dict[str, Counter[tuple[int, str, str]]] = {}
     for name, why, line, asked, own in zip(*columns, strict=True):
         told = line if isinstance(line, str) else ""
         holders.setdefault(str(name), Counter())[int(why), told, str(asked)] += own
-    for name, sizes in results_at(trace, moments.end).items():
+    for name, sizes in results_at(run, moments.end).items():
         holder = max(holders[name].items(), key=lambda one: one[1])[0] if name in holders else None
         yield FunctionGrowth(name, drift_of(sizes, moments.steps), *(holder or _NOBODY))
 
@@ -210,11 +210,11 @@ class RunGrowth:
 
 
 @once_per_trace
-def growth_by_runs(trace: Run) -> list[RunGrowth]:
+def growth_by_runs(run: Run) -> list[RunGrowth]:
     """Find what stays in processes with the runs of each function, those with the most first."""
-    slots = trace.whole.slots
+    slots = run.whole.slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
-    for process in memory_of_processes(trace):
+    for process in memory_of_processes(run):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))
         rows = rows[np.argsort(slots.times.executing[rows], kind="stable")]
         at = _between_runs(process, slots.times.executing[rows], slots.times.done[rows])

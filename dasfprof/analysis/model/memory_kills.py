@@ -108,14 +108,14 @@ class MemoryKill:
 
 
 @once_per_trace
-def memory_kills(trace: Run) -> list[MemoryKill]:
+def memory_kills(run: Run) -> list[MemoryKill]:
     """Find the workers that died of want of memory, in the order in which they did.
 
     What a killed process needed is unknown: so no number of bytes that would have sufficed.
     """
-    left = trace.workers["left"].to_numpy(dtype=float)
+    left = run.workers["left"].to_numpy(dtype=float)
     lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
-    kills = [_kill(trace, life) for life in lives if departure(trace, life).why is Why.MEMORY]
+    kills = [_kill(run, life) for life in lives if departure(run, life).why is Why.MEMORY]
     there = [{task.function for task in kill.tasks} for kill in kills]
     common = set.intersection(*there) if len(there) > 1 else set()
     if len(common) != 1 or not all(there):
@@ -129,20 +129,20 @@ def memory_kills(trace: Run) -> list[MemoryKill]:
     ]
 
 
-def _kill(trace: Run, life: int) -> MemoryKill:
-    end, left = departure(trace, life), float(trace.workers["left"].iloc[life])
-    since, tasks = _under_way(trace, life, left)
-    times, memory = _samples(trace, life, "samples", "memory")
+def _kill(run: Run, life: int) -> MemoryKill:
+    end, left = departure(run, life), float(run.workers["left"].iloc[life])
+    since, tasks = _under_way(run, life, left)
+    times, memory = _samples(run, life, "samples", "memory")
     earlier = memory[times <= since]
     before = float(earlier[-1]) if len(earlier) else float(memory.min(initial=np.inf))
     kill = MemoryKill(
         life,
-        trace.seconds_at(left),
+        run.seconds_at(left),
         end.memory,
         end.limit,
-        _results_in_memory(trace, life),
+        _results_in_memory(run, life),
         before if np.isfinite(before) else float("nan"),
-        _group_of(trace, life, left),
+        _group_of(run, life, left),
         tasks,
         Reason.SEVERAL,
     )
@@ -150,14 +150,14 @@ def _kill(trace: Run, life: int) -> MemoryKill:
         return replace(kill, reason=Reason.HOST)
     if kill.group.was_full and end.memory < NEAR_LIMIT * np.fmin(end.limit, kill.group.limit):
         return replace(kill, reason=Reason.GROUP)
-    return _judged(trace, kill)
+    return _judged(run, kill)
 
 
-def _judged(trace: Run, kill: MemoryKill) -> MemoryKill:
+def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
     """Say what took the memory, by what is known of one death."""
     filled = _HALF * kill.limit
     if kill.results >= filled:
-        suspect = _held_most(trace, kill)
+        suspect = _held_most(run, kill)
         sure = Certainty.OPEN if suspect is None else Certainty.LIKELY
         return replace(kill, reason=Reason.RESULTS, certainty=sure, suspect=suspect)
     if not kill.tasks:
@@ -165,7 +165,7 @@ def _judged(trace: Run, kill: MemoryKill) -> MemoryKill:
     if kill.before >= filled:
         names = {
             str(name)
-            for runs in (trace.tasks, trace.scheduler_only)
+            for runs in (run.tasks, run.scheduler_only)
             for name in runs["function"][(runs["worker_id"] == kill.life).to_numpy(dtype=bool)]
         }
         if len(names) != 1:
@@ -200,9 +200,9 @@ def suspected(kill: MemoryKill) -> MemoryKill:
     return replace(kill, reason=Reason.NEVER_ENDED, certainty=sure, suspect=name)
 
 
-def _group_of(trace: Run, life: int, left: float) -> MemoryGroup:
+def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
     """Return the control group of a worker as it left."""
-    workers = trace.workers
+    workers = run.workers
     own = workers.iloc[life]
     if not isinstance(own["memory_group"], str):
         return MemoryGroup()
@@ -211,30 +211,30 @@ def _group_of(trace: Run, life: int, left: float) -> MemoryGroup:
         same &= workers[name] == own[name]
     there = (workers["first_seen"] <= left) & ~(workers["left"] < left - _LATE)
     lives = np.flatnonzero((same & there).to_numpy(dtype=bool))
-    used = [_samples(trace, one, "samples", "memory") for one in lives.tolist()]
+    used = [_samples(run, one, "samples", "memory") for one in lives.tolist()]
     last = [memory[times <= left][-1:].sum() for times, memory in used]
     return MemoryGroup(float(own["group_limit"]), len(lives), float(sum(last)))
 
 
-def _under_way(trace: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
+def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
     """Return since when tasks were under way on a worker that left, and these by function.
 
     Those that were seen to run; and where it had more threads, those that it had been sent and that
     may have begun since.
     """
-    codes, names = trace.keys.functions()
-    table, only = trace.under_way, trace.scheduler_only
+    codes, names = run.keys.functions()
+    table, only = run.under_way, run.scheduler_only
     own = table[(table["worker_id"] == life).to_numpy(dtype=bool)]
     own = own[own["state"].isin(["executing", "long-running"]).to_numpy(dtype=bool)]
     own = own[(own["time"] >= left - _SEEN - _LATE).to_numpy(dtype=bool)]
     own = own.drop_duplicates("key_id")
     there = (only["worker_id"] == life) & (only["known"] >= left - _LATE)
     sent = only[(there & ~only["key_id"].isin(own["key_id"])).to_numpy(dtype=bool)]
-    threads = trace.workers["nthreads"].iloc[life]
+    threads = run.workers["nthreads"].iloc[life]
     room = len(sent) if np.isnan(threads) else max(int(threads) - len(own), 0)
     perhaps = Counter(codes[sent["key_id"].to_numpy()].tolist()) if room else Counter[int]()
     seen = Counter(codes[own["key_id"].to_numpy()].tolist())
-    rises, ended = _usual_rises(trace)
+    rises, ended = _usual_rises(run)
     found = []
     for code in dict.fromkeys([*seen, *perhaps]):
         since = own["since"].to_numpy(dtype=float)[codes[own["key_id"].to_numpy()] == code]
@@ -254,15 +254,15 @@ def _under_way(trace: Run, life: int, left: float) -> tuple[float, tuple[UnderWa
 
 
 @once_per_trace
-def _usual_rises(trace: Run) -> tuple[dict[int, float], Array]:
+def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
     """Return by how much a process holds more during a run of functions, and how many runs ended.
 
     The median of the runs that had their process to themselves; where these are few, of all: what
     others allocated beside them is then in it.
     """
-    codes, names = trace.keys.functions()
-    memory, of_run = memory_of_runs(trace), codes[trace.tasks["key_id"].to_numpy()]
-    only = trace.scheduler_only
+    codes, names = run.keys.functions()
+    memory, of_run = memory_of_runs(run), codes[run.tasks["key_id"].to_numpy()]
+    only = run.scheduler_only
     kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
     found = {}
     for code in np.unique(of_run).tolist():
@@ -275,30 +275,30 @@ def _usual_rises(trace: Run) -> tuple[dict[int, float], Array]:
     return found, np.bincount(np.append(of_run, codes[kept]), minlength=len(names))
 
 
-def _samples(trace: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
+def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
     """Return the times and values of a worker's samples that hold a value, in order of time."""
-    rows = getattr(trace, table).reindex(columns=["worker_id", "time", name]).dropna()
+    rows = getattr(run, table).reindex(columns=["worker_id", "time", name]).dropna()
     own = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
     return own["time"].to_numpy(dtype=float), own[name].to_numpy(dtype=float)
 
 
-def _results_in_memory(trace: Run, life: int) -> float:
+def _results_in_memory(run: Run, life: int) -> float:
     """Return the bytes of results in memory in the last sample of a worker; NaN: unknown."""
-    _, sizes = _samples(trace, life, "managed_memory", "size")
-    _, spilled = _samples(trace, life, "managed_memory", "spilled_size")
+    _, sizes = _samples(run, life, "managed_memory", "size")
+    _, spilled = _samples(run, life, "managed_memory", "spilled_size")
     if not len(sizes):
         return float("nan")
     # A few bytes are more as they are spilled.
     return max(float(sizes[-1]) - (float(spilled[-1]) if len(spilled) else 0.0), 0.0)
 
 
-def _held_most(trace: Run, kill: MemoryKill) -> str | None:
+def _held_most(run: Run, kill: MemoryKill) -> str | None:
     """Return the function whose results filled a worker when last sampled; None: nothing tells."""
-    times, _ = _samples(trace, kill.life, "managed_memory", "size")
-    held = held_at(trace, min(kill.left, trace.seconds_at(times[-1])))
+    times, _ = _samples(run, kill.life, "managed_memory", "size")
+    held = held_at(run, min(kill.left, run.seconds_at(times[-1])))
     held = held.of((held.life == kill.life) & np.isfinite(held.size))
     if not len(held.run):
         return None
-    functions = trace.tasks["function"].cat.codes.to_numpy()[held.run]
+    functions = run.tasks["function"].cat.codes.to_numpy()[held.run]
     most = int(np.bincount(functions, weights=held.size).argmax())
-    return str(trace.tasks["function"].cat.categories[most])
+    return str(run.tasks["function"].cat.categories[most])

@@ -61,10 +61,10 @@ class PlanEdges:
 
 
 @once_per_trace
-def find_plan(trace: Run) -> Plan:
+def find_plan(run: Run) -> Plan:
     """Group the task runs into nodes."""
-    whole, ended = trace.whole, len(trace.tasks)
-    slots, unseen = whole.slots, trace.unseen
+    whole, ended = run.whole, len(run.tasks)
+    slots, unseen = whole.slots, run.unseen
     tables, count = (whole.tasks, unseen), len(whole.tasks)
     seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(whole.unseen.index)
     rows_of_whole = np.append(np.arange(count), seen_by_scheduler)
@@ -72,14 +72,14 @@ def find_plan(trace: Run) -> Plan:
 
     def rows(name: str) -> Array:
         own = getattr(slots.times, name)[:count]
-        return np.append(own, getattr(trace.slots.times, name)[ended:])
+        return np.append(own, getattr(run.slots.times, name)[ended:])
 
     key_ids = np.append(whole.tasks["key_id"].to_numpy(), unseen["key_id"].to_numpy())
     of_function, functions = groups_of("function", "", tables)
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     parts = [
-        (_computations(trace, rows("arrival"), rows("known")), count + len(unseen) + 1),
-        (number_layers(trace.keys, key_ids, of_function), len(key_ids) + 1),
+        (_computations(run, rows("arrival"), rows("known")), count + len(unseen) + 1),
+        (number_layers(run.keys, key_ids, of_function), len(key_ids) + 1),
         (of_line, len(lines)),
         (of_step, len(steps)),
     ]
@@ -87,7 +87,7 @@ def find_plan(trace: Run) -> Plan:
     for part, size in parts:  # numbered anew each time, so that no product is too large
         codes = pd.factorize(codes * size + part)[0].astype(np.int64)
     # One that was taken off its worker is still open there: it belongs to where its key ended.
-    last = np.full(len(trace.keys), -1, dtype=np.int64)
+    last = np.full(len(run.keys), -1, dtype=np.int64)
     last[key_ids[:ended]] = codes[:ended]
     elsewhere = last[key_ids[ended:count]]
     codes[ended:count] = np.where(elsewhere >= 0, elsewhere, codes[ended:count])
@@ -106,12 +106,12 @@ def find_plan(trace: Run) -> Plan:
     )  # fmt: skip
 
 
-def _computations(trace: Run, arrival: Array, known: Array) -> Array:
+def _computations(run: Run, arrival: Array, known: Array) -> Array:
     """Return the computation of each task run, from 0.
 
     Another one begins with a graph that arrives when all that came before has ended.
     """
-    graphs = np.sort(to_ticks(trace.since_begin(trace.graphs["time"])))
+    graphs = np.sort(to_ticks(run.since_begin(run.graphs["time"])))
     order = np.argsort(arrival, kind="stable")
     before = np.searchsorted(arrival[order], graphs)
     busy_until = np.append(-np.inf, np.fmax.accumulate(known[order]))[before]
@@ -121,17 +121,17 @@ def _computations(trace: Run, arrival: Array, known: Array) -> Array:
 
 
 @once_per_trace
-def find_edges(trace: Run) -> PlanEdges:
+def find_edges(run: Run) -> PlanEdges:
     """Find what the nodes handed to each other."""
-    plan, slots = find_plan(trace), trace.slots
-    lengths, ids = trace.task_dependencies
+    plan, slots = find_plan(run), run.slots
+    lengths, ids = run.task_dependencies
     users = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    sources = _runs_before(trace, slots, ids, users)
+    sources = _runs_before(run, slots, ids, users)
     found = sources >= 0
     users, sources = users[found], sources[found]
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
     codes, distinct = pd.factorize(pairs, sort=True)
-    edges, size = Groups(codes, len(distinct)), _sizes(trace, len(slots.worker))
+    edges, size = Groups(codes, len(distinct)), _sizes(run, len(slots.worker))
     once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
     handed = Groups(codes[once], len(distinct))
     told = size[sources[once]]
@@ -140,8 +140,8 @@ def find_edges(trace: Run) -> PlanEdges:
     target, source = np.divmod(distinct, max(len(plan), 1))
     shuffled = np.array([name == P2P_BARRIER for name in plan.function], dtype=bool)
     unknown |= shuffled[source] | shuffled[target]
-    path = find_path(trace).rows
-    bound = find_predecessors(trace).kind[path[1:]] == DEPENDENCY
+    path = find_path(run).rows
+    bound = find_predecessors(run).kind[path[1:]] == DEPENDENCY
     passed = plan.of_slots[path[1:]] * len(plan) + plan.of_slots[path[:-1]]
     return PlanEdges(
         source,
@@ -152,12 +152,12 @@ def find_edges(trace: Run) -> PlanEdges:
     )
 
 
-def _runs_before(trace: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
+def _runs_before(run: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
     """Return the run of each dependency that its user took the result of; -1: none is known.
 
     That is the last which had started before the user did; by clocks that differ, the first.
     """
-    key_ids = run_columns(trace, "key_id").astype(np.int64)
+    key_ids = run_columns(run, "key_id").astype(np.int64)
     at = _ticks(key_ids, slots.times.start)
     order = np.argsort(at, kind="stable")
     if not len(order):
@@ -176,8 +176,8 @@ def _ticks(key_ids: Array, times: Array) -> Array:
     return found
 
 
-def _sizes(trace: Run, count: int) -> Array:
+def _sizes(run: Run, count: int) -> Array:
     """Return the bytes of the result of each slot; NaN: unknown."""
     sizes = np.full(count, np.nan)
-    sizes[: len(trace.tasks)] = trace.tasks["size"].to_numpy(dtype=float)
+    sizes[: len(run.tasks)] = run.tasks["size"].to_numpy(dtype=float)
     return sizes

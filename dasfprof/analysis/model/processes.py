@@ -43,11 +43,11 @@ class HostPrograms:
 
 
 @once_per_trace
-def host_programs(trace: Run) -> HostPrograms:
+def host_programs(run: Run) -> HostPrograms:
     """Sum up what was seen of the processes of each host."""
-    intervals = trace.host_processes["interval"].to_numpy(dtype=float)
-    table = trace.host_processes[(intervals >= 0) & (intervals < _LONGEST)]
-    hosts = trace.workers["host"].to_numpy(dtype=object)[table["worker_id"].to_numpy()]
+    intervals = run.host_processes["interval"].to_numpy(dtype=float)
+    table = run.host_processes[(intervals >= 0) & (intervals < _LONGEST)]
+    hosts = run.workers["host"].to_numpy(dtype=object)[table["worker_id"].to_numpy()]
     seen = pd.DataFrame(
         {
             "host": _texts(hosts),
@@ -103,12 +103,12 @@ class ProcessCpu:
     functions: pd.DataFrame
 
 
-def other_threads_cpu(trace: Run) -> dict[str, float]:
+def other_threads_cpu(run: Run) -> dict[str, float]:
     """Return the CPU seconds of libraries' threads for each function that had any for sure.
 
     They are of threads that the function's libraries started, or of P2P, while it alone ran.
     """
-    table = process_cpu(trace).functions
+    table = process_cpu(run).functions
     sums: dict[str, float] = {}
     columns = (table[name].tolist() for name in ("function", "others", "uncertain"))
     for name, others, uncertain in zip(*columns, strict=True):
@@ -118,13 +118,13 @@ def other_threads_cpu(trace: Run) -> dict[str, float]:
 
 
 @once_per_trace
-def process_cpu(trace: Run) -> ProcessCpu:
+def process_cpu(run: Run) -> ProcessCpu:
     """Divide the CPU of each process among who used it."""
     names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
-    samples = trace.samples.reindex(columns=names).dropna(subset=names[:3])
+    samples = run.samples.reindex(columns=names).dropna(subset=names[:3])
     samples = samples.sort_values("time", kind="stable").astype(float)
-    tasks = trace.whole.tasks
-    processes = processes_of_workers(trace)
+    tasks = run.whole.tasks
+    processes = processes_of_workers(run)
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]
     start = tasks["start"].to_numpy(dtype=float)

@@ -33,16 +33,16 @@ class RunMemory(NamedTuple):
 
 
 @once_per_trace
-def memory_of_runs(trace: Run) -> RunMemory:
+def memory_of_runs(run: Run) -> RunMemory:
     """Find what the process of each task run held."""
-    return read_of_runs(trace, trace.samples)
+    return read_of_runs(run, run.samples)
 
 
-def read_of_runs(trace: Run, samples: pd.DataFrame) -> RunMemory:
+def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     """Find what was read of the process of each task run, by ``worker_id, time, memory``."""
-    tasks = trace.tasks
+    tasks = run.tasks
     found = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
-    processes = processes_of_workers(trace)
+    processes = processes_of_workers(run)
     samples = samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
     samples = samples.sort_values("time", kind="stable")
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
@@ -52,7 +52,7 @@ def read_of_runs(trace: Run, samples: pd.DataFrame) -> RunMemory:
     seen = (tasks["source"] == "worker").to_numpy() & np.isfinite(stops)
     of_run = np.where(seen, processes[tasks["worker_id"].to_numpy()], -1)
     # What had not ended, and what nobody knows the times of, may have been there all the time.
-    begun, of_begun = trace.under_way["since"].to_numpy(dtype=float), trace.under_way["worker_id"]
+    begun, of_begun = run.under_way["since"].to_numpy(dtype=float), run.under_way["worker_id"]
     begun = np.where(np.isfinite(begun), begun, -np.inf)
     of_begun = processes[of_begun.to_numpy(dtype=np.int64)]
     for process in np.unique(of_sample):
@@ -69,9 +69,9 @@ def read_of_runs(trace: Run, samples: pd.DataFrame) -> RunMemory:
     return found
 
 
-def processes_of_workers(trace: Run) -> Array:
+def processes_of_workers(run: Run) -> Array:
     """Number the process of each worker: several may share one."""
-    known = trace.workers[["host", "boot_id", "pid"]].astype(object)
+    known = run.workers[["host", "boot_id", "pid"]].astype(object)
     numbers: dict[object, int] = {}
     codes = []
     for worker, process in enumerate(known.where(known.notna(), None).itertuples(index=False)):
@@ -147,9 +147,9 @@ class SpilledAtOnce:
     free: float
 
 
-def spilled_at_once(trace: Run) -> SpilledAtOnce | None:
+def spilled_at_once(run: Run) -> SpilledAtOnce | None:
     """Find the most bytes that the workers of one host had spilled at a time; None if none had."""
-    samples, workers = trace.managed_memory, trace.workers
+    samples, workers = run.managed_memory, run.workers
     if "spilled_size" not in samples or not len(samples):
         return None
     sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
@@ -168,7 +168,7 @@ def spilled_at_once(trace: Run) -> SpilledAtOnce | None:
         for own in [np.flatnonzero(hosts == host)]
     }
     host = max(peaks, key=lambda each: peaks[each])
-    return SpilledAtOnce(host, peaks[host], float(sizes.max()), _free(trace, host))
+    return SpilledAtOnce(host, peaks[host], float(sizes.max()), _free(run, host))
 
 
 class Peak(NamedTuple):
@@ -190,11 +190,11 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
 
 
-def _free(trace: Run, host: str) -> float:
-    disks = trace.disk_usage
+def _free(run: Run, host: str) -> float:
+    disks = run.disk_usage
     if not len(disks):
         return float("nan")
-    hosts = trace.workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()]
+    hosts = run.workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()]
     own = (hosts == host) & (disks["local_directory"].to_numpy(dtype=float) == 1)
     free = disks["free"].to_numpy(dtype=float)[own]
     return float(np.nanmin(free)) if np.isfinite(free).any() else float("nan")
@@ -215,15 +215,13 @@ class Samples(NamedTuple):
     values: dict[str, Array]
 
     @classmethod
-    def of(
-        cls, trace: Run, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()
-    ) -> Samples:
+    def of(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()) -> Samples:
         """Take the samples of a table that have all of these values, and others where they do."""
         table = table.reindex(columns=["worker_id", "time", *names, *or_zero])
         table = table.fillna(dict.fromkeys(or_zero, 0.0)).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
-        time = trace.on_one_clock(table["time"], life)
-        there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
+        time = run.on_one_clock(table["time"], life)
+        there = time < ends_of_lives(run)[life]  # a process may outlive its worker
         values = {name: table[name].to_numpy(dtype=float)[there] for name in (*names, *or_zero)}
         return cls(life[there], time[there], values)
 
@@ -260,18 +258,18 @@ class ProcessMemory(NamedTuple):
         return beside
 
 
-def results_of_workers(trace: Run) -> Samples:
+def results_of_workers(run: Run) -> Samples:
     """Return the samples of what workers held, as Dask measures it."""
     names = "size", "spilled_size", "tasks"
-    return Samples.of(trace, trace.managed_memory, *names, or_zero=("p2p_size",))
+    return Samples.of(run, run.managed_memory, *names, or_zero=("p2p_size",))
 
 
 @once_per_trace
-def memory_of_processes(trace: Run) -> list[ProcessMemory]:
+def memory_of_processes(run: Run) -> list[ProcessMemory]:
     """Find what each process of workers held, where samples tell of it and of its results."""
-    used = Samples.of(trace, trace.samples, "memory")
-    held = results_of_workers(trace)
-    found, process = list[ProcessMemory](), processes_of_workers(trace)
+    used = Samples.of(run, run.samples, "memory")
+    held = results_of_workers(run)
+    found, process = list[ProcessMemory](), processes_of_workers(run)
     for number in np.unique(process[used.life]).tolist():
         rows = np.flatnonzero(process[used.life] == number)
         rows = rows[np.argsort(used.time[rows], kind="stable")]
@@ -295,23 +293,23 @@ def memory_of_processes(trace: Run) -> list[ProcessMemory]:
 
 
 @once_per_trace
-def unmanaged_of_runs(trace: Run) -> RunMemory:
+def unmanaged_of_runs(run: Run) -> RunMemory:
     """Find what the process of each task run had beside results that were done.
 
     What it rises by is without inputs that came from other workers as it began.
     """
-    offsets = trace.offsets
+    offsets = run.offsets
     tables = [
         pd.DataFrame(
             {
                 "worker_id": one.lives[0],
-                "time": one.time + trace.begin + offsets[one.lives[0]],
+                "time": one.time + run.begin + offsets[one.lives[0]],
                 "memory": one.unmanaged,
             }
         )
-        for one in memory_of_processes(trace)
+        for one in memory_of_processes(run)
     ]
-    return read_of_runs(trace, pd.concat(tables) if tables else trace.samples[:0])
+    return read_of_runs(run, pd.concat(tables) if tables else run.samples[:0])
 
 
 def _nearest(times: Array, wanted: Array) -> Array:
@@ -339,13 +337,13 @@ class Readings(NamedTuple):
 
 
 @once_per_trace
-def memory_of_others(trace: Run) -> dict[str, Readings]:
+def memory_of_others(run: Run) -> dict[str, Readings]:
     """Find what the processes of the scheduler and of the client had: by these words.
 
     Where the scheduler is in a worker's process, or the client in one of theirs, it has none of its
     own. Nor where no file tells.
     """
-    workers, states, clients = trace.workers, trace.scheduler_states, trace.clients_under_way
+    workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {
         (host, pid)
         for host, pid, kind in zip(workers["host"], workers["pid"], workers["kind"], strict=True)
@@ -355,27 +353,27 @@ def memory_of_others(trace: Run) -> dict[str, Readings]:
     if len(states):
         host, pid = workers[["host", "pid"]].iloc[int(states["worker_id"].iloc[0])]
         if pd.notna(pid) and (host, pid) not in known:
-            found["scheduler"] = _readings(trace, host, states)
+            found["scheduler"] = _readings(run, host, states)
             known.add((host, pid))
     if len(clients) and {"host", "pid"} <= set(clients.columns):
         host, pid = clients["host"].iloc[0], int(clients["pid"].iloc[0])
         own = (clients["host"] == host) & (clients["pid"] == pid)
         if pid >= 0 and (host, pid) not in known:
-            found["client"] = _readings(trace, host, clients[own.to_numpy(dtype=bool)])
+            found["client"] = _readings(run, host, clients[own.to_numpy(dtype=bool)])
     return {name: one for name, one in found.items() if len(one.time)}
 
 
-def tasks_of_scheduler(trace: Run) -> Readings | None:
+def tasks_of_scheduler(run: Run) -> Readings | None:
     """Find how many tasks the scheduler knew that had not been forgotten; None: nothing tells."""
-    states = trace.scheduler_states.reindex(columns=["worker_id", "time", "tasks"])
+    states = run.scheduler_states.reindex(columns=["worker_id", "time", "tasks"])
     if not len(states):
         return None
     counted = [sum(sum(one.values()) for one in tasks.values()) for tasks in states["tasks"]]
-    host = trace.workers["host"].iloc[int(states["worker_id"].iloc[0])]
-    return _readings(trace, host, states.assign(memory=np.array(counted, dtype=float)))
+    host = run.workers["host"].iloc[int(states["worker_id"].iloc[0])]
+    return _readings(run, host, states.assign(memory=np.array(counted, dtype=float)))
 
 
-def _readings(trace: Run, host: str, table: pd.DataFrame) -> Readings:
+def _readings(run: Run, host: str, table: pd.DataFrame) -> Readings:
     read = table.reindex(columns=["time", "memory"]).dropna().sort_values("time", kind="stable")
-    time = trace.since_begin(read["time"])
+    time = run.since_begin(read["time"])
     return Readings(str(host), time, read["memory"].to_numpy(dtype=float))

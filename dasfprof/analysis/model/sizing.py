@@ -43,27 +43,27 @@ class Chunks:
 
 
 @once_per_trace
-def find_chunks(trace: Run) -> Chunks:
+def find_chunks(run: Run) -> Chunks:
     """Find the chunks of each function from the runs that ended in memory."""
-    tasks = trace.tasks
+    tasks = run.tasks
     kept = tasks["state"].isin(["memory"]).to_numpy()
     runs = tasks[kept]
     function = runs["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     size = runs["size"].to_numpy(dtype=float)
     given = runs["input_size"].to_numpy(dtype=float)
-    own = np.fmax(given * _own_share(trace, groups, kept)[groups.codes], size)
+    own = np.fmax(given * _own_share(run, groups, kept)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
     # The place of a run's shape among those of arrays and frames; -1: its result is neither.
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
     shape = np.where(is_shape[codes], codes, -1)
-    width, widest = _widths(trace)
+    width, widest = _widths(run)
     usual = _usual_shapes(groups, np.where(_are_arrays(runs), shape, -1), shapes)
     return Chunks(
         groups.mean(own),
         width,
-        _powers(groups, _steps(trace, runs), np.fmax(given, size), runs["duration"].to_numpy()),
-        [_in_blocks(trace, *pair) for pair in zip(usual, widest.tolist(), strict=True)],
+        _powers(groups, _steps(run, runs), np.fmax(given, size), runs["duration"].to_numpy()),
+        [_in_blocks(run, *pair) for pair in zip(usual, widest.tolist(), strict=True)],
         groups.sum((shape >= 0).astype(float)) > groups.sizes / 2,
     )
 
@@ -79,22 +79,22 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
     return tuple(grown)
 
 
-def _own_share(trace: Run, groups: Groups, kept: Array) -> Array:
+def _own_share(run: Run, groups: Groups, kept: Array) -> Array:
     """Return by what each function's inputs are to be divided, as its runs share them."""
-    lengths, items = trace.task_dependencies
+    lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     place = np.full(len(lengths), -1, dtype=np.int64)
     place[kept] = groups.codes
     inside = place[row] >= 0
     codes, key_ids = place[row[inside]], items[inside].astype(np.int64)
-    pairs = distinct(codes * (len(trace.keys) + 1) + key_ids)
-    different = np.bincount(pairs // (len(trace.keys) + 1), minlength=groups.count)
+    pairs = distinct(codes * (len(run.keys) + 1) + key_ids)
+    different = np.bincount(pairs // (len(run.keys) + 1), minlength=groups.count)
     return np.nan_to_num(ratio(different, np.bincount(codes, minlength=groups.count)), nan=1.0)
 
 
-def _widths(trace: Run) -> tuple[Array, Array]:
+def _widths(run: Run) -> tuple[Array, Array]:
     """Return for each function the most keys of a step, and the head of these (-1: no tuples)."""
-    tasks, keys = trace.tasks, trace.keys
+    tasks, keys = run.tasks, run.keys
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
     pairs = pd.DataFrame(
         {"function": tasks["function"].cat.codes.to_numpy(), "key": tasks["key_id"].to_numpy()}
@@ -109,9 +109,9 @@ def _widths(trace: Run) -> tuple[Array, Array]:
     return width, widest
 
 
-def _steps(trace: Run, runs: pd.DataFrame) -> Groups:
+def _steps(run: Run, runs: pd.DataFrame) -> Groups:
     """Return the runs by the step of the graph that they belong to."""
-    keys = trace.keys
+    keys = run.keys
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
     heads = keys.head_ids[runs["key_id"].to_numpy()].astype(np.int64)
     function = runs["function"].cat.codes.to_numpy(dtype=np.int64)
@@ -152,14 +152,14 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 
 
 def _in_blocks(
-    trace: Run, shape: tuple[int, ...] | None, head: int
+    run: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return a shape, and how many blocks keys of a head number in each direction."""
     if shape is None or head < 0:
         return None
-    if trace.keys.heads[head][0] - TUPLE != len(shape):  # the key does not number its blocks
+    if run.keys.heads[head][0] - TUPLE != len(shape):  # the key does not number its blocks
         return None
-    tails = trace.keys.tails[trace.keys.head_ids == head][:, : len(shape)]
+    tails = run.keys.tails[run.keys.head_ids == head][:, : len(shape)]
     return shape, tuple((tails.max(axis=0) + 1).tolist())
 
 
@@ -198,7 +198,7 @@ class ChunkCosts:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def chunk_costs(trace: Run, overhead: float) -> ChunkCosts:
+def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     """Find what tasks cost, and how large they should be for overhead to be a share of the time.
 
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
@@ -207,16 +207,16 @@ def chunk_costs(trace: Run, overhead: float) -> ChunkCosts:
     its chunks as recorded ones show, or in proportion where they do not tell. No chunk is larger
     than all that a step of the graph has.
     """
-    tasks = trace.tasks.loc[trace.tasks["state"].isin(["memory"]).to_numpy()]
+    tasks = run.tasks.loc[run.tasks["state"].isin(["memory"]).to_numpy()]
     function = tasks["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
-    cost = groups.median(task_overhead(trace)[tasks.index.to_numpy()])
-    count = _all_threads(trace)
-    rate = np.fmax(highest_rate(trace.recorded), DOCUMENTED_RATE)
+    cost = groups.median(task_overhead(run)[tasks.index.to_numpy()])
+    count = _all_threads(run)
+    rate = np.fmax(highest_rate(run.recorded), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
-    chunks = find_chunks(trace)
+    chunks = find_chunks(run)
     growth = np.where(np.isnan(chunks.power), 1.0, np.maximum(chunks.power, _SLOWEST))
     times = np.maximum(ratio(wanted, duration), 1.0) ** (1 / growth)
     times = np.minimum(times, np.maximum(chunks.width, 1))
@@ -237,7 +237,7 @@ def chunk_costs(trace: Run, overhead: float) -> ChunkCosts:
     )
 
 
-def task_overhead(trace: Run) -> Array:
+def task_overhead(run: Run) -> Array:
     """Measure the overhead of each task run: seconds of its thread, NaN where no file tells.
 
     It is the time from being given the thread until the worker knew the outcome, less the
@@ -245,7 +245,7 @@ def task_overhead(trace: Run) -> Array:
     thread had stood idle before, though the task was runnable, less the wait for its inputs. Of a
     coroutine, which has no thread, that second part is unknown, and left out.
     """
-    recorded, times, tasks = trace.recorded, trace.times, trace.tasks
+    recorded, times, tasks = run.recorded, run.times, run.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
     with np.errstate(invalid="ignore"):
@@ -270,21 +270,21 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
     return free
 
 
-def longest_chain(trace: Run, seconds: Array) -> float:
+def longest_chain(run: Run, seconds: Array) -> float:
     """Sum the seconds of the chain of dependent runs that takes the most: no run is shorter.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     seconds
         What each run of `Trace.tasks` took.
     """
-    rows, producers = dependency_rows(trace)
+    rows, producers = dependency_rows(run)
     seen = producers < len(seconds)
     rows, producers = rows[seen], producers[seen]
     # What is taken ends before what takes it, so this is an order of the graph.
-    order = np.argsort(trace.times.stop[rows], kind="stable")
+    order = np.argsort(run.times.stop[rows], kind="stable")
     before, own = [0.0] * len(seconds), seconds.tolist()
     for row, producer in zip(rows[order].tolist(), producers[order].tolist(), strict=True):
         chain = before[producer] + own[producer]
@@ -315,9 +315,9 @@ def highest_rate(recorded: dict[str, Array]) -> float:
     return float(within.max())
 
 
-def thread_seconds(trace: Run, times: TaskTimes) -> Array:
+def thread_seconds(run: Run, times: TaskTimes) -> Array:
     """Return for how long each task run held its thread."""
-    tasks = trace.tasks
+    tasks = run.tasks
     with np.errstate(invalid="ignore"):
         held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
     seceded = (tasks["seceded"] - tasks["executing"]).to_numpy(dtype=float)
@@ -325,18 +325,18 @@ def thread_seconds(trace: Run, times: TaskTimes) -> Array:
     return np.maximum(seconds, 0.0)
 
 
-def known_threads(trace: Run) -> Array:
+def known_threads(run: Run) -> Array:
     """The number of threads of each worker of which a file tells it."""
-    workers = trace.named
-    counts = known_thread_counts(trace, workers)[
-        workers_with_tasks(trace, workers, workers.numbers(trace.tasks))
+    workers = run.named
+    counts = known_thread_counts(run, workers)[
+        workers_with_tasks(run, workers, workers.numbers(run.tasks))
     ]
     return counts[np.isfinite(counts)]
 
 
-def _all_threads(trace: Run) -> float:
+def _all_threads(run: Run) -> float:
     """Return the number of the run's threads, NaN where no file tells."""
-    counts = known_threads(trace)
+    counts = known_threads(run)
     return float(counts.sum()) if len(counts) else float("nan")
 
 

@@ -22,9 +22,9 @@ from dasfprof.text import elide
 NO_STEP = "(no step)"
 
 
-def has_steps(trace: Run) -> bool:
+def has_steps(run: Run) -> bool:
     """Return whether a step is known of any task run."""
-    return "step" in trace.tasks and bool((trace.tasks["step"].cat.codes >= 0).any())
+    return "step" in run.tasks and bool((run.tasks["step"].cat.codes >= 0).any())
 
 
 def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
@@ -70,9 +70,9 @@ def groups_of(
 NO_LINES = tuple(f"({reason})" for reason in REASONS)
 
 
-def has_lines(trace: Run) -> bool:
+def has_lines(run: Run) -> bool:
     """Return whether a line is known of any task run."""
-    return "line" in trace.tasks and bool((trace.tasks["line"].cat.codes >= 0).any())
+    return "line" in run.tasks and bool((run.tasks["line"].cat.codes >= 0).any())
 
 
 def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
@@ -98,7 +98,7 @@ _OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers"
 _LONGEST = 200
 
 
-def annotation_texts(trace: Run) -> tuple[Array, list[str]]:
+def annotation_texts(run: Run) -> tuple[Array, list[str]]:
     """Number the annotations of the rows of `Trace.tasks`.
 
     Returns
@@ -106,17 +106,17 @@ def annotation_texts(trace: Run) -> tuple[Array, list[str]]:
     codes, texts
         Row ``i`` has ``texts[codes[i]]``; the first text is empty: it has none, or none is known.
     """
-    places, values = distinct_annotations(trace)
+    places, values = distinct_annotations(run)
     texts = {"": 0}
     codes = [texts.setdefault(_text(value), len(texts)) for value in values]
     return np.array([*codes, 0], dtype=np.int64)[places], list(texts)
 
 
-def distinct_annotations(trace: Run) -> tuple[Array, list[object]]:
+def distinct_annotations(run: Run) -> tuple[Array, list[object]]:
     """Return the place of each row's annotations, -1 where none are recorded, and these."""
-    if "annotations" not in trace.tasks:
-        return np.full(len(trace.tasks), -1, dtype=np.int64), []
-    values = trace.tasks["annotations"].to_numpy(dtype=object)
+    if "annotations" not in run.tasks:
+        return np.full(len(run.tasks), -1, dtype=np.int64), []
+    values = run.tasks["annotations"].to_numpy(dtype=object)
     # Equal annotations are mostly one object.
     _, first, places = np.unique(
         np.fromiter(map(id, values), dtype=np.int64, count=len(values)),
@@ -146,24 +146,24 @@ _SENDING = ("compute", "persist", "submit", "map")
 
 
 @once_per_trace
-def asked_lines(trace: Run) -> Array:
+def asked_lines(run: Run) -> Array:
     """Find the line that sent the graph of each of `Trace.tasks`; empty: nothing tells.
 
     A client's graphs arrive in the order in which they were sent, and each was sent within a call.
     Several calls at a time, as of threads or of short ones in turns, tell nothing.
     """
-    found = np.full(len(trace.tasks), "", dtype=object)
-    if "graph" not in trace.tasks or not len(trace.client_calls):
+    found = np.full(len(run.tasks), "", dtype=object)
+    if "graph" not in run.tasks or not len(run.client_calls):
         return found
-    of_graph = dict(zip(trace.graphs["stimulus"].tolist(), _of_graphs(trace), strict=True))
-    stimuli = np.nan_to_num(trace.tasks["graph"].to_numpy(dtype=float), nan=-1.0)
+    of_graph = dict(zip(run.graphs["stimulus"].tolist(), _of_graphs(run), strict=True))
+    stimuli = np.nan_to_num(run.tasks["graph"].to_numpy(dtype=float), nan=-1.0)
     found[:] = [of_graph.get(stimulus, "") for stimulus in stimuli.astype(np.int64).tolist()]
     return found
 
 
-def _of_graphs(trace: Run) -> list[str]:
+def _of_graphs(run: Run) -> list[str]:
     """Return the line that sent each graph."""
-    graphs, sent = trace.graphs, trace.graphs_sent
+    graphs, sent = run.graphs, run.graphs_sent
     lines = [""] * len(graphs)
     clients = graphs["client"].astype(object).to_numpy()
     senders = sent["client"].astype(object).to_numpy()
@@ -174,14 +174,14 @@ def _of_graphs(trace: Run) -> list[str]:
         if len(arrived) != len(times):
             continue  # some of either were not recorded
         arrived = arrived[np.argsort(arrivals[arrived], kind="stable")]
-        for graph, line in zip(arrived.tolist(), _of_calls(trace, times), strict=True):
+        for graph, line in zip(arrived.tolist(), _of_calls(run, times), strict=True):
             lines[graph] = line
     return lines
 
 
-def _of_calls(trace: Run, times: Array) -> list[str]:
+def _of_calls(run: Run, times: Array) -> list[str]:
     """Return the line of the one call that was under way at each time; empty: none, or several."""
-    calls = trace.client_calls
+    calls = run.client_calls
     calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]
     begin, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
     begun, ended = np.argsort(begin, kind="stable"), np.argsort(stop, kind="stable")
@@ -189,7 +189,7 @@ def _of_calls(trace: Run, times: Array) -> list[str]:
     over = np.searchsorted(stop[ended], times, side="left")
     # Of the rows that have begun, less those that have ended, one is left: its number.
     left = np.append(0, np.cumsum(begun))[first] - np.append(0, np.cumsum(ended))[over]
-    noted = zip(*(trace.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
+    noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
     named = {(file, number): line for file, number, line, fused in noted if not fused}
     files, numbers = calls["file"].astype(object).tolist(), calls["line"].tolist()
     found = []
@@ -204,11 +204,11 @@ def _of_calls(trace: Run, times: Array) -> list[str]:
 
 
 @once_per_trace
-def task_layers(trace: Run) -> Groups:
+def task_layers(run: Run) -> Groups:
     """Group the task runs by layer, see `number_layers`."""
-    tasks = trace.tasks
+    tasks = run.tasks
     codes = number_layers(
-        trace.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()
+        run.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()
     )
     return Groups(codes, int(codes.max(initial=-1)) + 1)
 

@@ -152,14 +152,14 @@ class StragglerRuns:
 
 
 @once_per_trace
-def find_stragglers(trace: Run) -> StragglerRuns:
+def find_stragglers(run: Run) -> StragglerRuns:
     """Find the stragglers of a run, each with its cause.
 
     The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
     three deviations, so that a layer whose runs differ anyway has few; and one percent of the
     run's wall time, so that they matter.
     """
-    runs = _Runs(trace)
+    runs = _Runs(run)
     found = runs.seconds > np.maximum(
         TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
     )
@@ -190,16 +190,16 @@ class _Runs:
         The trace.
     """
 
-    def __init__(self, trace: Run) -> None:
-        tasks = trace.tasks
-        executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
+    def __init__(self, run: Run) -> None:
+        tasks = run.tasks
+        executing, length = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
         # Of its thread's time, with unspilling and deserialising, where its worker tells; but not
         # that for which it waited for a core, as any run would have.
         waited = _core_wait(tasks)
         with np.errstate(invalid="ignore"):  # of times beyond any clock
-            seconds = np.fmax(tasks["done"].to_numpy() - executing, run) - waited
+            seconds = np.fmax(tasks["done"].to_numpy() - executing, length) - waited
         #: Seconds that a straggler takes at least.
-        self.least = SHARE_OF_WALL * trace.wall
+        self.least = SHARE_OF_WALL * run.wall
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.bincount(codes, weights=seconds > self.least)
@@ -211,14 +211,14 @@ class _Runs:
         #: Their rows in the trace.
         self.rows = rows
         self.tasks = tasks = tasks.take(rows)
-        self.seconds, self.working = seconds[rows], (run - waited)[rows]
+        self.seconds, self.working = seconds[rows], (length - waited)[rows]
         start = tasks["start"].to_numpy()
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
         #: When their functions returned: before `done`, as Dask gives the thread away first.
-        self.returned: Array = start + run[rows]
-        self.workers = trace.named
+        self.returned: Array = start + length[rows]
+        self.workers = run.named
         self.worker = self.workers.numbers(tasks)
-        layers = task_layers(trace)
+        layers = task_layers(run)
         self.function = codes[rows].astype(np.int64)
         #: By layer: what is usual for a run is what others of its layer take.
         self.groups = Groups(layers.codes[rows], layers.count)

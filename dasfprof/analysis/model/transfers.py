@@ -29,27 +29,27 @@ class MovedKeys:
     to_the_same: Array
 
 
-def moved_keys(trace: Run, rows: Array) -> MovedKeys:
+def moved_keys(run: Run, rows: Array) -> MovedKeys:
     """List the keys that these transfers moved.
 
     A message is shared out to its keys by their results' sizes, as last run; evenly, where the
     size of one is not known.
     """
-    lengths, ids = trace.transfer_keys
+    lengths, ids = run.transfer_keys
     lengths = np.maximum(lengths, 0)
     message = np.repeat(np.arange(len(lengths)), lengths)
     kept = np.zeros(len(lengths), dtype=bool)
     kept[rows] = True
     of_rows = kept[message]
     message, key_id = message[of_rows], ids[of_rows].astype(np.int64)
-    table = trace.transfers
-    weight = _result_sizes(trace)[key_id]
+    table = run.transfers
+    weight = _result_sizes(run)[key_id]
     messages = Groups(message, len(lengths))
     unknown = np.bincount(message, weights=~(weight > 0), minlength=len(lengths)) > 0
     weight = np.where(unknown[message], 1.0, weight)
     share = weight / messages.sum(weight)[message]
     target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
-    places, distinct = pd.factorize(key_id * (len(trace.workers) + 1) + target)
+    places, distinct = pd.factorize(key_id * (len(run.workers) + 1) + target)
 
     def shared(name: str) -> Array:
         values = np.nan_to_num(table[name].to_numpy(dtype=float)[message])
@@ -60,7 +60,7 @@ def moved_keys(trace: Run, rows: Array) -> MovedKeys:
         shared("size"),
         shared("duration"),
         shared("deserialize"),
-        Groups(key_id, len(trace.keys)).places(start) == 0,
+        Groups(key_id, len(run.keys)).places(start) == 0,
         Groups(places, len(distinct)).places(start) > 0,
     )
 
@@ -102,20 +102,20 @@ class MovedOutputs:
     total: float
 
 
-def moved_outputs(trace: Run, codes: Array, count: int) -> MovedOutputs:
+def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     """Sum up what was moved by group of keys.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     codes, count
         The group of each of `Trace.keys`, and how many there are.
     """
-    moves = moved_keys(trace, np.flatnonzero(succeeded_rows(trace.transfers)))
+    moves = moved_keys(run, np.flatnonzero(succeeded_rows(run.transfers)))
     groups = Groups(codes[moves.key_id], count)
     first, again = moves.first, moves.to_the_same
-    repeated = Groups(moves.key_id, len(trace.keys)).sizes > 1
+    repeated = Groups(moves.key_id, len(run.keys)).sizes > 1
     more_than_once = (first & repeated[moves.key_id]).astype(float)
     return MovedOutputs(
         keys=groups.sum(first.astype(float)).astype(np.int64),
@@ -124,30 +124,30 @@ def moved_outputs(trace: Run, codes: Array, count: int) -> MovedOutputs:
         size=groups.sum(moves.size),
         seconds=groups.sum(moves.seconds),
         deserialising=groups.sum(moves.deserialising),
-        serialising=_serialising(trace, codes, count),
+        serialising=_serialising(run, codes, count),
         again=groups.sum(moves.size * ~first),
         again_to_the_same=groups.sum(moves.size * again),
         total=float(moves.size.sum()),
     )
 
 
-def _serialising(trace: Run, codes: Array, count: int) -> Array:
+def _serialising(run: Run, codes: Array, count: int) -> Array:
     """Sum up what it took to serialise the outputs of each group of keys for other workers."""
-    told = trace.serialised
+    told = run.serialised
     if not len(told):
-        return np.full(count, 0.0 if trace.knows_serialising else np.nan)
+        return np.full(count, 0.0 if run.knows_serialising else np.nan)
     told = told[told["target"].notna().to_numpy(dtype=bool)]
     keys = told["key_id"].to_numpy(dtype=np.int64)
     return Groups(codes[keys], count).sum(told["seconds"].to_numpy(dtype=float))
 
 
-def _result_sizes(trace: Run) -> Array:
+def _result_sizes(run: Run) -> Array:
     """Return the bytes of each key's result, NaN where no file tells."""
-    tasks = trace.tasks
+    tasks = run.tasks
     in_memory = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
     ends = (tasks["start"].to_numpy() + tasks["duration"].to_numpy())[in_memory]
     in_memory = in_memory[np.argsort(ends, kind="stable")]
-    sizes = np.full(len(trace.keys), np.nan)
+    sizes = np.full(len(run.keys), np.nan)
     sizes[tasks["key_id"].to_numpy()[in_memory]] = tasks["size"].to_numpy(dtype=float)[in_memory]
     return sizes
 
@@ -159,18 +159,18 @@ def _result_sizes(trace: Run) -> Array:
 
 
 @once_per_trace
-def p2p_runs(trace: Run) -> Array:
+def p2p_runs(run: Run) -> Array:
     """Return which task runs hand data to a P2P shuffle, wait for it, or take data from it."""
-    function = trace.tasks["function"]
+    function = run.tasks["function"]
     barrier = (function == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
         return barrier
-    names, key_ids = function.cat, trace.tasks["key_id"].to_numpy()
-    lengths, items = trace.task_dependencies
+    names, key_ids = function.cat, run.tasks["key_id"].to_numpy()
+    lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(key_ids)), np.maximum(lengths, 0))
-    handed = np.zeros(len(trace.keys), dtype=bool)
+    handed = np.zeros(len(run.keys), dtype=bool)
     handed[items[barrier[row]]] = True
-    of_barrier = np.zeros(len(trace.keys), dtype=bool)
+    of_barrier = np.zeros(len(run.keys), dtype=bool)
     of_barrier[key_ids[barrier]] = True
     takes = np.zeros(len(key_ids), dtype=bool)
     takes[row[of_barrier[items]]] = True
@@ -183,11 +183,11 @@ def p2p_runs(trace: Run) -> Array:
 
 
 @once_per_trace
-def shuffled_bytes(trace: Run) -> float:
+def shuffled_bytes(run: Run) -> float:
     """Return the bytes that P2P shuffles moved between workers; NaN if they were not recorded."""
-    messages = trace.shuffle_messages
+    messages = run.shuffle_messages
     if len(messages):
         size = messages["size"].to_numpy(dtype=float)
         return float(np.nansum(size[(messages["state"] == "success").to_numpy(dtype=bool)]))
-    alone = trace.tasks["worker_id"].nunique() < 2
-    return 0.0 if alone or not p2p_runs(trace).any() else float("nan")
+    alone = run.tasks["worker_id"].nunique() < 2
+    return 0.0 if alone or not p2p_runs(run).any() else float("nan")

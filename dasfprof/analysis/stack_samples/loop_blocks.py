@@ -48,12 +48,12 @@ class LoopBlock:
 
 
 @once_per_trace
-def loop_blocks(trace: Run) -> list[LoopBlock]:
+def loop_blocks(run: Run) -> list[LoopBlock]:
     """Return the times of a trace in which event loops did not turn, the longest first."""
-    table = trace.loop_samples
+    table = run.loop_samples
     if not len(table):
         return []
-    stacks, samples = list(map(in_the_loop, all_stacks(trace))), Samples.of(table)
+    stacks, samples = list(map(in_the_loop, all_stacks(run))), Samples.of(table)
     since, until = table["since"].to_numpy(dtype=float), table["until"].to_numpy(dtype=float)
     worker = table["worker_id"].to_numpy()
     blocks = []
@@ -132,29 +132,29 @@ _BLOCKED = 0.1
 
 
 @once_per_trace
-def blocked_on_the_way(trace: Run) -> Array:
+def blocked_on_the_way(run: Run) -> Array:
     """Return for how long the loop of its worker was blocked while each run was on its way there.
 
     A row each of `TaskSlots`, in seconds; 0 where nothing tells.
     """
-    slots = trace.slots
-    return _blocked(trace, slots.sent, slots.times.received, ~slots.reception_unknown)
+    slots = run.slots
+    return _blocked(run, slots.sent, slots.times.received, ~slots.reception_unknown)
 
 
-def blocked_while_ready(trace: Run) -> Array:
+def blocked_while_ready(run: Run) -> Array:
     """Return for how long the loop of its worker was blocked while each run was ready there."""
-    slots = trace.slots
-    return _blocked(trace, slots.times.ready, slots.times.executing)
+    slots = run.slots
+    return _blocked(run, slots.times.ready, slots.times.executing)
 
 
-def _blocked(trace: Run, begins: Array, ends: Array, known: Array | bool = True) -> Array:
-    slots = trace.slots
+def _blocked(run: Run, begins: Array, ends: Array, known: Array | bool = True) -> Array:
+    slots = run.slots
     found = np.zeros(len(slots.worker))
-    memory = trace.managed_memory
+    memory = run.managed_memory
     if "loop_lag" not in memory or not len(memory):
         return found
     lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
-    time = trace.on_one_clock(memory["time"], worker)
+    time = run.on_one_clock(memory["time"], worker)
     late = lag >= _BLOCKED
     for number in np.unique(worker[late]).tolist():
         own = late & (worker == number)

@@ -97,10 +97,10 @@ class Places:
 
 
 @once_per_trace
-def all_stacks(trace: Run) -> list[Stack]:
+def all_stacks(run: Run) -> list[Stack]:
     """Return the rows of `Trace.stacks`."""
-    stacks = Stacks(trace)
-    return [stacks[row] for row in range(len(trace.stacks))]
+    stacks = Stacks(run)
+    return [stacks[row] for row in range(len(run.stacks))]
 
 
 def _by_function(stack: Stack) -> tuple[str, str]:
@@ -122,14 +122,14 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 }
 
 
-def places(trace: Run, by: By) -> Places:
+def places(run: Run, by: By) -> Places:
     """Return what the stacks of a trace name.
 
     - line: the innermost line of the user's code, a `Frame`; without one, the innermost line
     - function: the innermost function, ``(file, function)``
     - library: of the innermost function
     """
-    return Places(_NAMES[by], all_stacks(trace))
+    return Places(_NAMES[by], all_stacks(run))
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,16 @@ class HotPlaces:
 
 
 def hot_places(
-    trace: Run, function: str | None = None, step: str | None = None, by: By = "line"
+    run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> HotPlaces:
     """Return where the task runs of a function and a step were seen; None: of all."""
-    samples, functions = samples_of(trace, function, step)
-    named = places(trace, by)
+    samples, functions = samples_of(run, function, step)
+    named = places(run, by)
     codes, count = named.of(samples.stack), len(named.names)
     found = spent(samples, codes, count, functions)
     order = np.argsort(-found.seconds, kind="stable")
     order = order[found.samples[order] > 0]
-    inside = _inside(trace, samples.stack, samples.interval, named) if by == "line" else {}
+    inside = _inside(run, samples.stack, samples.interval, named) if by == "line" else {}
     return HotPlaces(
         [named.names[row] for row in order.tolist()],
         found.take(order),
@@ -164,11 +164,9 @@ def hot_places(
     )
 
 
-def _inside(
-    trace: Run, stacks: Array, seconds: Array, lines: Places
-) -> dict[int, tuple[str, float]]:
+def _inside(run: Run, stacks: Array, seconds: Array, lines: Places) -> dict[int, tuple[str, float]]:
     """Return for each line the library's call in which most of its time was spent, and a share."""
-    frames, seen = all_stacks(trace), stacks[stacks >= 0]
+    frames, seen = all_stacks(run), stacks[stacks >= 0]
     by_stack = np.bincount(seen, seconds[stacks >= 0], len(frames))
     totals: dict[int, dict[str, float]] = {}
     for stack in np.unique(seen).tolist():
@@ -289,16 +287,16 @@ def waited_for(stack: Stack) -> str:
     return OWN_POOL if pool and len(calls) > _DEEP else UNKNOWN_WAIT
 
 
-def waits_of(trace: Run, function: str) -> dict[str, float]:
+def waits_of(run: Run, function: str) -> dict[str, float]:
     """Return the shares of a function's time for which its tasks wait, by what they wait for.
 
     Empty where samples are too few to tell.
     """
-    samples, _ = samples_of(trace, function)
+    samples, _ = samples_of(run, function)
     total = float(samples.interval.sum())
     if len(samples) < _FEWEST or not total > 0:
         return {}
-    stacks = all_stacks(trace)
+    stacks = all_stacks(run)
     found: dict[str, float] = {}
     waiting = np.flatnonzero((samples.activity == WAITING) & (samples.stack >= 0))
     for row in waiting.tolist():

@@ -37,13 +37,13 @@ _DOING = {
 }
 
 
-def hottest_line(trace: Run, function: str) -> str:
+def hottest_line(run: Run, function: str) -> str:
     """Say at which line a function's tasks spend most of their time, and how; empty: unknown.
 
     A line is named if its share is certain to be a fifth at least, and if the threads had cores
     most of the time: the sampler is on the same host.
     """
-    found = hot_places(trace, function)
+    found = hot_places(run, function)
     samples = int(found.spent.samples.sum())
     if samples < _FEWEST or not isinstance(found.names[0], Frame):
         return ""
@@ -62,43 +62,43 @@ def hottest_line(trace: Run, function: str) -> str:
     )
 
 
-def client_meanwhile(trace: Run, begins: Array, ends: Array) -> str:
+def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     """Say what the client's main thread mostly did in some spans of time; empty: unknown.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     begins, ends
         Unix seconds, in order and apart.
     """
-    table = trace.client_samples
+    table = run.client_samples
     if not len(begins):
         return ""
     if not len(table):
-        return _by_calls(trace, begins, ends)
+        return _by_calls(run, begins, ends)
     time = table["time"].to_numpy(dtype=float)
     span = np.searchsorted(begins, time, "right") - 1
     table = table[(span >= 0) & (time <= ends[np.maximum(span, 0)])]
     samples = Samples.of(table)
     total = float(samples.interval.sum())
     if len(samples) < _FEWEST or not total > 0:
-        return _by_calls(trace, begins, ends)
+        return _by_calls(run, begins, ends)
     phases = table["phase"].astype(object).to_numpy()
     by_phase = {phase: float(samples.interval[phases == phase].sum()) for phase in _DOING}
     phase = max(by_phase, key=lambda each: by_phase[each])
     if by_phase[phase] < _MOSTLY * total:
-        return _by_calls(trace, begins, ends)
+        return _by_calls(run, begins, ends)
     share = format_share(by_phase[phase] / total)
-    line = _longest_line(trace, samples.take(phases == phase), total)
+    line = _longest_line(run, samples.take(phases == phase), total)
     return f"Meanwhile the client {_DOING[phase]} for {share} of the time{line}. "
 
 
-def _by_calls(trace: Run, begins: Array, ends: Array) -> str:
+def _by_calls(run: Run, begins: Array, ends: Array) -> str:
     """Say what it did by what it called, where samples of its stacks do not tell."""
-    if not len(trace.client_calls):
+    if not len(run.client_calls):
         return ""
-    found, total = meanwhile(trace, begins, ends), float((ends - begins).sum())
+    found, total = meanwhile(run, begins, ends), float((ends - begins).sum())
     parts = [
         f"{one.value[0].lower()}{one.value[1:]} {format_share(seconds / total)}"
         for one, seconds in sorted(found.items(), key=lambda item: -item[1])
@@ -107,8 +107,8 @@ def _by_calls(trace: Run, begins: Array, ends: Array) -> str:
     return f"Meanwhile, by what the client called: {', '.join(parts)}. " if parts else ""
 
 
-def _longest_line(trace: Run, samples: Samples, total: float) -> str:
-    named = places(trace, "line")
+def _longest_line(run: Run, samples: Samples, total: float) -> str:
+    named = places(run, "line")
     seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
     longest = int(seconds.argmax())
     name = named.names[longest]

@@ -65,12 +65,12 @@ class Samples:
 
 
 @once_per_trace
-def run_of_samples(trace: Run) -> Array:
+def run_of_samples(run: Run) -> Array:
     """Return the task run of each row of `Trace.task_samples`.
 
     A row of the tasks of `with_open_runs`; -1 where no task run of that thread and time is known.
     """
-    samples, runs = trace.task_samples, trace.whole.tasks
+    samples, runs = run.task_samples, run.whole.tasks
     found = np.full(len(samples), -1, dtype=np.int64)
     if not len(samples) or not len(runs) or "thread" not in runs:
         return found
@@ -106,7 +106,7 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 
 
 def samples_of(
-    trace: Run, function: str | None = None, step: str | None = None
+    run: Run, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
     """Return the samples of the task runs of a function and a step; None: of all.
 
@@ -115,7 +115,7 @@ def samples_of(
     samples, functions
         The samples, and a number for the function of each.
     """
-    runs, tasks = run_of_samples(trace), trace.whole.tasks
+    runs, tasks = run_of_samples(run), run.whole.tasks
     of_runs = np.ones(len(tasks) + 1, dtype=bool)  # the last: of no known task run
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:
@@ -129,11 +129,11 @@ def samples_of(
     if "function" in tasks:
         functions[:-1] = 1 + tasks["function"].cat.codes.to_numpy()
     rows = np.flatnonzero(of_runs[runs])
-    samples, runs = Samples.of(trace.task_samples).take(rows), runs[rows]
+    samples, runs = Samples.of(run.task_samples).take(rows), runs[rows]
     # What was counted since before the run began is of another's.
     start = np.append(tasks["start"].to_numpy(dtype=float), np.nan)[runs]
     crosses = samples.time - samples.interval < start - 2 * _ROUNDED
-    ended = np.append(np.arange(len(tasks)) < len(trace.tasks), False)
+    ended = np.append(np.arange(len(tasks)) < len(run.tasks), False)
     shares = [
         np.where(ended, _shares(tasks, name, functions[:-1], of_runs[:-1] & ended[:-1]), np.nan)
         for name in ("cpu", "run_queue")

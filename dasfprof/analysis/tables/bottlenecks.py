@@ -27,10 +27,10 @@ _RUNNING = {
 _RUN = ["key_id", "run_id", "worker_id"]
 
 
-def _sums(trace: Run, *, progress: bool = False) -> GroupSums:
+def _sums(run: Run, *, progress: bool = False) -> GroupSums:
     """Sum up the task runs by host, worker and function."""
-    workers, tasks = trace.named, trace.tasks
-    gpus = gpu_samples(trace)
+    workers, tasks = run.named, run.tasks
+    gpus = gpu_samples(run)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
     codes, pairs = pd.factorize(
         of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
@@ -44,8 +44,8 @@ def _sums(trace: Run, *, progress: bool = False) -> GroupSums:
     summed = {
         "duration": duration,
         "deserialising": np.where(is_metered, deserialising, np.nan),
-        "unpickling": _by_task_run(trace, trace.unpickled),
-        "serialising": _by_task_run(trace, trace.serialised),
+        "unpickling": _by_task_run(run, run.unpickled),
+        "serialising": _by_task_run(run, run.serialised),
         "collecting": tasks["collecting"].to_numpy(dtype=float),
         "size": size,
         "sized": np.where(np.isnan(size), np.nan, duration),
@@ -63,10 +63,10 @@ def _sums(trace: Run, *, progress: bool = False) -> GroupSums:
     return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
 
 
-def _by_task_run(trace: Run, told: pd.DataFrame) -> Array:
+def _by_task_run(run: Run, told: pd.DataFrame) -> Array:
     """Sum up the seconds that rows tell of each task run; NaN where that was not recorded."""
-    tasks = trace.tasks
-    sums = np.full(len(tasks), 0.0 if trace.knows_serialising else np.nan)
+    tasks = run.tasks
+    sums = np.full(len(tasks), 0.0 if run.knows_serialising else np.nan)
     if not len(told):
         return sums
     rows = np.flatnonzero(np.isin(tasks["key_id"].to_numpy(), told["key_id"].to_numpy()))
@@ -78,15 +78,15 @@ def _by_task_run(trace: Run, told: pd.DataFrame) -> Array:
     return sums
 
 
-def _table(trace: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
+def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)
     of_workers = sums.by([name[:2] for name in groups])
     of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
-    workers = trace.named
-    devices = gpu_samples(trace).indices()
+    workers = run.named
+    devices = gpu_samples(run).indices()
     places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
     seconds, size = sums.sum("duration"), sums.sum("size")
@@ -140,7 +140,7 @@ def _table(trace: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
         "Mean Data Size (MB)",
     ),
 )
-def per_function_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFrame:
+def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
     """Sum up the task runs of each function on each worker.
 
     Returns
@@ -173,7 +173,7 @@ def per_function_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFra
           the task's thread; its collections of the youngest generation are left out. NA if it is
           recorded of none
     """
-    return _table(trace, [_sums(trace, progress=progress)])
+    return _table(run, [_sums(run, progress=progress)])
 
 
 @question(
@@ -191,7 +191,7 @@ def per_function_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFra
     ),
     needs=has_steps,
 )
-def per_step_bottleneck(trace: Run) -> pd.DataFrame:
+def per_step_bottleneck(run: Run) -> pd.DataFrame:
     """Sum up the task runs of each step of the pipeline.
 
     Returns
@@ -209,14 +209,14 @@ def per_step_bottleneck(trace: Run) -> pd.DataFrame:
         - ``Entered``, ``Time in Client (s)``: how often the client entered it and for how
           long in all; NA where no file of a client tells
     """
-    tasks = trace.tasks
+    tasks = run.tasks
     codes, names = step_groups(tasks)
     groups = Groups(codes, len(names))
     duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
     size = tasks["input_size"].to_numpy(dtype=float)
     seconds, known = groups.sum(duration), np.isfinite(size)
     failed = (tasks["state"] == "erred").to_numpy(dtype=float)
-    entered, open_for = _entered(trace, names)
+    entered, open_for = _entered(run, names)
     table = pd.DataFrame(
         {
             "Step": text(np.array(names, dtype=object)),
@@ -230,8 +230,8 @@ def per_step_bottleneck(trace: Run) -> pd.DataFrame:
             "Mean Data Size (MB)": groups.mean(size) / 1e6,
             "Mean Throughput (MB/s)": ratio(groups.sum(size), groups.sum(duration * known)) / 1e6,
             "Failed Tasks": groups.sum(failed).astype(np.int64),
-            "First Start (s)": trace.since_begin(groups.min(start)),
-            "Last End (s)": trace.since_begin(groups.max(start + duration)),
+            "First Start (s)": run.since_begin(groups.min(start)),
+            "Last End (s)": run.since_begin(groups.max(start + duration)),
             "Entered": whole(entered),
             "Time in Client (s)": open_for,
         }
@@ -242,7 +242,7 @@ def per_step_bottleneck(trace: Run) -> pd.DataFrame:
 
 
 @question("How much of the run the steps cover", "steps", needs=has_steps)
-def step_coverage(trace: Run) -> pd.DataFrame:
+def step_coverage(run: Run) -> pd.DataFrame:
     """Show how much of the run the steps cover.
 
     Returns
@@ -252,9 +252,9 @@ def step_coverage(trace: Run) -> pd.DataFrame:
         ``(no step)`` for the rest: ``Step``, ``Num Tasks (chunks)``, ``Share of Tasks (%)``,
         ``Duration (s)``, ``Share of Duration (%)``.
     """
-    codes, names = step_groups(trace.tasks)
+    codes, names = step_groups(run.tasks)
     groups = Groups(codes, len(names))
-    seconds = groups.sum(trace.tasks["duration"].to_numpy())
+    seconds = groups.sum(run.tasks["duration"].to_numpy())
     runs = groups.sizes.astype(float)
     table = pd.DataFrame(
         {
@@ -270,12 +270,12 @@ def step_coverage(trace: Run) -> pd.DataFrame:
     return table[kept].reset_index(drop=True)
 
 
-def _entered(trace: Run, names: list[str]) -> tuple[Array, Array]:
+def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
     """Count how often the client entered each step, and the seconds that it was in it.
 
     Both are NaN for a step that no client's file tells of.
     """
-    steps = trace.steps
+    steps = run.steps
     if "step" not in steps:
         return np.full(len(names), np.nan), np.full(len(names), np.nan)
     places = {name: place for place, name in enumerate(names)}

@@ -48,10 +48,10 @@ class CallTimes:
             self.places[place] = int(calls), int(primitive), inner, whole
 
 
-def call_times(trace: Run, function: str | None) -> CallTimes:
+def call_times(run: Run, function: str | None) -> CallTimes:
     """Sum up the profiles of one function, or of all."""
     found = CallTimes()
-    table = trace.call_profiles
+    table = run.call_profiles
     for path, name in zip(table["path"], table["name"].astype(object), strict=True):
         if isinstance(path, str) and function in (None, name):
             found.add(path)
@@ -92,7 +92,7 @@ def _figures(figures: Any) -> tuple[int, int, float, float]:
     expendable=("Primitive Calls",),
     needs="call_profiles",
 )
-def cprofile(trace: Run, function: str | None = None) -> pd.DataFrame:
+def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
     """Sum up what cProfile counted, over all workers.
 
     Parameters
@@ -112,7 +112,7 @@ def cprofile(trace: Run, function: str | None = None) -> pd.DataFrame:
 
         ``attrs["files"]`` are the paths of the files that were summed up, for ``python -m pstats``.
     """
-    found = call_times(trace, function)
+    found = call_times(run, function)
     places = sorted(found.places, key=lambda place: -found.places[place][2])
     figures = np.array([found.places[place] for place in places], dtype=float).reshape(-1, 4)
     own = figures[:, 2]
@@ -133,7 +133,7 @@ def cprofile(trace: Run, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Profiles of calls", "lines", needs="call_profiles")
-def call_profiles(trace: Run) -> pd.DataFrame:
+def call_profiles(run: Run) -> pd.DataFrame:
     """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers.
 
     Returns
@@ -150,8 +150,8 @@ def call_profiles(trace: Run) -> pd.DataFrame:
         - ``File``: its path; it stands beside the trace file
         - ``Refused``: why this worker profiled nothing; empty where it did
     """
-    table = trace.call_profiles
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    table = run.call_profiles
+    labels = run.workers["worker"].astype(object).to_numpy()
     order = np.lexsort((table["worker_id"], table["name"].astype(str)))
     table = table.iloc[order]
     return pd.DataFrame(
@@ -183,7 +183,7 @@ _SUMS = {
 
 
 @question("Calls of actors", "balance", needs="actor_calls")
-def actor_calls(trace: Run, by: By = "method") -> pd.DataFrame:
+def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
     """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks.
 
     A call counts from its arrival at the worker that has the actor until its answer. One thread of
@@ -208,14 +208,14 @@ def actor_calls(trace: Run, by: By = "method") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    calls = trace.actor_calls
+    calls = run.actor_calls
     if by == "method":
-        codes, functions = trace.keys.functions()
+        codes, functions = run.keys.functions()
         actor = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
         second, other = "Method", calls["method"].astype(object).to_numpy()
     else:
-        actor = trace.keys.texts(calls["key_id"].to_numpy())
-        labels = trace.workers["worker"].astype(object).to_numpy()
+        actor = run.keys.texts(calls["key_id"].to_numpy())
+        labels = run.workers["worker"].astype(object).to_numpy()
         second, other = "Worker", labels[calls["worker_id"].to_numpy()]
     whose = pd.DataFrame({"Actor": text(actor), second: text(other)})
     named = ["Actor", second]

@@ -11,9 +11,9 @@ from dasfprof.analysis.tables.columns import known_texts, whole
 from dasfprof.analysis.tables.questions import question
 
 
-def has_client_calls(trace: Run) -> bool:
+def has_client_calls(run: Run) -> bool:
     """Return whether what the client's program calls was recorded."""
-    return len(trace.client_calls) > 0
+    return len(run.client_calls) > 0
 
 
 #: Columns of `find_calls` as the table has them, with what their figures are divided by.
@@ -36,7 +36,7 @@ _FIGURES = {
     expendable=("Code", "Longest (s)", "Keys"),
     needs=has_client_calls,
 )
-def client_calls(trace: Run) -> pd.DataFrame:
+def client_calls(run: Run) -> pd.DataFrame:
     """Sum up the calls of Dask by the client's program, by line.
 
     Returns
@@ -62,7 +62,7 @@ def client_calls(trace: Run) -> pd.DataFrame:
     asynchronous client a call has ended when it returns, before its answer: nobody waits.
     What the program does to build collections is its own, but for names and optimising.
     """
-    found = find_calls(trace)
+    found = find_calls(run)
     return pd.DataFrame(
         {
             "Call": known_texts(found["call"]),
@@ -81,7 +81,7 @@ def client_calls(trace: Run) -> pd.DataFrame:
 
 
 @question("Where the client's time went", "time", needs=has_client_calls)
-def client_time(trace: Run) -> pd.DataFrame:
+def client_time(run: Run) -> pd.DataFrame:
     """Put every second of the client's main thread into exactly one class.
 
     Returns
@@ -90,7 +90,7 @@ def client_time(trace: Run) -> pd.DataFrame:
         A row a class: ``Class``, ``Time (s)``, ``Share (%)`` of the time for which it was recorded,
         ``Meaning``. Empty where the client's end was not recorded and it called nothing.
     """
-    seconds = client_time_of(trace)
+    seconds = client_time_of(run)
     total = sum(seconds.values())
     kept = [one for one in ClientTime if seconds.get(one, 0.0) > 0]
     times = np.array([seconds[one] for one in kept], dtype=float)
@@ -104,15 +104,15 @@ def client_time(trace: Run) -> pd.DataFrame:
     )
 
 
-def has_sent_values(trace: Run) -> bool:
+def has_sent_values(run: Run) -> bool:
     """Return whether graphs held large values."""
-    return len(trace.sent_values) > 0
+    return len(run.sent_values) > 0
 
 
 @question(
     "Large values in graphs", "balance", short="sent", expendable=("Code",), needs=has_sent_values
 )
-def sent_values(trace: Run) -> pd.DataFrame:
+def sent_values(run: Run) -> pd.DataFrame:
     """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line.
 
     Returns
@@ -130,7 +130,7 @@ def sent_values(trace: Run) -> pd.DataFrame:
           pickles it for each, and a worker unpickles it
         - ``File``, ``Line``, ``Code``
     """
-    found = find_sent(trace)
+    found = find_sent(run)
     return pd.DataFrame(
         {
             "Kind": known_texts(found["kind"]),

@@ -59,11 +59,9 @@ def flags(found: Array, known: Array) -> pd.Series:
     return pd.Series(pd.arrays.BooleanArray(found, ~known))
 
 
-def of_function(
-    trace: Run, events: pd.DataFrame, function: str | None
-) -> tuple[pd.DataFrame, Array]:
+def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
     """Return the events of the tasks of a function (None: of all) by time, and their functions."""
-    codes, names = trace.keys.functions()
+    codes, names = run.keys.functions()
     table = events.sort_values("time", kind="stable")
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
     if function is None:
@@ -82,21 +80,21 @@ def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -
     }
 
 
-def step_column(trace: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
+def step_column(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
     """The column in which tables of task runs end, where steps are known; else nothing.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     rows
         Rows of `Trace.tasks` and, after those, of the other tables.
     *more
         Further tables of task runs.
     """
-    if not has_steps(trace):
+    if not has_steps(run):
         return {}
-    codes, names = step_groups(trace.tasks, *more)
+    codes, names = step_groups(run.tasks, *more)
     texts = np.array([*names[:-1], np.nan], dtype=object)
     return {"Step": pd.Series(texts[codes[rows]], dtype=object)}
 

@@ -72,7 +72,7 @@ _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
 
 
 @question("The critical path, segment by segment", "time")
-def critical_path(trace: Run) -> pd.DataFrame:
+def critical_path(run: Run) -> pd.DataFrame:
     """Return the chain of waits and work that made the run as long as it was.
 
     From the last finish it goes back to the first submission, through whatever each task run
@@ -102,7 +102,7 @@ def critical_path(trace: Run) -> pd.DataFrame:
     to be the last of its futures that finished before it submitted the next; where a file
     does not tell which tasks had futures, the last task.
     """
-    found, slots, workers = path_segments(trace), trace.slots, trace.workers
+    found, slots, workers = path_segments(run), run.slots, run.workers
     rows = found.rows
     return pd.DataFrame(
         {
@@ -110,18 +110,18 @@ def critical_path(trace: Run) -> pd.DataFrame:
             "Duration (s)": found.length,
             "Kind": text(_LABELS[found.kind]),
             "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
-            "Task Key": text(trace.keys.texts(run_columns(trace, "key_id")[rows])),
-            "Run ID": run_columns(trace, "run_id")[rows],
+            "Task Key": text(run.keys.texts(run_columns(run, "key_id")[rows])),
+            "Run ID": run_columns(run, "run_id")[rows],
             "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(trace).kind[rows]]),
-            **step_column(trace, rows, trace.unseen),
+            "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(run).kind[rows]]),
+            **step_column(run, rows, run.unseen),
         }
     )
 
 
 @question("The critical path, summed up", "time")
-def critical_path_summary(trace: Run, by: By = "function") -> pd.DataFrame:
+def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     """Sum up the critical path by kind and function, or step.
 
     Parameters
@@ -140,9 +140,9 @@ def critical_path_summary(trace: Run, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    slots, found = trace.slots, path_segments(trace)
+    slots, found = run.slots, path_segments(run)
     if by == "step":
-        codes, names = step_groups(trace.tasks, trace.unseen)
+        codes, names = step_groups(run.tasks, run.unseen)
     else:
         codes, names = slots.function, slots.functions
     pairs, distinct = pd.factorize(found.kind * len(names) + codes[found.rows].astype(np.int64))
@@ -157,7 +157,7 @@ def critical_path_summary(trace: Run, by: By = "function") -> pd.DataFrame:
             "Duration (s)": seconds,
             "Share (%)": ratio(seconds, found.length.sum()) * 100,
             "Task Runs": np.bincount(runs, minlength=len(distinct)),
-            **running_columns(running_on_path(trace), groups.told),
+            **running_columns(running_on_path(run), groups.told),
             "Meaning": text(_MEANINGS[kinds]),
         }
     )
@@ -166,7 +166,7 @@ def critical_path_summary(trace: Run, by: By = "function") -> pd.DataFrame:
 
 
 @question("How much later each task could have ended", "time")
-def per_task_slack(trace: Run) -> pd.DataFrame:
+def per_task_slack(run: Run) -> pd.DataFrame:
     """Show how much later each task run could have ended without the whole ending later.
 
     Returns
@@ -181,17 +181,17 @@ def per_task_slack(trace: Run) -> pd.DataFrame:
     One run being late at a time, all tasks on the worker that they ran on and in the order in
     which they did. Several tasks of one chain share its slack.
     """
-    slots = trace.slots
-    predecessors = find_predecessors(trace)
-    slack = find_slack(trace, slots, predecessors)
+    slots = run.slots
+    predecessors = find_predecessors(run)
+    slack = find_slack(run, slots, predecessors)
     critical = np.zeros(len(slack), dtype=bool)
-    critical[find_path(trace).rows] = True
+    critical[find_path(run).rows] = True
     length = slots.times.stop - slots.times.start
     order = np.lexsort((slots.times.start, -length, slack))
-    workers = trace.workers
+    workers = run.workers
     functions = np.array(slots.functions, dtype=object)
     columns = {
-        "Task Key": trace.keys.texts(run_columns(trace, "key_id")[order]),
+        "Task Key": run.keys.texts(run_columns(run, "key_id")[order]),
         "Function": functions[slots.function[order]],
         "Host": workers["host"].to_numpy(dtype=object)[slots.worker[order]],
         "Worker": workers["worker"].to_numpy(dtype=object)[slots.worker[order]],
@@ -199,12 +199,12 @@ def per_task_slack(trace: Run) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
-            "Run ID": run_columns(trace, "run_id")[order],
+            "Run ID": run_columns(run, "run_id")[order],
             "Start (s)": slots.times.start[order],
             "Duration (s)": length[order],
             "Slack (s)": slack[order],
             "On Critical Path": critical[order],
-            **step_column(trace, order, trace.unseen),
+            **step_column(run, order, run.unseen),
         }
     )
 
@@ -223,7 +223,7 @@ LABELS = {
 
 
 @question("Time to the first task", "time", expendable=("Share (%)",))
-def time_to_first_task(trace: Run) -> pd.DataFrame:
+def time_to_first_task(run: Run) -> pd.DataFrame:
     """Split the time from the begin of recording to the first task.
 
     Returns
@@ -243,7 +243,7 @@ def time_to_first_task(trace: Run) -> pd.DataFrame:
         - ``Waiting for workers``: there was none
         - ``Starting``: until a worker gave the first task a thread
     """
-    found = find_first_task(trace)
+    found = find_first_task(run)
     stages = {} if found is None else found.stages
     seconds = np.array(list(stages.values()), dtype=float)
     whole = np.nan if found is None else found.seconds
@@ -256,10 +256,10 @@ def time_to_first_task(trace: Run) -> pd.DataFrame:
     )
 
 
-def create_annotated_task_graph(trace: Run, *, progress: bool = False) -> nx.DiGraph[str]:
+def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGraph[str]:
     """Return the task graph with what is known of each task; see `TraceAnalyser`."""
-    tasks, texts = trace.tasks, trace.keys.texts(np.arange(len(trace.keys)))
-    offsets, dependencies = trace.dependencies
+    tasks, texts = run.tasks, run.keys.texts(np.arange(len(run.keys)))
+    offsets, dependencies = run.dependencies
     graph: nx.DiGraph[str] = nx.DiGraph()
     last = tasks.drop_duplicates("key_id", keep="last")
     columns = {

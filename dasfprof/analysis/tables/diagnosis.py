@@ -10,7 +10,7 @@ from dasfprof.analysis.tables.questions import question
 
 
 @question("Findings", "diagnosis", short="findings", overview=1, csv="findings")
-def diagnose(trace: Run, least: float = 0.1) -> pd.DataFrame:
+def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
     """Look for the known faults of a run, and say what to change.
 
     Parameters
@@ -66,4 +66,4 @@ def diagnose(trace: Run, least: float = 0.1) -> pd.DataFrame:
     rule without the evidence that it needs says nothing; one that fails is a finding of the
     rule ``rule-failed``.
     """
-    return diagnosis.diagnose(trace, least=least)
+    return diagnosis.diagnose(run, least=least)

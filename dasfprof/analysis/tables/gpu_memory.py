@@ -16,14 +16,14 @@ _HELD = ("device_size", "host_size", "disk_tasks")
 _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
 
 
-def _has_devices(trace: Run) -> bool:
-    return len(trace.gpu_usage) + len(trace.device_memory) > 0
+def _has_devices(run: Run) -> bool:
+    return len(run.gpu_usage) + len(run.device_memory) > 0
 
 
 @question(
     "Memory of GPUs by worker", "balance", expendable=("Results on Disk",), needs=_has_devices
 )
-def gpu_memory(trace: Run) -> pd.DataFrame:
+def gpu_memory(run: Run) -> pd.DataFrame:
     """Say what each worker had in its GPU's memory when that was fullest.
 
     Returns
@@ -46,9 +46,9 @@ def gpu_memory(trace: Run) -> pd.DataFrame:
         memory before anybody needs it) and what tasks take while they run: which of these, nothing
         recorded tells.
     """
-    workers, devices = trace.named, gpu_samples(trace)
-    held = trace.device_memory.sort_values("time", kind="stable")
-    of_held, of_sample = workers.numbers(held), workers.numbers(trace.samples)
+    workers, devices = run.named, gpu_samples(run)
+    held = run.device_memory.sort_values("time", kind="stable")
+    of_held, of_sample = workers.numbers(held), workers.numbers(run.samples)
     indices, titles = devices.indices(), workers.titles()
     rows = []
     for number in range(len(workers)):
@@ -63,9 +63,9 @@ def gpu_memory(trace: Run) -> pd.DataFrame:
             at = float(fullest["time"])
             row |= {"In Use (MB)": float(used[np.nanargmax(used)])}
             row |= {"Of (MB)": float(fullest.get("memory_total", np.nan))}
-        process = trace.samples.reindex(columns=["gpu_process_memory"]).to_numpy(dtype=float)
+        process = run.samples.reindex(columns=["gpu_process_memory"]).to_numpy(dtype=float)
         row["Own Process (MB)"] = np.fmax.reduce(process[of_sample == number, 0], initial=np.nan)
-        rows.append({**row, "Time (s)": trace.seconds_at(at), **_results(own, at)})
+        rows.append({**row, "Time (s)": run.seconds_at(at), **_results(own, at)})
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in table.columns[table.columns.str.endswith("(MB)")]:
         table[name] = table[name].to_numpy(dtype=float) / 1e6

@@ -38,7 +38,7 @@ from dasfprof.errors import InvalidArgumentError
     needs="task_samples",
 )
 def hot_lines(
-    trace: Run, function: str | None = None, step: str | None = None, by: By = "line"
+    run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> pd.DataFrame:
     """Sum up the samples of stacks of tasks by line, function or library.
 
@@ -91,7 +91,7 @@ def hot_lines(
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: choose one of {', '.join(get_args(By))}.")
-    found = hot_places(trace, function, step, by)
+    found = hot_places(run, function, step, by)
     columns = _names(found.names, by)
     if by == "line":
         columns["Inside"] = text(np.array(found.inside, dtype=object))
@@ -127,7 +127,7 @@ def _names(names: list[Hashable], by: By) -> dict[str, pd.Series]:
 
 @question("Tree of calls", "lines", short="calls", needs="task_samples")
 def call_tree(
-    trace: Run, function: str | None = None, step: str | None = None, least: float = 1.0
+    run: Run, function: str | None = None, step: str | None = None, least: float = 1.0
 ) -> pd.DataFrame:
     """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards.
 
@@ -149,11 +149,11 @@ def call_tree(
         - ``Self (s)``: of it alone
         - ``Samples``
     """
-    samples, _ = samples_of(trace, function, step)
-    stacks = Groups(samples.stack, len(trace.stacks))
+    samples, _ = samples_of(run, function, step)
+    stacks = Groups(samples.stack, len(run.stacks))
     seconds, unknown = stacks.sum(samples.interval), samples.interval[samples.stack < 0].sum()
     total = float(seconds.sum() + unknown)
-    tree = CallTree(all_stacks(trace), seconds, stacks.sizes)
+    tree = CallTree(all_stacks(run), seconds, stacks.sizes)
     kept = [call for call in tree.calls() if total and call.seconds >= least / 100 * total]
     return pd.DataFrame(
         {
@@ -175,7 +175,7 @@ def call_tree(
     expendable=("Code", "Margin (points)", "Samples"),
     needs="client_samples",
 )
-def client_activity(trace: Run) -> pd.DataFrame:
+def client_activity(run: Run) -> pd.DataFrame:
     """Sum up the samples of the client's main thread by phase and line.
 
     Returns
@@ -192,21 +192,21 @@ def client_activity(trace: Run) -> pd.DataFrame:
           `hot_lines`
         - ``Cluster Idle (s)``: of this time, that in which no task ran
     """
-    table = trace.client_samples
+    table = run.client_samples
     samples = Samples.of(table)
-    named = places(trace, "line")
+    named = places(run, "line")
     lines = named.of(samples.stack)
     phases = table["phase"].astype("category").cat if len(table) else None
     phase = phases.codes.to_numpy(dtype=np.int64) if phases is not None else lines
     pairs, groups = np.unique(phase * len(named.names) + lines, return_inverse=True)
     groups = groups.reshape(-1)
     found = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
-    idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(trace, samples.time))
+    idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(run, samples.time))
     order = np.argsort(-found.seconds, kind="stable")
     names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
     frames = [name if isinstance(name, Frame) else Frame(UNKNOWN, UNKNOWN, -1) for name in names]
     known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
-    imports = _imports(trace, samples.stack, groups, len(pairs))
+    imports = _imports(run, samples.stack, groups, len(pairs))
     return pd.DataFrame(
         {
             "Phase": _texts(known[row] for row in (pairs[order] // max(len(named.names), 1))),
@@ -228,9 +228,9 @@ def _texts(items: object) -> pd.Series:
     return text(np.array([*items], dtype=object))  # type: ignore[misc]
 
 
-def _is_idle(trace: Run, times: Array) -> Array:
+def _is_idle(run: Run, times: Array) -> Array:
     """Return whether no task ran at each time."""
-    tasks = trace.whole.tasks
+    tasks = run.whole.tasks
     if not len(tasks):
         return np.ones(len(times), dtype=bool)
     start = tasks["start"].to_numpy(dtype=float)
@@ -242,9 +242,9 @@ def _is_idle(trace: Run, times: Array) -> Array:
     return found
 
 
-def _imports(trace: Run, stacks: Array, groups: Array, count: int) -> list[str]:
+def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
     """Return the library that each group imported: that of most of its stacks, or none."""
-    frames = all_stacks(trace)
+    frames = all_stacks(run)
     found = [""] * count
     for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):
         library = import_of(frames[stack]) if stack >= 0 else None
@@ -259,7 +259,7 @@ def _imports(trace: Run, stacks: Array, groups: Array, count: int) -> list[str]:
     expendable=("Code", "Inside", "Samples"),
     needs="loop_samples",
 )
-def loop_blocks(trace: Run) -> pd.DataFrame:
+def loop_blocks(run: Run) -> pd.DataFrame:
     """List the times in which an event loop had not turned for over 50 ms.
 
     While that of a worker does not turn, it neither takes new tasks nor sends results.
@@ -281,13 +281,13 @@ def loop_blocks(trace: Run) -> pd.DataFrame:
         - ``Samples``: how many times it was looked at. C code that keeps the interpreter's lock
           keeps the sampler away, too
     """
-    blocks = find_blocks(trace)
-    labels = trace.workers["worker"].astype(object).tolist() if blocks else []
+    blocks = find_blocks(run)
+    labels = run.workers["worker"].astype(object).tolist() if blocks else []
     lines = [block.line for block in blocks]
     return pd.DataFrame(
         {
             "Worker": _block_texts([labels[block.worker_id] for block in blocks]),
-            "Start (s)": trace.since_begin([block.start for block in blocks]),
+            "Start (s)": run.since_begin([block.start for block in blocks]),
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
             "Cause": _block_texts([block.cause for block in blocks]),
             "File": _block_texts(["" if line is None else line.file for line in lines]),

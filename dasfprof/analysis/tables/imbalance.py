@@ -24,9 +24,9 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["function", "step"]
 
 
-def _of_part(trace: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
+def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
     """Sum up durations by function (or step), host and worker; return each too, in 5 bytes."""
-    workers, tasks = trace.named, trace.tasks
+    workers, tasks = run.named, run.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
         codes, names = step_groups(tasks)
@@ -44,17 +44,17 @@ def _of_part(trace: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
 
 
 def _table(
-    trace: Run, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
+    run: Run, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
 ) -> pd.DataFrame:
     """Make the table of what all parts tell."""
     sums = GroupSums.merged([sums for sums, _ in parts])
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
-    workers = trace.named
+    workers = run.named
     numbers = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     of_cell = np.array([numbers[cell[1:]] for cell in cells], dtype=np.int64)
-    listed = workers_with_tasks(trace, workers, of_cell)
+    listed = workers_with_tasks(run, workers, of_cell)
     listed = listed[np.argsort(workers.ranks()[listed])]
     count, among = len(names), max(len(listed), 1)
     place = {number: at for at, number in enumerate(listed.tolist())}
@@ -63,7 +63,7 @@ def _table(
     seconds[[row[cell[0]] for cell in cells], [place[number] for number in of_cell.tolist()]] = (
         sums.sum("duration")
     )
-    load = seconds / _weights(known_thread_counts(trace, workers)[listed], among)
+    load = seconds / _weights(known_thread_counts(run, workers)[listed], among)
     of_loads = Groups(np.repeat(np.arange(count), among), count)
     tasks = joined_rows([rows for _, rows in parts])
     of_names = pd.Index(names, dtype=object, tupleize_cols=False)
@@ -96,7 +96,7 @@ def _table(
 @question(
     "How unequally work was spread over workers", "balance", in_parts=InParts(_of_part, _table)
 )
-def imbalance(trace: Run, by: By = "function") -> pd.DataFrame:
+def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
     """Measure how unequally each function's work is spread over workers, and over its tasks.
 
     Parameters
@@ -128,7 +128,7 @@ def imbalance(trace: Run, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    return _table(trace, [_of_part(trace, by)], by=by)
+    return _table(run, [_of_part(run, by)], by=by)
 
 
 def _weights(of_workers: Array, count: int) -> Array:
@@ -139,7 +139,7 @@ def _weights(of_workers: Array, count: int) -> Array:
 
 
 @question("Tasks that took far longer than others of their function", "balance")
-def stragglers(trace: Run) -> pd.DataFrame:
+def stragglers(run: Run) -> pd.DataFrame:
     """List the task runs that took far longer than others of their function, and why.
 
     Returns
@@ -166,16 +166,16 @@ def stragglers(trace: Run) -> pd.DataFrame:
           much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
           ``unknown``
     """
-    found, workers = find_stragglers(trace), trace.named
-    tasks = trace.tasks.take(found.rows)
+    found, workers = find_stragglers(run), run.named
+    tasks = run.tasks.take(found.rows)
     return pd.DataFrame(
         {
-            "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy())),
+            "Task Key": text(run.keys.texts(tasks["key_id"].to_numpy())),
             "Function": text(tasks["function"].astype(object).to_numpy()),
             "Host": text(workers.hosts[found.worker]),
             "Worker": text(workers.labels[found.worker]),
             "Run ID": tasks["run_id"].to_numpy(),
-            "Start (s)": trace.since_begin(found.start),
+            "Start (s)": run.since_begin(found.start),
             "Elapsed (s)": found.seconds,
             "Median (s)": found.median,
             "Times Median": ratio(found.seconds, found.median),
@@ -184,7 +184,7 @@ def stragglers(trace: Run) -> pd.DataFrame:
             "Median Input Size (MB)": found.median_input / 1e6,
             "Expected for its Input (s)": found.expected,
             "Cause": text(found.cause),
-            **step_column(trace, found.rows),
+            **step_column(run, found.rows),
         }
     )
 
@@ -198,8 +198,8 @@ _LABELS = {
 }
 
 
-def _rows(trace: Run) -> pd.DataFrame:
-    return trend_rows(find_attempts(trace))
+def _rows(run: Run) -> pd.DataFrame:
+    return trend_rows(find_attempts(run))
 
 
 def _combined(_: Run, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -209,7 +209,7 @@ def _combined(_: Run, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 @question(
     "Functions that get slower as the run goes on", "reports", in_parts=InParts(_rows, _combined)
 )
-def degradation(trace: Run) -> pd.DataFrame:
+def degradation(run: Run) -> pd.DataFrame:
     """Test whether each function gets slower as the run goes on, by the steps of the guide.
 
     Returns
@@ -229,7 +229,7 @@ def degradation(trace: Run) -> pd.DataFrame:
         1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
         attempts, or where no file tells.
     """
-    return _degradation_table(find_trends(_rows(trace)))
+    return _degradation_table(find_trends(_rows(run)))
 
 
 def _degradation_table(trends: Trends) -> pd.DataFrame:
@@ -271,7 +271,7 @@ _PART = 1 << 16
     csv="task_balance",
     in_parts=NO_PARTS,
 )
-def per_worker_task_balance(trace: Run) -> pd.DataFrame:
+def per_worker_task_balance(run: Run) -> pd.DataFrame:
     """Count the tasks in memory on each worker over time.
 
     Returns
@@ -282,7 +282,7 @@ def per_worker_task_balance(trace: Run) -> pd.DataFrame:
         second, as last counted; 0 before its first count. Where two hosts have workers of
         one label, the columns are called by host and label.
     """
-    workers, memory = trace.named, trace.managed_memory
+    workers, memory = run.named, run.managed_memory
     worker, time = workers.numbers(memory), memory["time"].to_numpy()
     tasks = memory["tasks"].to_numpy(dtype=float)
     known = np.isfinite(time) & np.isfinite(tasks)
@@ -293,7 +293,7 @@ def per_worker_task_balance(trace: Run) -> pd.DataFrame:
     begin, last = time.min(), float(_seconds(time.max() - time.min()))
     columns = np.flatnonzero(np.bincount(worker))
     # A worker that left holds nothing. What all held as the run ended, and they left, is kept.
-    left = trace.workers["left"].to_numpy()
+    left = run.workers["left"].to_numpy()
     gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
     gone = gone[np.isin(workers.of_lives[gone], columns)]
     if len(gone):

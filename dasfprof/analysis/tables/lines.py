@@ -24,9 +24,9 @@ from dasfprof.errors import InvalidArgumentError
 _BUSY = list(ThreadTime)[:USES]
 
 
-def has_noted_lines(trace: Run) -> bool:
+def has_noted_lines(run: Run) -> bool:
     """Return whether lines of the program were recorded."""
-    return len(trace.lines) > 0
+    return len(run.lines) > 0
 
 
 @question(
@@ -40,7 +40,7 @@ def has_noted_lines(trace: Run) -> bool:
     ),
     needs=has_noted_lines,
 )
-def lines(trace: Run, price: float | None = None) -> pd.DataFrame:
+def lines(run: Run, price: float | None = None) -> pd.DataFrame:
     """Sum up what each line of the program built, and what it took of the cluster and the client.
 
     Parameters
@@ -83,17 +83,17 @@ def lines(trace: Run, price: float | None = None) -> pd.DataFrame:
     takes the client time that is in no call.
     """
     check_price(price)
-    names, sums = _sums(trace)
-    spent = _spent(trace, names)
+    names, sums = _sums(run)
+    spent = _spent(run, names)
     busy = spent[:, :USES].sum(axis=1)
     table = pd.DataFrame(
         {
             "Line": text(np.array(names, dtype=object)),
-            **_about(trace, names),
+            **_about(run, names),
             "Tasks": sums["tasks"].astype(np.int64),
             "Thread Time (s)": spent.sum(axis=1),
             "Share (%)": ratio(busy, np.full(len(busy), busy.sum())) * 100,
-            **({} if price is None else {"Cost": _cost(trace, names, price)}),
+            **({} if price is None else {"Cost": _cost(run, names, price)}),
             **{f"{each.label} (s)": spent[:, each] for each in _BUSY if spent[:, each].any()},
             "Critical Path (s)": sums["path"],
             "Failed": sums["failed"].astype(np.int64),
@@ -110,30 +110,30 @@ def lines(trace: Run, price: float | None = None) -> pd.DataFrame:
     return table.take(order[shown.to_numpy()[order]]).reset_index(drop=True)
 
 
-def _sums(trace: Run) -> tuple[list[str], dict[str, Array]]:
+def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
     """Return all lines, with what each took, less the threads; in the end the idle ones."""
-    tasks = trace.tasks
-    codes, names = line_groups(tasks, trace.unseen)
-    names += [line for line in trace.lines["line"].tolist() if line not in set(names)]
+    tasks = run.tasks
+    codes, names = line_groups(tasks, run.unseen)
+    names += [line for line in run.lines["line"].tolist() if line not in set(names)]
     names.append(NO_TASK)
     groups, count = Groups(codes[: len(tasks)], len(names)), len(names)
-    path, client = path_segments(trace), _client(trace, names)
-    of_keys = np.full(len(trace.keys), count - 1, dtype=np.int64)
+    path, client = path_segments(run), _client(run, names)
+    of_keys = np.full(len(run.keys), count - 1, dtype=np.int64)
     of_keys[tasks["key_id"].to_numpy()] = codes[: len(tasks)]
     return names, {
         "tasks": groups.sizes,
         "failed": groups.sum((tasks["state"] == "erred").to_numpy(dtype=float)),
         "read": groups.sum(np.nan_to_num(tasks["disk_read_size"].to_numpy(dtype=float))),
-        "highest": groups.max(memory_of_runs(trace).highest),
+        "highest": groups.max(memory_of_runs(run).highest),
         "path": Groups(codes[path.rows], count).sum(path.length),
-        "moved": moved_outputs(trace, of_keys, count).size,
+        "moved": moved_outputs(run, of_keys, count).size,
         **client,
     }
 
 
-def _client(trace: Run, names: list[str]) -> dict[str, Array]:
+def _client(run: Run, names: list[str]) -> dict[str, Array]:
     """Return the seconds of the client's calls from each line."""
-    calls, noted = find_calls(trace), trace.lines
+    calls, noted = find_calls(run), run.lines
     label = {
         (file, number): line
         for file, number, line, fused in zip(
@@ -152,9 +152,9 @@ def _client(trace: Run, names: list[str]) -> dict[str, Array]:
     return {"client": seconds, "waiting": waiting}
 
 
-def _spent(trace: Run, names: list[str]) -> Array:
+def _spent(run: Run, names: list[str]) -> Array:
     """Return the thread-seconds of each line by class."""
-    accounts = make_accounts(trace)
+    accounts = make_accounts(run)
     places = {name: place for place, name in enumerate(names)}
     spent = np.zeros((len(names), len(ThreadTime)))
     for line, seconds in zip(accounts.lines, accounts.of_lines, strict=True):
@@ -170,10 +170,10 @@ def check_price(price: float | None) -> None:
         raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
-def _cost(trace: Run, names: list[str], price: float) -> Array:
+def _cost(run: Run, names: list[str], price: float) -> Array:
     """Return what the threads cost that each line's tasks held; at the end those that were idle."""
-    ran, accounts = trace.whole, make_accounts(trace)
-    lives, workers = accounts.lives, len(trace.workers)
+    ran, accounts = run.whole, make_accounts(run)
+    lives, workers = accounts.lives, len(run.workers)
     of_second = np.zeros(workers)
     of_second[lives.ids] = ratio(np.full(len(lives.ids), price / 3600), lives.threads)
     codes, own = line_groups(ran.tasks, ran.unseen)
@@ -184,9 +184,9 @@ def _cost(trace: Run, names: list[str], price: float) -> Array:
     return np.array([cost.get(name, 0.0) for name in names])
 
 
-def _about(trace: Run, names: list[str]) -> dict[str, pd.Series]:
+def _about(run: Run, names: list[str]) -> dict[str, pd.Series]:
     """Return what is known of each line."""
-    noted = trace.lines.drop_duplicates("line").set_index("line").reindex(names)
+    noted = run.lines.drop_duplicates("line").set_index("line").reindex(names)
     missing = [f"({why})" if isinstance(why, str) else "" for why in noted["missing"]]
     below = zip(noted["library"], noted["library_line"], strict=True)
     return {

@@ -19,7 +19,7 @@ from dasfprof.database.columns import Array
 
 
 @question("What task runs logged", "events", expendable=("Logger", "Line"), needs="logs")
-def logs(trace: Run, function: str | None = None) -> pd.DataFrame:
+def logs(run: Run, function: str | None = None) -> pd.DataFrame:
     """List what task runs logged by `logging`, from the level on that the run was recorded with.
 
     Parameters
@@ -37,14 +37,14 @@ def logs(trace: Run, function: str | None = None) -> pd.DataFrame:
         ``record_prints=True``: its level is PRINT, its message the line. What a coroutine or a
         thread of its own logs is not; of a task run there are 20 records and its first error.
     """
-    table, functions = of_function(trace, trace.logs, function)
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    table, functions = of_function(run, run.logs, function)
+    labels = run.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {
-            "Time (s)": trace.since_begin(table["time"]),
+            "Time (s)": run.since_begin(table["time"]),
             "Worker": text(labels[table["worker_id"].to_numpy()]),
             "Function": text(functions),
-            "Task Key": text(trace.keys.texts(table["key_id"].to_numpy())),
+            "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
             "Run ID": table["run_id"].to_numpy(),
             "Level": known_texts(table["level"]),
             "Logger": known_texts(table["logger"]),
@@ -56,7 +56,7 @@ def logs(trace: Run, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Tracebacks", "events", expendable=("Traceback",), needs="tracebacks")
-def tracebacks(trace: Run, function: str | None = None) -> pd.DataFrame:
+def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
     """List the failed attempts at tasks, each with its whole traceback.
 
     Parameters
@@ -72,28 +72,28 @@ def tracebacks(trace: Run, function: str | None = None) -> pd.DataFrame:
         recorded, ``Exception``, ``Traceback`` (of a long one its begin and end; without lines of
         the source if ``record_code=False``). Each worker records 1000 of them.
     """
-    table, functions = of_function(trace, trace.tracebacks, function)
-    runs = trace.tasks[[*RUN, "start", "exception"]].sort_values("start", kind="stable")
+    table, functions = of_function(run, run.tracebacks, function)
+    runs = run.tasks[[*RUN, "start", "exception"]].sort_values("start", kind="stable")
     of_key = runs.groupby("key_id")
     runs = runs.assign(attempt=of_key.cumcount() + 1, attempts=of_key["start"].transform("size"))
-    run = table[RUN].merge(runs.drop_duplicates(RUN), how="left", on=RUN)
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    attempt = table[RUN].merge(runs.drop_duplicates(RUN), how="left", on=RUN)
+    labels = run.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {
-            "Time (s)": trace.since_begin(table["time"]),
+            "Time (s)": run.since_begin(table["time"]),
             "Worker": text(labels[table["worker_id"].to_numpy()]),
             "Function": text(functions),
-            "Task Key": text(trace.keys.texts(table["key_id"].to_numpy())),
-            "Attempt": whole(run["attempt"].to_numpy(dtype=float)),
-            "Attempts": whole(run["attempts"].to_numpy(dtype=float)),
-            "Exception": known_texts(run["exception"].astype(object)),
+            "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
+            "Attempt": whole(attempt["attempt"].to_numpy(dtype=float)),
+            "Attempts": whole(attempt["attempts"].to_numpy(dtype=float)),
+            "Exception": known_texts(attempt["exception"].astype(object)),
             "Traceback": known_texts(table["text"].astype(object)),
         }
     )
 
 
 @question("Code of functions", "lines", expendable=("Missing",), needs="function_code")
-def function_code(trace: Run, function: str | None = None) -> pd.DataFrame:
+def function_code(run: Run, function: str | None = None) -> pd.DataFrame:
     """List the Python functions that tasks call, with their source.
 
     Parameters
@@ -112,7 +112,7 @@ def function_code(trace: Run, function: str | None = None) -> pd.DataFrame:
         - ``Missing``: why there is none: the function is a library's, its file is not on the
           worker, as that of a notebook, or has changed since
     """
-    table = trace.function_code.sort_values(["name", "time"], kind="stable")
+    table = run.function_code.sort_values(["name", "time"], kind="stable")
     if function is not None:
         table = table[(table["name"] == function).to_numpy()]
     table = table.drop_duplicates(["name", "function", "file", "line", "source"])
@@ -129,7 +129,7 @@ def function_code(trace: Run, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Restarts, pauses, cancellations", "events", needs="cluster_changes")
-def cluster_changes(trace: Run) -> pd.DataFrame:
+def cluster_changes(run: Run) -> pd.DataFrame:
     """List who restarted, retired, paused or gave up workers, cancelled tasks, or adapted.
 
     Returns
@@ -142,15 +142,15 @@ def cluster_changes(trace: Run) -> pd.DataFrame:
         labels; ``Number``: of tasks that were cancelled, or that a restart took away before they
         were sent to a worker; of workers that adaptive wants; of seconds without a heartbeat.
     """
-    table = trace.cluster_changes.sort_values("time", kind="stable")
-    labels = dict(zip(trace.workers["address"], trace.workers["worker"], strict=True))
+    table = run.cluster_changes.sort_values("time", kind="stable")
+    labels = dict(zip(run.workers["address"], run.workers["worker"], strict=True))
     workers = [
         ", ".join(str(labels.get(address, address)) for address in told or ())
         for told in table["workers"]
     ]
     return pd.DataFrame(
         {
-            "Time (s)": trace.since_begin(table["time"]),
+            "Time (s)": run.since_begin(table["time"]),
             "Action": known_texts(table["action"]),
             "Who": known_texts(table["who"]),
             "Workers": _texts(workers),
@@ -168,7 +168,7 @@ def cluster_changes(trace: Run) -> pd.DataFrame:
     page="events",
     needs="events",
 )
-def own_events(trace: Run) -> pd.DataFrame:
+def own_events(run: Run) -> pd.DataFrame:
     """List the events that user code recorded, of kinds of its own.
 
     Returns
@@ -180,12 +180,12 @@ def own_events(trace: Run) -> pd.DataFrame:
         (JSON). An event that begins and one that ends something, of one name, process and thread,
         are one row, with the args of both.
     """
-    events = trace.events.sort_values("time", kind="stable")
+    events = run.events.sort_values("time", kind="stable")
     return pd.DataFrame(
         {
             "Event": events["name"],
             "Kind": events["kind"],
-            "Start (s)": trace.since_begin(events["time"]),
+            "Start (s)": run.since_begin(events["time"]),
             "Duration (s)": events["duration"].where(events["kind"] != "instant"),
             "Process": events["process"],
             "Thread": events["thread"],
@@ -218,7 +218,7 @@ def json_value(value: Any) -> Any:
     expendable=("Annotations", "Task Key"),
     needs="arguments",
 )
-def task_arguments(trace: Run, function: str | None = None) -> pd.DataFrame:
+def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
     """List what task runs were called with, by type, dtype, shape and length.
 
     Known are those of runs of 10 ms and more, and of failed ones: the first 1,000 of each function
@@ -241,14 +241,14 @@ def task_arguments(trace: Run, function: str | None = None) -> pd.DataFrame:
         - ``Task Runs`` of those that are recorded, ``Time (s)`` of them, ``Median (s)``
         - ``Task Key`` of the first
     """
-    table, tasks = trace.arguments, trace.tasks
-    codes, names = trace.keys.functions()
+    table, tasks = run.arguments, run.tasks
+    codes, names = run.keys.functions()
     functions = codes[table["key_id"].to_numpy(dtype=np.int64)] if len(table) else _none()
     if function is not None:
         kept = functions == (names.index(function) if function in names else -1)
         table, functions = table[kept], functions[kept]
-    runs = run_of_rows(trace, table)
-    annotations, annotation_names = annotation_texts(trace)
+    runs = run_of_rows(run, table)
+    annotations, annotation_names = annotation_texts(run)
     told = np.append(annotations, 0)[runs]
     arguments = table["arguments"].astype("category").cat
     pairs = pd.DataFrame({"f": functions, "a": arguments.codes.to_numpy(), "t": told})
@@ -268,16 +268,16 @@ def task_arguments(trace: Run, function: str | None = None) -> pd.DataFrame:
             "Task Runs": grouped.sizes[order],
             "Time (s)": seconds[order],
             "Median (s)": medians[order],
-            "Task Key": text(trace.keys.texts(table["key_id"].to_numpy(dtype=np.int64)[at])),
+            "Task Key": text(run.keys.texts(table["key_id"].to_numpy(dtype=np.int64)[at])),
         }
     )
 
 
-def run_of_rows(trace: Run, table: pd.DataFrame) -> Array:
+def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
     """Return the row of `Trace.tasks` of each row of a table of task runs; -1: there is none."""
-    if not len(table) or not len(trace.tasks):
+    if not len(table) or not len(run.tasks):
         return np.full(len(table), -1, dtype=np.int64)
-    runs = pd.MultiIndex.from_frame(trace.tasks[RUN])
+    runs = pd.MultiIndex.from_frame(run.tasks[RUN])
     first = np.flatnonzero(~runs.duplicated())
     found = runs[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
     return np.where(found >= 0, first[found], -1)

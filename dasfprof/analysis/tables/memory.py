@@ -20,7 +20,7 @@ from dasfprof.database.columns import Array
     short="memory",
     expendable=("Median (MB)", "Worker"),
 )
-def function_memory(trace: Run) -> pd.DataFrame:
+def function_memory(run: Run) -> pd.DataFrame:
     """Say how much memory workers' processes held while functions ran, by the samples there are.
 
     Returns
@@ -38,8 +38,8 @@ def function_memory(trace: Run) -> pd.DataFrame:
           such a run than before it. What came and went between two samples is not in it
         - ``Worker``, ``Task Key``: of the run with the highest
     """
-    tasks, workers = trace.tasks, trace.named
-    memory = memory_of_runs(trace)
+    tasks, workers = run.tasks, run.named
+    memory = memory_of_runs(run)
     codes, names = tasks["function"].cat.codes.to_numpy(), tasks["function"].cat.categories
     groups = Groups(codes, len(names))
     highest = groups.max(memory.highest)
@@ -49,7 +49,7 @@ def function_memory(trace: Run) -> pd.DataFrame:
     known = best >= 0
     labels, keys = np.full(len(shown), "", object), np.full(len(shown), "", object)
     labels[known] = workers.labels[workers.numbers(tasks.iloc[best[known]])]
-    keys[known] = trace.keys.texts(tasks["key_id"].to_numpy()[best[known]])
+    keys[known] = run.keys.texts(tasks["key_id"].to_numpy()[best[known]])
     return pd.DataFrame(
         {
             "Function": text(names.to_numpy(object)[shown]),
@@ -82,7 +82,7 @@ def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
     expendable=("Blocks", "Worker"),
     needs="traced_functions",
 )
-def allocations(trace: Run, function: str | None = None) -> pd.DataFrame:
+def allocations(run: Run, function: str | None = None) -> pd.DataFrame:
     """Say which lines allocated what functions held, of the fullest moment seen of each function.
 
     Recorded with ``memory="tracemalloc"`` only. Python's tracemalloc tells of a whole process: so a
@@ -113,10 +113,10 @@ def allocations(trace: Run, function: str | None = None) -> pd.DataFrame:
         ``attrs["refused"]`` says of each worker that traces nothing why. What C code allocates by
         itself is in none of this; NumPy's arrays are.
     """
-    lines = _lines(trace)
-    counted = trace.traced_functions
+    lines = _lines(run)
+    counted = run.traced_functions
     refused = counted[counted["refused"].notna()]
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    labels = run.workers["worker"].astype(object).to_numpy()
     last = counted[counted["refused"].isna()].drop_duplicates(["worker_id", "name"], keep="last")
     runs = last.groupby(last["name"].astype(object), sort=True)[["runs", "left_out"]].sum()
     if function is not None:
@@ -128,7 +128,7 @@ def allocations(trace: Run, function: str | None = None) -> pd.DataFrame:
     known = table["worker_id"].notna().to_numpy()
     workers, keys = np.full(len(table), "", object), np.full(len(table), "", object)
     workers[known] = labels[table["worker_id"][known].to_numpy(dtype=np.int64)]
-    keys[known] = trace.keys.texts(table["key_id"][known].to_numpy(dtype=np.int64))
+    keys[known] = run.keys.texts(table["key_id"][known].to_numpy(dtype=np.int64))
     found = pd.DataFrame(
         {
             "Function": text(table["name"].to_numpy(object)),
@@ -151,16 +151,16 @@ def allocations(trace: Run, function: str | None = None) -> pd.DataFrame:
     return found
 
 
-def _lines(trace: Run) -> pd.DataFrame:
+def _lines(run: Run) -> pd.DataFrame:
     """Return a row a line of the task run of each function that was seen to hold most."""
-    table = trace.allocations
+    table = run.allocations
     table = table.assign(name=table["name"].astype(object))
-    run = ["name", "worker_id", "key_id", "run_id"]
+    identity = ["name", "worker_id", "key_id", "run_id"]
     fullest = table.sort_values("seen", kind="stable").drop_duplicates("name", keep="last")
-    table = table.merge(fullest[[*run, "seen"]], on=[*run, "seen"])
-    stacks = all_stacks(trace)
+    table = table.merge(fullest[[*identity, "seen"]], on=[*identity, "seen"])
+    stacks = all_stacks(run)
     frames = [line_of(stacks[row])[0] if row >= 0 else None for row in table["stack"]]
     table["file"] = [None if frame is None else frame.file for frame in frames]
     table["line"] = [np.nan if frame is None else frame.line for frame in frames]
-    by = [*run, "seen", "peak", "file", "line"]
+    by = [*identity, "seen", "peak", "file", "line"]
     return table.groupby(by, dropna=False, sort=False)[["size", "blocks"]].sum().reset_index()

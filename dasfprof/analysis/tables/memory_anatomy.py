@@ -57,7 +57,7 @@ _SUMS = ["Memory (MB)", "Results"]
     page="memory-peak",
     needs="samples",
 )
-def memory_peak(trace: Run, by: By = "cluster") -> pd.DataFrame:
+def memory_peak(run: Run, by: By = "cluster") -> pd.DataFrame:
     """Say what held memory when workers' processes held most, and why it was not let go.
 
     Parameters
@@ -71,29 +71,29 @@ def memory_peak(trace: Run, by: By = "cluster") -> pd.DataFrame:
     DataFrame
         As of `memory_at`.
     """
-    samples = Samples.of(trace, trace.samples, "memory")
-    process, memory = processes_of_workers(trace)[samples.life], samples.values["memory"]
+    samples = Samples.of(run, run.samples, "memory")
+    process, memory = processes_of_workers(run)[samples.life], samples.values["memory"]
     if by == "worker":
         moments = [
             (float(samples.time[rows[np.argmax(memory[rows])]]), number)
             for number in np.unique(process).tolist()
             for rows in [np.flatnonzero(process == number)]
         ]
-        parts = [_anatomy(trace, at, by, number) for at, number in moments]
-        return pd.concat(parts or [_anatomy(trace, np.nan, by)], ignore_index=True)
-    ends = np.full(int(processes_of_workers(trace).max(initial=-1)) + 1, -np.inf)
-    np.maximum.at(ends, processes_of_workers(trace), ends_of_lives(trace))
+        parts = [_anatomy(run, at, by, number) for at, number in moments]
+        return pd.concat(parts or [_anatomy(run, np.nan, by)], ignore_index=True)
+    ends = np.full(int(processes_of_workers(run).max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(ends, processes_of_workers(run), ends_of_lives(run))
     gone = np.flatnonzero(np.isfinite(ends))  # what a process held is gone with it
     peak = peak_of(
         np.append(process, gone),
         np.append(samples.time, ends[gone]),
         np.append(memory, np.zeros(len(gone))),
     )
-    return _anatomy(trace, peak.time, by)
+    return _anatomy(run, peak.time, by)
 
 
 @question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
-def memory_at(trace: Run, time: float, by: By = "cluster") -> pd.DataFrame:
+def memory_at(run: Run, time: float, by: By = "cluster") -> pd.DataFrame:
     """Say what held memory at a moment, and why it was not let go.
 
     Parameters
@@ -135,26 +135,26 @@ def memory_at(trace: Run, time: float, by: By = "cluster") -> pd.DataFrame:
     InvalidArgumentError
         If the run was not at that time, or `by` is neither.
     """
-    if not 0 <= time <= trace.wall:
+    if not 0 <= time <= run.wall:
         raise InvalidArgumentError(
-            f"time={time!r}: give seconds from the run's begin, 0 to {trace.wall:g}."
+            f"time={time!r}: give seconds from the run's begin, 0 to {run.wall:g}."
         )
-    return _anatomy(trace, time, by)
+    return _anatomy(run, time, by)
 
 
-def _anatomy(trace: Run, time: float, by: By, process: int | None = None) -> pd.DataFrame:
+def _anatomy(run: Run, time: float, by: By, process: int | None = None) -> pd.DataFrame:
     """Return the table of a moment; of one process, or all."""
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    held, processes = held_at(trace, time), processes_of_workers(trace)
-    workers = trace.named
+    held, processes = held_at(run, time), processes_of_workers(run)
+    workers = run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
-    alive = (trace.workers["kind"] == "worker").to_numpy() & (ends_of_lives(trace) > time)
-    alive &= _since(trace, trace.workers["first_seen"]) <= time
+    alive = (run.workers["kind"] == "worker").to_numpy() & (ends_of_lives(run) > time)
+    alive &= _since(run, run.workers["first_seen"]) <= time
     if process is not None:
         held, alive = held.of(processes[held.life] == process), alive & (processes == process)
-    used = Samples.of(trace, trace.samples, "memory")
-    counted = results_of_workers(trace)
+    used = Samples.of(run, run.samples, "memory")
+    counted = results_of_workers(run)
     rest = list[tuple[str, str, float, str]]()
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
@@ -162,17 +162,17 @@ def _anatomy(trace: Run, time: float, by: By, process: int | None = None) -> pd.
         explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
-        unmanaged = _unmanaged(trace, lives, time)
-        runs = _running(trace, lives, time)
+        unmanaged = _unmanaged(run, lives, time)
+        runs = _running(run, lives, time)
         rest += [
             (who, what, size, runs if what == _RECENT else "")
             for what, size in _rest(memory, own, explained, unmanaged)
         ]
     if by == "cluster":
-        read = {name: one.at(time) for name, one in memory_of_others(trace).items()}
+        read = {name: one.at(time) for name, one in memory_of_others(run).items()}
         rest += [("", _OTHERS[name], size, "") for name, size in read.items() if np.isfinite(size)]
     group = ["Worker", *_LABELS] if by == "worker" else _LABELS
-    of_results = _summed(_results(trace, held, titles), group)
+    of_results = _summed(_results(run, held, titles), group)
     of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
     others: dict[str, Sequence[Any]] = {name: [""] * len(rest) for name in _LABELS}
     others["Results"] = [np.nan] * len(rest)
@@ -187,16 +187,16 @@ def _anatomy(trace: Run, time: float, by: By, process: int | None = None) -> pd.
     return table[["Time (s)", *group[: -len(_LABELS)], *_SUMS, *_LABELS]]
 
 
-def _results(trace: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
-    runs = trace.tasks.iloc[held.run]
-    names = np.append(trace.tasks["function"].cat.categories.to_numpy(object), "")
+def _results(run: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
+    runs = run.tasks.iloc[held.run]
+    names = np.append(run.tasks["function"].cat.categories.to_numpy(object), "")
     return {
         "Worker": titles[held.life],
         "Why Held": np.array(REASONS, dtype=object)[held.why],
         "Function": names[runs["function"].cat.codes.to_numpy()],
         "Line": known_texts(runs["line"]).to_numpy(object),
         "Needed By": names[held.needed_by],
-        "Asked At": np.where(held.why == WANTED, asked_lines(trace)[held.run], ""),
+        "Asked At": np.where(held.why == WANTED, asked_lines(run)[held.run], ""),
         "Memory (MB)": held.size,
         "Results": np.ones(len(runs)),
     }
@@ -246,24 +246,24 @@ def _rest(
             yield _RECENT, beside - old
 
 
-def _unmanaged(trace: Run, lives: Array, time: float) -> float:
+def _unmanaged(run: Run, lives: Array, time: float) -> float:
     """Return the least unmanaged memory of a process for so long that it is old; infinite: none."""
     least = np.inf
-    for process in memory_of_processes(trace):
+    for process in memory_of_processes(run):
         if np.isin(process.lives, lives).any():
             lately = (process.time <= time) & (process.time >= time - _OLD_AFTER)
             least = min(least, float(process.unmanaged[lately].min(initial=np.inf)))
     return least
 
 
-def _running(trace: Run, lives: Array, time: float) -> str:
+def _running(run: Run, lives: Array, time: float) -> str:
     """Return the function that a process runs; empty: none, or several."""
-    slots = trace.whole.slots
+    slots = run.whole.slots
     runs = (slots.times.executing <= time) & (slots.times.done > time)
     functions = np.unique(slots.function[runs & np.isin(slots.worker, lives)])
     return slots.functions[functions[0]] if len(functions) == 1 else ""
 
 
-def _since(trace: Run, times: pd.Series) -> Array:
-    seconds: Array = trace.since_begin(times)
+def _since(run: Run, times: pd.Series) -> Array:
+    seconds: Array = run.since_begin(times)
     return seconds

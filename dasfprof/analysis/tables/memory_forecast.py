@@ -26,7 +26,7 @@ _SAME = 0.01
 
 @question("Memory on other numbers of workers", "predictions")
 def memory_forecast(
-    trace: Run,
+    run: Run,
     workers: Sequence[int] | None = None,
     *,
     threads: int | None = None,
@@ -82,10 +82,10 @@ def memory_forecast(
     InvalidArgumentError
         If a number is out of range.
     """
-    replay, forecast = replay_of(trace), memory_forecast_of(trace)
+    replay, forecast = replay_of(run), memory_forecast_of(run)
     counts = worker_counts(workers, max(replay.cluster.most_workers, 1), _USUAL)
     times, parts = _times_and_parts(chunks)
-    limit = recorded_or_given_limit(trace, memory_limit)
+    limit = recorded_or_given_limit(run, memory_limit)
     clusters = [changed_cluster(replay, count, threads) for count in counts]
     obstacle = forecast.obstacle
     found = [None if obstacle else forecast.peaks(cluster, times, parts) for cluster in clusters]
@@ -117,10 +117,10 @@ def memory_forecast(
     )
 
 
-def recorded_or_given_limit(trace: Run, memory_limit: float | None) -> float:
+def recorded_or_given_limit(run: Run, memory_limit: float | None) -> float:
     """Return the bytes that a worker may take; NaN: unknown, or as many as there are."""
     if memory_limit is None:
-        limits = trace.workers["memory_limit"].dropna().to_numpy(dtype=float)
+        limits = run.workers["memory_limit"].dropna().to_numpy(dtype=float)
         return float(np.median(limits)) if len(limits) else float("nan")
     if not is_positive(memory_limit):
         raise InvalidArgumentError(

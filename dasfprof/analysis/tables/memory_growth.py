@@ -40,7 +40,7 @@ _Row = tuple[str, str, Drift, str, str, str]
 @question(
     "Memory that grows", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
 )
-def memory_growth(trace: Run, by: By = "cluster") -> pd.DataFrame:
+def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     """Say which memory grows from one computation to the next, and how sure that is.
 
     Memory is compared at the ends of the times in which nothing was under way, the first of them
@@ -87,8 +87,8 @@ def memory_growth(trace: Run, by: By = "cluster") -> pd.DataFrame:
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     if by == "function":
-        return _by_function(trace)
-    found, workers = memory_growth_of(trace), trace.named
+        return _by_function(run)
+    found, workers = memory_growth_of(run), run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
     if by == "worker":
         rows = [
@@ -129,8 +129,8 @@ def _of_process(who: str, process: ProcessGrowth) -> Iterator[_Row]:
         yield told, who, getattr(process, name), "", "", ""
 
 
-def _by_function(trace: Run) -> pd.DataFrame:
-    found = growth_by_runs(trace)
+def _by_function(run: Run) -> pd.DataFrame:
+    found = growth_by_runs(run)
     table = pd.DataFrame(
         {
             "Function": text(np.array([one.function for one in found], dtype=object)),

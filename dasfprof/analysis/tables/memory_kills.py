@@ -19,7 +19,7 @@ from dasfprof.text import format_duration, format_size
     short="memory-kills",
     expendable=("Told By", "Group (MB)", "Group Limit (MB)", "Group Workers"),
 )
-def died_of_memory(trace: Run) -> pd.DataFrame:
+def died_of_memory(run: Run) -> pd.DataFrame:
     """Say of each worker that died of want of memory which function took it, and how sure that is.
 
     Returns
@@ -40,8 +40,8 @@ def died_of_memory(trace: Run) -> pd.DataFrame:
         - ``Suspect``: the function that took the memory, or whose results did; empty: none is
           named; ``Certainty``: *certain*, *likely*, *cannot tell*; ``Because``: what that rests on
     """
-    kills = memory_kills(trace)
-    workers = trace.workers["worker"].to_numpy(dtype=object)
+    kills = memory_kills(run)
+    workers = run.workers["worker"].to_numpy(dtype=object)
 
     def megabytes(name: str) -> np.ndarray:
         return np.array([getattr(kill, name) for kill in kills], dtype=float) / 1e6
@@ -53,7 +53,7 @@ def died_of_memory(trace: Run) -> pd.DataFrame:
         {
             "Worker": texts([str(workers[kill.life]) for kill in kills]),
             "Left (s)": np.array([kill.left for kill in kills], dtype=float),
-            "Told By": texts([exit_words(trace, kill.life) for kill in kills]),
+            "Told By": texts([exit_words(run, kill.life) for kill in kills]),
             "Memory (MB)": megabytes("memory"),
             "Limit (MB)": megabytes("limit"),
             "Group (MB)": np.array([one.group.memory for one in kills], dtype=float) / 1e6,

@@ -33,7 +33,7 @@ _WITH_ROWS = (".DataFrame", ".Series", ".Index")
     page="plan",
     needs="tasks",
 )
-def plan(trace: Run) -> pd.DataFrame:
+def plan(run: Run) -> pd.DataFrame:
     """Sum up what each node of the plan took: a layer of the graphs, as Dask had optimised them.
 
     Returns
@@ -57,27 +57,27 @@ def plan(trace: Run) -> pd.DataFrame:
         - ``Input (MB)``: distinct results that it took of other nodes, NA: see `plan_edges`;
           ``Output (MB)``: its results; ``Moved (MB)``: those, between workers
     """
-    found, ran = find_plan(trace), trace.whole
+    found, ran = find_plan(run), run.whole
     spent = busy_seconds(ran, found.of_whole, len(found))[:, :USES]
-    busy, path = spent.sum(axis=1), path_segments(trace)
+    busy, path = spent.sum(axis=1), path_segments(run)
     table = pd.DataFrame(
         {
             "Node": text(node_names(found)),
             "Computation": found.computation + 1,
             "Function": text(np.array(found.function, dtype=object)),
             "Line": text(np.array(found.line, dtype=object)),
-            "Text": _texts(trace, found),
+            "Text": _texts(run, found),
             "Step": text(np.array(found.step, dtype=object)),
-            **_counts(trace, found),
+            **_counts(run, found),
             "Thread Time (s)": busy,
             "Share (%)": ratio(busy, np.full(len(busy), busy.sum())) * 100,
             **{f"{each.label} (s)": spent[:, each] for each in _BUSY if spent[:, each].any()},
             "Critical Path (s)": Groups(found.of_slots[path.rows], len(found)).sum(path.length),
-            **_outcomes(trace, found),
-            **_bytes(trace, found),
+            **_outcomes(run, found),
+            **_bytes(run, found),
         }
     )
-    return table if has_steps(trace) else table.drop(columns="Step")
+    return table if has_steps(run) else table.drop(columns="Step")
 
 
 @question(
@@ -86,7 +86,7 @@ def plan(trace: Run) -> pd.DataFrame:
     page="plan-edges",
     needs="tasks",
 )
-def plan_edges(trace: Run) -> pd.DataFrame:
+def plan_edges(run: Run) -> pd.DataFrame:
     """List which nodes of the plan took results of which.
 
     Returns
@@ -100,7 +100,7 @@ def plan_edges(trace: Run) -> pd.DataFrame:
         - ``Tasks``: task runs of the second that took any; ``On Path``: those of the critical path
           that it comes to from a result that they waited for
     """
-    found, edges = find_plan(trace), find_edges(trace)
+    found, edges = find_plan(run), find_edges(run)
     names = node_names(found)
     return pd.DataFrame(
         {
@@ -120,14 +120,14 @@ def node_names(found: Plan) -> Array:
     return names
 
 
-def _texts(trace: Run, found: Plan) -> pd.Series:
-    noted = trace.lines.drop_duplicates("line").set_index("line")["text"]
+def _texts(run: Run, found: Plan) -> pd.Series:
+    noted = run.lines.drop_duplicates("line").set_index("line")["text"]
     return known_texts(noted.reindex(found.line))
 
 
-def _counts(trace: Run, found: Plan) -> dict[str, pd.Series]:
+def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
     """Return how many task runs, results and rows nodes have."""
-    tasks, codes = trace.tasks, found.of_slots[: len(trace.tasks)]
+    tasks, codes = run.tasks, found.of_slots[: len(run.tasks)]
     made = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
     keys = pd.DataFrame({"node": codes, "key": tasks["key_id"]}).iloc[made]
     last = np.zeros(len(tasks), dtype=bool)
@@ -148,13 +148,13 @@ def _counts(trace: Run, found: Plan) -> dict[str, pd.Series]:
     }
 
 
-def _outcomes(trace: Run, found: Plan) -> dict[str, pd.Series]:
-    tasks, count = trace.tasks, len(found)
+def _outcomes(run: Run, found: Plan) -> dict[str, pd.Series]:
+    tasks, count = run.tasks, len(found)
     codes = found.of_slots[: len(tasks)]
     succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
     keys = np.where(succeeded, tasks["key_id"].to_numpy(), -1)
-    again = Groups(keys, len(trace.keys)).places(tasks["start"].to_numpy()) > 0
-    opened = trace.open["key_id"].to_numpy()
+    again = Groups(keys, len(run.keys)).places(tasks["start"].to_numpy()) > 0
+    opened = run.open["key_id"].to_numpy()
     nodes = found.of_whole[len(tasks) : len(tasks) + len(opened)]
     unfinished = nodes[~np.isin(opened, keys)]
     return {
@@ -164,17 +164,17 @@ def _outcomes(trace: Run, found: Plan) -> dict[str, pd.Series]:
     }
 
 
-def _bytes(trace: Run, found: Plan) -> dict[str, Array]:
+def _bytes(run: Run, found: Plan) -> dict[str, Array]:
     """Return the MB that nodes took, made, and that were moved of their results."""
-    tasks, edges, count = trace.tasks, find_edges(trace), len(found)
+    tasks, edges, count = run.tasks, find_edges(run), len(found)
     codes = found.of_slots[: len(tasks)]
-    of_keys = np.full(len(trace.keys), -1, dtype=np.int64)
+    of_keys = np.full(len(run.keys), -1, dtype=np.int64)
     of_keys[tasks["key_id"].to_numpy()] = codes
     taken = Groups(np.where(edges.source == edges.target, -1, edges.target), count)
     return {
         "Input (MB)": _told(taken, edges) / 1e6,
         "Output (MB)": Groups(codes, count).sum(tasks["size"].to_numpy(dtype=float)) / 1e6,
-        "Moved (MB)": moved_outputs(trace, of_keys, count).size / 1e6,
+        "Moved (MB)": moved_outputs(run, of_keys, count).size / 1e6,
     }
 
 

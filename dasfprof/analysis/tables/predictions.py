@@ -55,7 +55,7 @@ _TREE = {
 
 
 @question("Parallel efficiencies", "predictions")
-def pop_efficiency(trace: Run) -> pd.DataFrame:
+def pop_efficiency(run: Run) -> pd.DataFrame:
     """Return the tree of parallel efficiencies of the POP project.
 
     Returns
@@ -74,7 +74,7 @@ def pop_efficiency(trace: Run) -> pd.DataFrame:
     POP's own metrics (Rosas, Gimenez and Labarta 2014) are over processes that live as long
     as the run; here a worker counts by its threads and by how long it was there.
     """
-    found, refusal = find_efficiencies(trace), replay_of(trace).refusal
+    found, refusal = find_efficiencies(run), replay_of(run).refusal
     values = {
         "Global": found.whole,
         "Parallel": found.parallel,
@@ -113,7 +113,7 @@ _EFFICIENT = 0.8
 
 @question("The run on other numbers of workers", "predictions")
 def scaling(
-    trace: Run, workers: Sequence[int] | None = None, *, progress: bool = False
+    run: Run, workers: Sequence[int] | None = None, *, progress: bool = False
 ) -> pd.DataFrame:
     """Predict wall time, efficiency and cost on fewer and on more workers.
 
@@ -139,9 +139,9 @@ def scaling(
           nothing but tasks takes time (Graham 1969, Brent 1974)
         - ``Calibration Error (%)``, ``Verdict``
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     recorded = max(replay.cluster.most_workers, 1)
-    found = predict_scaling(trace, worker_counts(workers, recorded, _USUAL), progress=progress)
+    found = predict_scaling(run, worker_counts(workers, recorded, _USUAL), progress=progress)
     count = len(found.workers)
     return pd.DataFrame(
         {
@@ -177,7 +177,7 @@ def _verdicts(found: Scaling) -> list[str]:
 
 @question("The run after a change", "predictions")
 def what_if(
-    trace: Run,
+    run: Run,
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -222,19 +222,19 @@ def what_if(
         If a number is out of range, or there is no such function.
     """
     wall = changed_wall(
-        trace, workers=workers, threads=threads, bandwidth=bandwidth, spill=spill, speedup=speedup
+        run, workers=workers, threads=threads, bandwidth=bandwidth, spill=spill, speedup=speedup
     )
     named = {"workers": workers, "threads": threads, "bandwidth": bandwidth}
     changes = [f"{name}={value:.12g}" for name, value in named.items() if value is not None]
     changes += ["spill=False"] * (not spill)
     changes += [f"{name}: {factor:g} times as fast" for name, factor in (speedup or {}).items()]
-    replay = replay_of(trace)
+    replay = replay_of(run)
     refusal = replay.refusal_on(changed_cluster(replay, workers, threads))
-    return _prediction_table(trace, [", ".join(changes) or "none"], [wall], refusal)
+    return _prediction_table(run, [", ".join(changes) or "none"], [wall], refusal)
 
 
 @question("The run without each thing that tasks wait for", "predictions")
-def blocked_time(trace: Run) -> pd.DataFrame:
+def blocked_time(run: Run) -> pd.DataFrame:
     """Predict the wall time without each of the things that tasks wait for.
 
     Each is a replay of the whole schedule, as waits of tasks that were not critical gain
@@ -248,15 +248,15 @@ def blocked_time(trace: Run) -> pd.DataFrame:
         seconds and their wait for a core: without disks, locks, sleep; left out where CPU
         seconds are unknown), ``no scheduler latency``.
     """
-    walls = walls_without_waits(trace)
-    return _prediction_table(trace, list(walls), list(walls.values()))
+    walls = walls_without_waits(run)
+    return _prediction_table(run, list(walls), list(walls.values()))
 
 
 def _prediction_table(
-    trace: Run, changes: Sequence[str], walls: Sequence[float], refusal: str = ""
+    run: Run, changes: Sequence[str], walls: Sequence[float], refusal: str = ""
 ) -> pd.DataFrame:
     """Tabulate replays of a run after changes, each as its wall seconds, or why they tell none."""
-    replay = replay_of(trace)
+    replay = replay_of(run)
     refusal = refusal or replay.refusal
     known = not replay.obstacle
     count, recorded = len(changes), replay.inputs.wall

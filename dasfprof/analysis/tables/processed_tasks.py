@@ -26,14 +26,14 @@ By = Literal["task", "function", "step"]
 _START = "start"
 
 
-def _of_part(trace: Run, by: By = "task") -> Any:
+def _of_part(run: Run, by: By = "task") -> Any:
     """Return the first attempts of a part, and how many it has; or its sums."""
-    attempts = find_attempts(trace)
+    attempts = find_attempts(run)
     if by != "task":
         return _sums(attempts, by)
     first = attempts.iloc[:LISTED]
-    table = _by_task(trace, first, []).assign(**{_START: first["start"].to_numpy()})
-    return (table, len(attempts)), sent_tasks(trace)
+    table = _by_task(run, first, []).assign(**{_START: first["start"].to_numpy()})
+    return (table, len(attempts)), sent_tasks(run)
 
 
 def _folded(first: Any, second: Any) -> Any:
@@ -42,11 +42,11 @@ def _folded(first: Any, second: Any) -> Any:
     return folded([first[0], second[0]], _in_order), first[1] | second[1]
 
 
-def _combined(trace: Run, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
+def _combined(run: Run, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
-    unsent = unsent_tasks(trace, set().union(*(sent for _, sent in parts)))
-    rest = _by_task(trace, find_attempts(trace).iloc[:0], unsent).assign(**{_START: np.nan})
+    unsent = unsent_tasks(run, set().union(*(sent for _, sent in parts)))
+    rest = _by_task(run, find_attempts(run).iloc[:0], unsent).assign(**{_START: np.nan})
     tables = [*(attempts for attempts, _ in parts), (rest, len(unsent))]
     return first_rows(tables, _in_order).drop(columns=_START)
 
@@ -56,7 +56,7 @@ def _in_order(rows: pd.DataFrame) -> Array:
 
 
 @question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined, _folded))
-def processed_tasks(trace: Run, by: By = "task") -> pd.DataFrame:
+def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
     """List what became of each attempt at a task, or sum it up by function.
 
     Parameters
@@ -100,10 +100,10 @@ def processed_tasks(trace: Run, by: By = "task") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    attempts = find_attempts(trace)
+    attempts = find_attempts(run)
     if by != "task":
         return _sum_up([_sums(attempts, by)], by)
-    return _by_task(trace, attempts, unsent_tasks(trace))
+    return _by_task(run, attempts, unsent_tasks(run))
 
 
 def _sums(attempts: pd.DataFrame, by: By) -> GroupSums:
@@ -122,9 +122,9 @@ def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-def _by_task(trace: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
+def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
     """Return a row an attempt, and behind them one for each task known to have had none."""
-    workers = trace.named
+    workers = run.named
     of_attempt = attempts["worker"].to_numpy()
     step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
     more = len(unsent)
@@ -139,7 +139,7 @@ def _by_task(trace: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -
     return pd.DataFrame(
         {
             "Task": texts(
-                trace.keys.texts(attempts["key_id"].to_numpy()), [task.key for task in unsent]
+                run.keys.texts(attempts["key_id"].to_numpy()), [task.key for task in unsent]
             ),
             "Attempt": np.append(attempts["attempt"].to_numpy(), np.ones(more, dtype=np.int64)),
             "Process": texts(workers.labels[of_attempt]),
@@ -155,7 +155,7 @@ def _by_task(trace: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -
             ),
             "Node": texts(workers.hosts[of_attempt]),
             "Core Wait Seconds": seconds("core_wait"),
-            **({"Step": texts(step)} if has_steps(trace) else {}),
+            **({"Step": texts(step)} if has_steps(run) else {}),
         },
         copy=False,
     )
@@ -211,23 +211,23 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
     }
 
 
-def _process_sums(trace: Run) -> GroupSums:
+def _process_sums(run: Run) -> GroupSums:
     """Sum up the attempts by the number of their worker."""
-    workers, attempts = trace.named, find_attempts(trace)
+    workers, attempts = run.named, find_attempts(run)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))
 
 
-def _of_processes(trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    workers, sums = trace.named, GroupSums.merged(parts)
-    listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
+def _of_processes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = run.named, GroupSums.merged(parts)
+    listed = workers_with_tasks(run, workers, np.array(sums.names, dtype=np.int64))
     lives = np.bincount(workers.of_lives, minlength=len(workers))
     sums = GroupSums.merged([sums], listed.tolist())
     table = pd.DataFrame(
         {
             "Node": text(workers.hosts[listed]),
             "Process": text(workers.labels[listed]),
-            "Threads": whole(known_thread_counts(trace, workers)[listed]),
+            "Threads": whole(known_thread_counts(run, workers)[listed]),
             "Restarts": lives[listed] - 1,
             "Share of Tasks (%)": _share(sums.rows),
             **attempt_columns(sums),
@@ -236,14 +236,14 @@ def _of_processes(trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     return table.take(np.argsort(workers.ranks()[listed])).reset_index(drop=True)
 
 
-def _of_nodes(trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    workers, sums = trace.named, GroupSums.merged(parts)
-    listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
+def _of_nodes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = run.named, GroupSums.merged(parts)
+    listed = workers_with_tasks(run, workers, np.array(sums.names, dtype=np.int64))
     nodes, names = pd.factorize(workers.hosts[listed])
     hosts = workers.hosts[np.array(sums.names, dtype=np.int64)].tolist()
     sums = GroupSums.merged([sums.by(hosts)], names.tolist())
     processes = Groups(nodes, len(names))
-    of_threads = known_thread_counts(trace, workers)[listed]
+    of_threads = known_thread_counts(run, workers)[listed]
     known = processes.known(of_threads) == processes.sizes
     table = pd.DataFrame(
         {
@@ -260,7 +260,7 @@ def _of_nodes(trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
 @question(
     "What each worker process worked off", "reports", in_parts=InParts(_process_sums, _of_processes)
 )
-def process_summary(trace: Run) -> pd.DataFrame:
+def process_summary(run: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by worker.
 
     Returns
@@ -271,11 +271,11 @@ def process_summary(trace: Run) -> pd.DataFrame:
         `processed_tasks` has by function. A worker that had no task is listed where a file
         of it is there.
     """
-    return _of_processes(trace, [_process_sums(trace)])
+    return _of_processes(run, [_process_sums(run)])
 
 
 @question("What each node worked off", "reports", in_parts=InParts(_process_sums, _of_nodes))
-def node_summary(trace: Run) -> pd.DataFrame:
+def node_summary(run: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by node.
 
     Returns
@@ -286,7 +286,7 @@ def node_summary(trace: Run) -> pd.DataFrame:
         function. Shares far apart on equal nodes say that there are more of them than the
         run has work for.
     """
-    return _of_nodes(trace, [_process_sums(trace)])
+    return _of_nodes(run, [_process_sums(run)])
 
 
 def _share(sizes: Array) -> Array:

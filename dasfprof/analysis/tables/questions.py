@@ -189,11 +189,11 @@ class Question:
                 f"by={arguments['by']!r}: give one of {', '.join(get_args(by.annotation))}."
             )
 
-    def applies(self, trace: Run) -> bool:
+    def applies(self, run: Run) -> bool:
         """Return whether the trace has what it is about: without steps, no table of steps."""
         if isinstance(self.needs, str):
-            return len(getattr(trace, self.needs)) > 0
-        return self.needs is None or self.needs(trace)
+            return len(getattr(run, self.needs)) > 0
+        return self.needs is None or self.needs(run)
 
     def of(self, analyser: Analyser, *args: Any, **arguments: Any) -> pd.DataFrame:
         """Ask it of an analyser.
@@ -299,9 +299,9 @@ def all() -> tuple[Question, ...]:
     return tuple(sorted(_REGISTERED, key=lambda question: order.index(question.group)))
 
 
-def overview(trace: Run) -> list[Question]:
+def overview(run: Run) -> list[Question]:
     """The questions that the shell answers if none is asked, where the trace has what it takes."""
-    shown = [item for item in all() if item.overview is not None and item.applies(trace)]
+    shown = [item for item in all() if item.overview is not None and item.applies(run)]
     return sorted(shown, key=lambda item: item.overview or 0)
 
 

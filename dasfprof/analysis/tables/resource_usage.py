@@ -51,7 +51,7 @@ _OF_DISKS: Columns = {
 
 
 @question("Resources that each node used", "reports", in_parts=NO_PARTS)
-def node_resource_usage(trace: Run) -> pd.DataFrame:
+def node_resource_usage(run: Run) -> pd.DataFrame:
     """List what was sampled of each host.
 
     Returns
@@ -67,11 +67,11 @@ def node_resource_usage(trace: Run) -> pd.DataFrame:
         for it); and the other counters with a title in `dasfprof.schema.resources`. NA is what
         the host does not tell.
     """
-    samples = trace.samples
+    samples = run.samples
     if "host_read" in samples:
         samples = samples[(samples["host_read"] == 1).to_numpy()]
     samples = _told(samples, _OF_NODES)
-    nodes = _hosts(trace, samples)
+    nodes = _hosts(run, samples)
     table = _table(samples, _OF_NODES)
     total = table["Memory Total (MB)"]
     percent = (total - table["Memory Available (MB)"]) / total.where(total > 0) * 100
@@ -81,7 +81,7 @@ def node_resource_usage(trace: Run) -> pd.DataFrame:
 
 
 @question("Resources that each process used", "reports", in_parts=NO_PARTS)
-def processes_resource_usage(trace: Run) -> pd.DataFrame:
+def processes_resource_usage(run: Run) -> pd.DataFrame:
     """List what was sampled of each worker's process.
 
     Returns
@@ -93,13 +93,13 @@ def processes_resource_usage(trace: Run) -> pd.DataFrame:
         (MB)``, ``Disk Io Write (MB)``; ``# of Threads``, ``# of File Descriptors``, ``# of
         Connections``.
     """
-    samples = _told(trace.samples, _OF_PROCESSES)
-    nodes = _hosts(trace, samples)
-    labels = trace.workers["worker"].to_numpy()[samples["worker_id"].to_numpy()]
+    samples = _told(run.samples, _OF_PROCESSES)
+    nodes = _hosts(run, samples)
+    labels = run.workers["worker"].to_numpy()[samples["worker_id"].to_numpy()]
     table = _table(samples, _OF_PROCESSES)
     # One worker of each host reads its memory, for all of them.
-    read = trace.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
-    totals = dict(zip(_hosts(trace, read), _numbers(read["host_memory_total"]), strict=True))
+    read = run.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
+    totals = dict(zip(_hosts(run, read), _numbers(read["host_memory_total"]), strict=True))
     total = pd.Series(nodes, dtype=object).map(totals).astype(float)
     percent = table["Memory Used (MB)"] * 1e6 / total.where(total > 0) * 100
     table.insert(3, "Memory Used Percent", percent)
@@ -109,7 +109,7 @@ def processes_resource_usage(trace: Run) -> pd.DataFrame:
 
 
 @question("What the disks of each node read and wrote", "reports", in_parts=NO_PARTS)
-def node_disk_usage(trace: Run) -> pd.DataFrame:
+def node_disk_usage(run: Run) -> pd.DataFrame:
     """List what was read of each disk of each host.
 
     Returns
@@ -122,8 +122,8 @@ def node_disk_usage(trace: Run) -> pd.DataFrame:
         Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``,
         ``Disk Io Write Seconds``. A device that is not mounted has NA for its space.
     """
-    readings = _told(trace.disk_usage, _OF_DISKS)
-    nodes = _hosts(trace, readings)
+    readings = _told(run.disk_usage, _OF_DISKS)
+    nodes = _hosts(run, readings)
     table = _table(readings, _OF_DISKS)
     taken = table["Disk Used (MB)"] + table["Disk Free (MB)"]
     # As df has it: of what users can have, without what is kept for the system.
@@ -150,8 +150,8 @@ def _told(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     return samples.take(np.flatnonzero(told))
 
 
-def _hosts(trace: Run, samples: pd.DataFrame) -> Array:
-    hosts: Array = trace.workers["host"].to_numpy()[samples["worker_id"].to_numpy()]
+def _hosts(run: Run, samples: pd.DataFrame) -> Array:
+    hosts: Array = run.workers["host"].to_numpy()[samples["worker_id"].to_numpy()]
     return hosts
 
 
@@ -224,7 +224,7 @@ _DTYPES = {
 
 
 @question("How busy each GPU was", "time")
-def per_gpu_utilisation(trace: Run, interval: float | None = None) -> pd.DataFrame:
+def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame:
     """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
 
     Parameters
@@ -258,9 +258,9 @@ def per_gpu_utilisation(trace: Run, interval: float | None = None) -> pd.DataFra
         raise InvalidArgumentError(
             f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
         )
-    workers = trace.named
+    workers = run.named
     titles = workers.titles()
-    begins, devices = gpu_utilisation(trace, workers, interval)
+    begins, devices = gpu_utilisation(run, workers, interval)
     tables = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _DTYPES.items()})]
     for found in devices:
         device = found.device
@@ -292,7 +292,7 @@ def per_gpu_utilisation(trace: Run, interval: float | None = None) -> pd.DataFra
 
 
 @question("Programs on hosts", "reports", needs="host_processes")
-def host_processes(trace: Run) -> pd.DataFrame:
+def host_processes(run: Run) -> pd.DataFrame:
     """List the programs that used much of a host, the run's own and others'.
 
     A host's processes are looked at every 5 s while its cores are busy for half of the time or
@@ -308,7 +308,7 @@ def host_processes(trace: Run) -> pd.DataFrame:
         (on average over it; NA where it never was), ``Memory Used (MB)`` (resident; the most at a
         look), ``Looks`` (at the busy host).
     """
-    found = host_programs(trace)
+    found = host_programs(run)
     table = found.programs
     looks = np.array([found.looks.get(host, 0) for host in table["host"]], dtype=float)
     whose = np.where(table["ours"].to_numpy(dtype=bool), "run", "other").astype(object)

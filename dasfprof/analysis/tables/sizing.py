@@ -36,7 +36,7 @@ _USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
 @question("How many workers a wanted duration needs", "balance")
 @np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
 def cluster_sizing(
-    trace: Run,
+    run: Run,
     durations: Sequence[float] | None = None,
     *,
     threads_per_worker: int | None = None,
@@ -92,15 +92,15 @@ def cluster_sizing(
     """
     _check(durations, threads_per_worker)
     check_price(price)
-    limit = recorded_or_given_limit(trace, memory_limit)
-    recorded = trace.recorded
-    times = trace.times
-    seconds = thread_seconds(trace, times)
-    work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
+    limit = recorded_or_given_limit(run, memory_limit)
+    recorded = run.recorded
+    times = run.times
+    seconds = thread_seconds(run, times)
+    work, chain, wall = float(seconds.sum()), longest_chain(run, seconds), _wall(times)
     if durations is None:
         durations = [wall * times for times in _USUAL] if work > 0 and wall > 0 else []
     wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
-    each = threads_per_worker or _threads_per_worker(trace)
+    each = threads_per_worker or _threads_per_worker(run)
     feasible = wanted > chain
     least = np.where(feasible, np.ceil(rounded(np.divide(work, wanted))), np.nan)
     enough = np.full(len(wanted), np.nan)
@@ -121,7 +121,7 @@ def cluster_sizing(
             "Workers Enough": whole(workers_enough),
             "Workers Fed as Seen": np.full(len(wanted), fed[0]),
             "Workers Fed by Documentation": np.full(len(wanted), fed[1]),
-            **(_memory(trace, workers, each, limit) if memory else {}),
+            **(_memory(run, workers, each, limit) if memory else {}),
             **(
                 {}
                 if price is None
@@ -137,7 +137,7 @@ def cluster_sizing(
 
 @question("How large chunks should be", "balance")
 @np.errstate(over="ignore", invalid="ignore")
-def chunk_sizing(trace: Run, overhead: float = 0.005) -> pd.DataFrame:
+def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
     """Find how large chunks should be, so that overhead takes a small share of the time.
 
     Parameters
@@ -174,7 +174,7 @@ def chunk_sizing(trace: Run, overhead: float = 0.005) -> pd.DataFrame:
             f"overhead={overhead!r}: give a share of the time, more than 0 and less than 1; 0.005 "
             "is 0.5 %."
         )
-    found = chunk_costs(trace, overhead)
+    found = chunk_costs(run, overhead)
     table = pd.DataFrame(
         {
             "Function": text(found.functions),
@@ -197,9 +197,9 @@ def chunk_sizing(trace: Run, overhead: float = 0.005) -> pd.DataFrame:
     return table.take(found.order).reset_index(drop=True)
 
 
-def _memory(trace: Run, workers: Array, threads: int, limit: float) -> dict[str, Array]:
+def _memory(run: Run, workers: Array, threads: int, limit: float) -> dict[str, Array]:
     """Foretell what the fullest of so many workers needs, in memory and with a limit on disk."""
-    replay, forecast = replay_of(trace), memory_forecast_of(trace)
+    replay, forecast = replay_of(run), memory_forecast_of(run)
     most = np.full(len(workers), np.nan)
     if not forecast.obstacle:
         for count in np.unique(workers[np.isfinite(workers)]).astype(int).tolist():
@@ -218,9 +218,9 @@ def _wall(times: TaskTimes) -> float:
     return float(np.nanmax(times.known) - np.nanmin(times.arrival))
 
 
-def _threads_per_worker(trace: Run) -> int:
+def _threads_per_worker(run: Run) -> int:
     """Return the usual number of threads of a worker; 1 where no file tells."""
-    counts = known_threads(trace)
+    counts = known_threads(run)
     return max(int(np.median(counts)), 1) if len(counts) else 1
 
 

@@ -23,7 +23,7 @@ _DISK = "disk"
     needs="storage",
     in_parts=NO_PARTS,
 )
-def storage(trace: Run) -> pd.DataFrame:
+def storage(run: Run) -> pd.DataFrame:
     """Sum up what the threads of task runs read from storage and wrote to it, by function.
 
     Returns
@@ -52,7 +52,7 @@ def storage(trace: Run) -> pd.DataFrame:
     It is asked after runs of a millisecond or more; what shorter ones moved in the 0.1 s before
     such a run, on its thread, may count as its own.
     """
-    rows, (codes, names) = trace.storage, trace.keys.functions()
+    rows, (codes, names) = run.storage, run.keys.functions()
     keys = rows["key_id"].to_numpy(dtype=np.int64)
     function = [str(names[code]) for code in codes[keys].tolist()]
     protocol = known_texts(rows["protocol"])

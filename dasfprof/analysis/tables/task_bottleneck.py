@@ -38,15 +38,15 @@ _LARGE = 1_000_000
 Told = tuple[pd.DataFrame, int, GroupSums]
 
 
-def _part(trace: Run, *, first: int = LISTED) -> Told:
+def _part(run: Run, *, first: int = LISTED) -> Told:
     """Return the first task runs, how many there are, and the seconds of each worker."""
-    trace = trace.whole
-    workers, tasks = trace.named, trace.tasks
+    run = run.whole
+    workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:first]
     names = list(zip(workers.hosts.tolist(), workers.labels.tolist(), strict=True))
     groups = Groups(workers.numbers(tasks), len(workers))
     sums = GroupSums.of(names, groups, {"duration": tasks["duration"].to_numpy()})
-    return _table(trace, order, np.ones(len(workers)), progress=False), len(tasks), sums
+    return _table(run, order, np.ones(len(workers)), progress=False), len(tasks), sums
 
 
 def _folded(*parts: Told) -> Told:
@@ -79,7 +79,7 @@ def _in_order(table: pd.DataFrame) -> Array:
     in_parts=InParts(_part, _combined, _folded),
     expendable=("Waiting for storage (s)", "Run ID", "Function", "State", "Start (s)"),
 )
-def per_task_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFrame:
+def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
     """List the task runs, the longest first.
 
     Returns
@@ -98,11 +98,11 @@ def per_task_bottleneck(trace: Run, *, progress: bool = False) -> pd.DataFrame:
         rows, texts that repeat are categories, those of keys are made when they are looked at, and
         columns of NA alone are read-only.
     """
-    trace = trace.whole
-    workers, tasks = trace.named, trace.tasks
+    run = run.whole
+    workers, tasks = run.named, run.tasks
     groups = Groups(workers.numbers(tasks), len(workers))
     of_worker = groups.sum(tasks["duration"].to_numpy())
-    return _table(trace, _order(workers, tasks), of_worker, progress=progress)
+    return _table(run, _order(workers, tasks), of_worker, progress=progress)
 
 
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
@@ -118,12 +118,12 @@ def _share(duration: Array, whole: Array) -> Array:
     return share
 
 
-def _table(trace: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
+def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
     """List task runs in an order; `of_worker` has the seconds of each worker."""
-    workers, tasks = trace.named, trace.tasks
+    workers, tasks = run.named, run.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
-    gpus = gpu_samples(trace)
+    gpus = gpu_samples(run)
     key_ids = tasks["key_id"].to_numpy()[order]
     large = len(order) > _LARGE
     texts = _categorical if large else _objects
@@ -131,9 +131,9 @@ def _table(trace: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.
         {
             "Host": texts(of_task, workers.hosts),
             "GPU": gpus.indices()[of_task],
-            "Task Key": KeyTextArray(trace.keys, key_ids)
+            "Task Key": KeyTextArray(run.keys, key_ids)
             if large
-            else _key_texts(trace, key_ids, progress),
+            else _key_texts(run, key_ids, progress),
             "Duration (s)": duration,
             _SHARE: _share(duration, of_worker[of_task]),
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
@@ -141,10 +141,10 @@ def _table(trace: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.
             "Function": texts(*_coded(tasks["function"], order)),
             "Run ID": tasks["run_id"].to_numpy()[order],
             "State": texts(*_coded(tasks["state"], order)),
-            "Start (s)": trace.since_begin(tasks["start"].to_numpy()[order]),
+            "Start (s)": run.since_begin(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
             **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
-            **step_column(trace, order),
+            **step_column(run, order),
         },
         copy=not large,
     )
@@ -184,7 +184,7 @@ def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
     return order
 
 
-def _key_texts(trace: Run, key_ids: Array, progress: bool) -> pd.Series:
+def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
     texts = np.empty(len(key_ids), dtype=object)
     starts = range(0, len(key_ids), _CHUNK)
     bar = track(
@@ -195,7 +195,7 @@ def _key_texts(trace: Run, key_ids: Array, progress: bool) -> pd.Series:
         unit="chunk",
     )
     for start in bar:
-        texts[start : start + _CHUNK] = trace.keys.texts(key_ids[start : start + _CHUNK])
+        texts[start : start + _CHUNK] = run.keys.texts(key_ids[start : start + _CHUNK])
     return pd.Series(texts, dtype=object, copy=False)
 
 

@@ -79,9 +79,9 @@ _NO_CAUSE = "Whether they would have ended is not known."
 _NOTHING = "No time of its task runs is known."
 
 
-def _first(trace: Run) -> Listed:
-    trace = trace.whole
-    return _listed(trace, LISTED), len(trace.tasks)
+def _first(run: Run) -> Listed:
+    run = run.whole
+    return _listed(run, LISTED), len(run.tasks)
 
 
 def _in_order(table: pd.DataFrame) -> Array:
@@ -96,7 +96,7 @@ _FIRST = InParts(
 
 
 @question("What each task waited for and did", "time", in_parts=_FIRST)
-def per_task_status(trace: Run) -> pd.DataFrame:
+def per_task_status(run: Run) -> pd.DataFrame:
     """Show what each task run waited for and did, from its arrival to its known outcome.
 
     Returns
@@ -122,17 +122,17 @@ def per_task_status(trace: Run) -> pd.DataFrame:
     scheduler's file a run arrives when its worker learns of it; without the worker's,
     preparing counts as being queued.
     """
-    return _listed(trace.whole, None)
+    return _listed(run.whole, None)
 
 
-def _listed(trace: Run, first: int | None) -> pd.DataFrame:
+def _listed(run: Run, first: int | None) -> pd.DataFrame:
     """List the first task runs, or all."""
-    tasks = trace.tasks
-    times, seconds = trace.times, trace.statuses
+    tasks = run.tasks
+    times, seconds = run.times, run.statuses
     total = times.known - times.arrival
     order = np.lexsort((times.arrival, -total))[:first]
     columns = {
-        "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy()[order])),
+        "Task Key": text(run.keys.texts(tasks["key_id"].to_numpy()[order])),
         "Function": text(tasks["function"].to_numpy(dtype=object)[order]),
         "Host": text(tasks["host"].to_numpy(dtype=object)[order]),
         "Worker": text(tasks["worker"].to_numpy(dtype=object)[order]),
@@ -142,29 +142,29 @@ def _listed(trace: Run, first: int | None) -> pd.DataFrame:
         **{f"{name} (s)": values[order] for name, values in seconds.items()},
         "Total (s)": total[order],
         "Dominant Status": _dominant(list(seconds.values()))[order],
-        **step_column(trace, order),
+        **step_column(run, order),
     }
     return pd.DataFrame(columns, copy=False)
 
 
-def _of_functions(trace: Run) -> GroupSums:
-    trace = trace.whole
-    function = trace.tasks["function"].cat
-    return _sums(trace, function.codes.to_numpy(), list(function.categories))
+def _of_functions(run: Run) -> GroupSums:
+    run = run.whole
+    function = run.tasks["function"].cat
+    return _sums(run, function.codes.to_numpy(), list(function.categories))
 
 
-def _of_steps(trace: Run) -> GroupSums:
-    trace = trace.whole
-    return _sums(trace, *step_groups(trace.tasks))
+def _of_steps(run: Run) -> GroupSums:
+    run = run.whole
+    return _sums(run, *step_groups(run.tasks))
 
 
 @question(
     "What the tasks of each function waited for and did",
     "time",
     page="status",
-    in_parts=InParts(_of_functions, lambda trace, parts: _sum_up("Function", trace, parts)),
+    in_parts=InParts(_of_functions, lambda run, parts: _sum_up("Function", run, parts)),
 )
-def per_function_status(trace: Run) -> pd.DataFrame:
+def per_function_status(run: Run) -> pd.DataFrame:
     """Sum up what the task runs of each function waited for and did, and what to do about it.
 
     Returns
@@ -177,7 +177,7 @@ def per_function_status(trace: Run) -> pd.DataFrame:
         given up. Tasks that never got a thread have no run. What held up those that did not end
         stands in ``Next steps``, as the diagnosis says it.
     """
-    return _sum_up("Function", trace, [_of_functions(trace)])
+    return _sum_up("Function", run, [_of_functions(run)])
 
 
 @question(
@@ -185,9 +185,9 @@ def per_function_status(trace: Run) -> pd.DataFrame:
     "steps",
     page="step-status",
     needs=has_steps,
-    in_parts=InParts(_of_steps, lambda trace, parts: _sum_up("Step", trace, parts)),
+    in_parts=InParts(_of_steps, lambda run, parts: _sum_up("Step", run, parts)),
 )
-def per_step_status(trace: Run) -> pd.DataFrame:
+def per_step_status(run: Run) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
 
     Returns
@@ -196,21 +196,21 @@ def per_step_status(trace: Run) -> pd.DataFrame:
         As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none. Unfinished
         tasks are counted by function alone.
     """
-    return _sum_up("Step", trace, [_of_steps(trace)])
+    return _sum_up("Step", run, [_of_steps(run)])
 
 
-def _sums(trace: Run, codes: Array, names: list[str]) -> GroupSums:
+def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
     """Sum up the statuses of task runs by group."""
-    times = trace.times
-    seconds = {**trace.statuses, _TOTAL: times.known - times.arrival}
-    is_open = trace.tasks["state"].isin(OPEN_STATES).to_numpy()
+    times = run.times
+    seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
+    is_open = run.tasks["state"].isin(OPEN_STATES).to_numpy()
     seconds[_OPEN] = np.where(is_open, seconds[_TOTAL], 0.0)
     return GroupSums.of(names, Groups(codes, len(names)), seconds)
 
 
-def _sum_up(label: str, trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
-    unfinished = _unfinished(trace) if label == "Function" else {}
+    unfinished = _unfinished(run) if label == "Function" else {}
     sums = GroupSums.merged(parts, list(unfinished))
     names = np.array(sums.names, dtype=object)
     seconds = {name: sums.told(name) for name in STATUSES}
@@ -222,7 +222,7 @@ def _sum_up(label: str, trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     next_steps = [NEXT_STEPS.get(status, _NOTHING) for status in dominant]
     stuck = (sums.rows == 0) | (sums.sum(_OPEN) > whole / 2)
     if stuck.any():
-        why = _why(trace)
+        why = _why(run)
         for row in np.flatnonzero(stuck).tolist():
             what = _NOT_ENDED if sums.rows[row] else _NOT_BEGUN
             next_steps[row] = why.get(sums.names[row], f"{what}{why[_ANY]}")
@@ -244,9 +244,9 @@ def _sum_up(label: str, trace: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-def _unfinished(trace: Run) -> dict[str, int]:
+def _unfinished(run: Run) -> dict[str, int]:
     """Return the numbers of unfinished tasks by function; empty where the run ended."""
-    end = trace.ending
+    end = run.ending
     tasks = (end.state or {}).get("tasks") if end is not None else None
     if not isinstance(tasks, dict):
         return {}
@@ -255,9 +255,9 @@ def _unfinished(trace: Run) -> dict[str, int]:
     return {str(name): count for name, count in counts.items() if count}
 
 
-def _why(trace: Run) -> dict[Hashable, str]:
+def _why(run: Run) -> dict[Hashable, str]:
     """Return what holds up the functions of which that is known, and, by `_ANY`, the others."""
-    state = state_from_trace(trace)
+    state = state_from_trace(run)
     # Errors hold up what depends on them, which never began; they are told as findings.
     causes = [] if state is None else [one for one in find_causes(state) if one.kind != "error"]
     told: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
@@ -280,9 +280,9 @@ def _dominant(seconds: list[Array]) -> Array:
 Cell = tuple[int, int, str | None]
 
 
-def _counts(trace: Run, interval: float | None = None) -> Counter[Cell]:
-    workers, attempts = trace.named, find_attempts(trace)
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+def _counts(run: Run, interval: float | None = None) -> Counter[Cell]:
+    workers, attempts = run.named, find_attempts(run)
+    intervals = Intervals.of_span(run.begin, run.end, interval)
     start = attempts["start"].to_numpy()
     timed = np.isfinite(start)
     status = attempts["status"].cat
@@ -298,16 +298,14 @@ def _counts(trace: Run, interval: float | None = None) -> Counter[Cell]:
     return Counter({(at, who, names[how]): count for at, who, how, count in found})
 
 
-def _table(
-    trace: Run, parts: Sequence[Counter[Cell]], interval: float | None = None
-) -> pd.DataFrame:
-    workers = trace.named
+def _table(run: Run, parts: Sequence[Counter[Cell]], interval: float | None = None) -> pd.DataFrame:
+    workers = run.named
     counts: Counter[Cell] = Counter()
     for part in parts:
         counts.update(part)
     # The statuses are in the order of their names; NA comes last.
     cells = sorted(counts, key=lambda cell: (cell[:2], cell[2] is None, cell[2] or ""))
-    starts = Intervals.of_span(trace.begin, trace.end, interval).starts()
+    starts = Intervals.of_span(run.begin, run.end, interval).starts()
     by_rank = np.argsort(workers.ranks())
     worker = by_rank[np.array([rank for _, rank, _ in cells], dtype=np.int64)]
     return pd.DataFrame(
@@ -322,7 +320,7 @@ def _table(
 
 
 @question("How many tasks ended where, when and how", "reports", in_parts=InParts(_counts, _table))
-def task_counts(trace: Run, interval: float | None = None) -> pd.DataFrame:
+def task_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
     """Count the attempts at tasks by interval, host, worker and status.
 
     Parameters
@@ -336,4 +334,4 @@ def task_counts(trace: Run, interval: float | None = None) -> pd.DataFrame:
         A row for what there was: ``Time Interval (seconds from begin)`` (in which they
         started), ``Host``, ``Worker``, ``Status``, ``Tasks``; in this order.
     """
-    return _table(trace, [_counts(trace, interval)], interval)
+    return _table(run, [_counts(run, interval)], interval)

@@ -28,12 +28,12 @@ _MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-def _of_part(trace: Run, by: Grouping = "cluster") -> WindowAccount:
-    return account_window(trace)
+def _of_part(run: Run, by: Grouping = "cluster") -> WindowAccount:
+    return account_window(run)
 
 
-def _combined(trace: Run, parts: Sequence[WindowAccount], by: Grouping = "cluster") -> pd.DataFrame:
-    return _by(trace, accounts_of(trace, parts), by)
+def _combined(run: Run, parts: Sequence[WindowAccount], by: Grouping = "cluster") -> pd.DataFrame:
+    return _by(run, accounts_of(run, parts), by)
 
 
 @question(
@@ -43,7 +43,7 @@ def _combined(trace: Run, parts: Sequence[WindowAccount], by: Grouping = "cluste
     overview=4,
     in_parts=InParts(_of_part, _combined),
 )
-def time_accounting(trace: Run, by: Grouping = "cluster") -> pd.DataFrame:
+def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.
 
     Parameters
@@ -75,12 +75,12 @@ def time_accounting(trace: Run, by: Grouping = "cluster") -> pd.DataFrame:
     """
     if by not in get_args(Grouping):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Grouping))}.")
-    return _by(trace, make_accounts(trace), by)
+    return _by(run, make_accounts(run), by)
 
 
-def _by(trace: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
+def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
     """Make the table of accounts."""
-    workers = trace.workers.loc[accounts.lives.ids]
+    workers = run.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
     busy_groups = {
         "function": (accounts.of_functions, accounts.functions),
@@ -133,13 +133,13 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     return whole
 
 
-def has_process_cpu(trace: Run) -> bool:
+def has_process_cpu(run: Run) -> bool:
     """Return whether processes of workers were sampled."""
-    return len(trace.samples) > 0
+    return len(run.samples) > 0
 
 
 @question("Whose the CPU of processes was", "time", short="process-cpu", needs=has_process_cpu)
-def process_cpu(trace: Run) -> pd.DataFrame:
+def process_cpu(run: Run) -> pd.DataFrame:
     """Divide the CPU of each worker's process among its users, from first to last sample.
 
     Returns
@@ -158,7 +158,7 @@ def process_cpu(trace: Run) -> pd.DataFrame:
           computed
         - ``Share (%)``: of the process's
     """
-    found = whose_cpu(trace)
+    found = whose_cpu(run)
     rows: list[tuple[int, str, str, float, float]] = []
     for worker in found.processes.index.tolist():
         own = found.processes.loc[worker]
@@ -178,7 +178,7 @@ def process_cpu(trace: Run) -> pd.DataFrame:
         ]
         some = [row for row in used if row[2] > 0]
         rows += [(worker, *row) for row in sorted(some, key=lambda row: -row[2])]
-    workers = trace.workers.iloc[[row[0] for row in rows]]
+    workers = run.workers.iloc[[row[0] for row in rows]]
     seconds = np.array([row[3] for row in rows], dtype=float)
     whole = found.processes["seconds"].reindex([row[0] for row in rows]).to_numpy(dtype=float)
     table = pd.DataFrame(

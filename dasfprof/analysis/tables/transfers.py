@@ -23,16 +23,16 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["worker", "host", "function", "step", "time", "shuffle"]
 
 
-def _pair_sums(trace: Run, by: By = "worker") -> GroupSums:
+def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
     """Sum up messages by pair of workers or hosts."""
-    workers = trace.named
+    workers = run.named
     if by == "shuffle":
-        table = trace.shuffle_messages
-        hosts, labels, target = _others(trace, workers, table["target"])
+        table = run.shuffle_messages
+        hosts, labels, target = _others(run, workers, table["target"])
         source = workers.numbers(table)
     else:
-        table = trace.transfers
-        hosts, labels, source = _others(trace, workers, table["source"])
+        table = run.transfers
+        hosts, labels, source = _others(run, workers, table["source"])
         target = workers.numbers(table)
     if by == "host":
         codes, hosts = pd.factorize(hosts)
@@ -80,10 +80,10 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return _by_size(pd.DataFrame(columns))
 
 
-def _time_sums(trace: Run, interval: float | None) -> tuple[Array, Array, Array]:
+def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
     """Return the transfers that began in each interval, and bytes and seconds spread over all."""
-    table = trace.transfers
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    table = run.transfers
+    intervals = Intervals.of_span(run.begin, run.end, interval)
     start = table["start"].to_numpy()
     timed = np.isfinite(start)
     size, seconds = amounts(table, succeeded_rows(table))
@@ -96,9 +96,9 @@ def _time_sums(trace: Run, interval: float | None) -> tuple[Array, Array, Array]
 
 
 def _over_time(
-    trace: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
+    run: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
 ) -> pd.DataFrame:
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    intervals = Intervals.of_span(run.begin, run.end, interval)
     began, moved, spent = (np.sum(found, axis=0) for found in zip(*parts, strict=True))
     return pd.DataFrame(
         {
@@ -117,15 +117,15 @@ def _check_interval(by: By, interval: float | None) -> None:
         raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
 
 
-def _of_part(trace: Run, by: By = "worker", *, interval: float | None = None) -> Any:
+def _of_part(run: Run, by: By = "worker", *, interval: float | None = None) -> Any:
     _check_interval(by, interval)
-    return _time_sums(trace, interval) if by == "time" else _pair_sums(trace, by)
+    return _time_sums(run, interval) if by == "time" else _pair_sums(run, by)
 
 
 def _combined(
-    trace: Run, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
+    run: Run, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
 ) -> pd.DataFrame:
-    return _over_time(trace, parts, interval) if by == "time" else _of_pairs(parts, by)
+    return _over_time(run, parts, interval) if by == "time" else _of_pairs(parts, by)
 
 
 @question(
@@ -133,7 +133,7 @@ def _combined(
     "balance",
     in_parts=InParts(_of_part, _combined, by=("worker", "host", "time", "shuffle")),
 )
-def transfers(trace: Run, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
+def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
     """Sum up what was moved between workers.
 
     Parameters
@@ -174,22 +174,20 @@ def transfers(trace: Run, by: By = "worker", *, interval: float | None = None) -
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     _check_interval(by, interval)
     if by == "function":
-        return _by_output(trace, "Function", *trace.keys.functions())
+        return _by_output(run, "Function", *run.keys.functions())
     if by == "step":
-        return _by_output(trace, "Step", *_steps_of_keys(trace))
+        return _by_output(run, "Step", *_steps_of_keys(run))
     if by == "time":
-        return _over_time(trace, [_time_sums(trace, interval)], interval)
-    return _of_pairs([_pair_sums(trace, by)], by)
+        return _over_time(run, [_time_sums(run, interval)], interval)
+    return _of_pairs([_pair_sums(run, by)], by)
 
 
-def _others(
-    trace: Run, workers: NamedWorkers, column: pd.Series[Any]
-) -> tuple[Array, Array, Array]:
+def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
     """Return all hosts and labels, those of unknown workers too, and the number of each address."""
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
         address: number
-        for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
+        for address, number in zip(run.workers["address"], workers.of_lives, strict=True)
         if address is not None
     }
     numbers = []
@@ -210,16 +208,16 @@ def _host(address: str) -> str:
         return address
 
 
-def _steps_of_keys(trace: Run) -> tuple[Array, list[str]]:
+def _steps_of_keys(run: Run) -> tuple[Array, list[str]]:
     """Number the step of the last run of each key."""
-    of_runs, names = step_groups(trace.tasks)
-    codes = np.full(len(trace.keys), len(names) - 1, dtype=np.int64)
-    codes[trace.tasks["key_id"].to_numpy()] = of_runs
+    of_runs, names = step_groups(run.tasks)
+    codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
+    codes[run.tasks["key_id"].to_numpy()] = of_runs
     return codes, names
 
 
-def _by_output(trace: Run, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
-    moved = moved_outputs(trace, codes, len(names))
+def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
+    moved = moved_outputs(run, codes, len(names))
     table = pd.DataFrame(
         {
             label: text(np.array(names, dtype=object)),

@@ -29,25 +29,25 @@ _MOST = 100
 _INNOCENT = 10
 
 
-def failed_tasks(trace: Run) -> tuple[FailedTask, ...]:
+def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
     """Return the tasks that ended in an error for good, the first ones in the order of time."""
-    found = _erred(trace)
-    late = found["key_id"].isin(ended_with_the_run(trace)["key_id"])
+    found = _erred(run)
+    late = found["key_id"].isin(ended_with_the_run(run)["key_id"])
     found = found[(found["for_good"] & ~late).to_numpy(dtype=bool)]
     found = found.sort_values("known", kind="stable").drop_duplicates("key_id")
     if not len(found):
         return ()
-    never_ran = blocked_by_errors(trace, len(found))
-    codes, functions = trace.keys.functions()
+    never_ran = blocked_by_errors(run, len(found))
+    codes, functions = run.keys.functions()
     first = found.head(_MOST)
-    keys = trace.keys.texts(first["key_id"].to_numpy()).tolist()
-    labels = trace.workers["worker"].to_numpy(dtype=object)
+    keys = run.keys.texts(first["key_id"].to_numpy()).tolist()
+    labels = run.workers["worker"].to_numpy(dtype=object)
     return tuple(
         FailedTask(
             key=key,
             function=functions[codes[row["key_id"]]],
-            message=row["message"] or _killed(trace, row, key),
-            **_deaths(trace, row, functions[codes[row["key_id"]]]),
+            message=row["message"] or _killed(run, row, key),
+            **_deaths(run, row, functions[codes[row["key_id"]]]),
             worker=str(labels[row["worker_id"]]) if row["worker_id"] >= 0 else None,
             # Of several that failed nothing tells which of them a task depends on.
             dependents=sum(never_ran.values()) if len(found) == 1 else None,
@@ -56,12 +56,12 @@ def failed_tasks(trace: Run) -> tuple[FailedTask, ...]:
     )
 
 
-def ended_with_the_run(trace: Run) -> pd.DataFrame:
+def ended_with_the_run(run: Run) -> pd.DataFrame:
     """Return the tasks whose errors came as the program ended: ``key_id``, ``message``.
 
     Those are the errors that the scheduler heard of when the client had left, or SIGINT had come.
     """
-    found, end = _erred(trace), trace.ending
+    found, end = _erred(run), run.ending
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return found.iloc[:0]
@@ -70,34 +70,34 @@ def ended_with_the_run(trace: Run) -> pd.DataFrame:
     return found[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
-def blocked_by_errors(trace: Run, failed: int) -> dict[str, int]:
+def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
     """Count by function the tasks that never ran, as they depend on some that failed.
 
     Dask lets them end in the same error. Empty where nothing tells.
     """
     most: dict[str, int] = {}
-    for counts in trace.scheduler_states["tasks"] if len(trace.scheduler_states) else ():
+    for counts in run.scheduler_states["tasks"] if len(run.scheduler_states) else ():
         erred = {name: states.get("erred", 0) for name, states in (counts or {}).items()}
         if sum(erred.values()) > sum(most.values()):
             most = {name: number for name, number in erred.items() if number}
     if sum(most.values()) <= failed:
         return {}
-    ran = _erred_by_function(trace)
+    ran = _erred_by_function(run)
     left = {name: number - ran.get(name, 0) for name, number in most.items()}
     return {name: number for name, number in left.items() if number > 0}
 
 
-def _killed(trace: Run, row: Mapping[Any, Any], key: str) -> str:
+def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
     """Return what Dask raised for a task that ended as its worker died; empty if it did not.
 
     Of this error alone the scheduler tells its plugins no text.
     """
-    cause = stimulus_texts(trace, pd.Series([row["end_cause"]]))[0]
+    cause = stimulus_texts(run, pd.Series([row["end_cause"]]))[0]
     if row["worker_id"] < 0 or not cause or cause.startswith("task-erred"):
         return ""
-    only = trace.scheduler_only
+    only = run.scheduler_only
     tries = int(np.count_nonzero(only["key_id"] == row["key_id"]))
-    address = trace.workers["address"].iloc[row["worker_id"]]
+    address = run.workers["address"].iloc[row["worker_id"]]
     return (
         f"KilledWorker: Attempted to run task {key!r} on {tries} different workers, but all those "
         "workers died while running it. The last worker that attempt to run the task was "
@@ -105,7 +105,7 @@ def _killed(trace: Run, row: Mapping[Any, Any], key: str) -> str:
     )
 
 
-def _deaths(trace: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
+def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     """Return of what the workers died that had a task, if it was given up for that.
 
     Dask suspects all tasks that a worker had. The advice is about the one function of which no run
@@ -113,24 +113,24 @@ def _deaths(trace: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]
     """
     if row["message"]:
         return {}
-    lives = lives_lost_with(trace, int(row["key_id"]))
-    ends = [departure(trace, life) for life in lives]
+    lives = lives_lost_with(run, int(row["key_id"]))
+    ends = [departure(run, life) for life in lives]
     if not ends:
         return {}
-    codes, functions = trace.keys.functions()
-    seen = trace.under_way["key_id"][np.isin(trace.under_way["worker_id"], lives)]
+    codes, functions = run.keys.functions()
+    seen = run.under_way["key_id"][np.isin(run.under_way["worker_id"], lives)]
     ran = Counter(functions[codes[key]] for key in seen.tolist())
-    only = trace.scheduler_only
+    only = run.scheduler_only
     there = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
     # What a worker had not written when it died only the scheduler knows.
     kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
-    of_ended = codes[np.append(trace.tasks["key_id"].to_numpy(), kept)]
+    of_ended = codes[np.append(run.tasks["key_id"].to_numpy(), kept)]
     ended = np.bincount(of_ended, minlength=len(functions))
     runs = {functions[code]: int(ended[code]) for code in codes[there].tolist()}
     never = [name for name, number in runs.items() if not number]
     often = [name for name, number in runs.items() if number >= _INNOCENT]
     suspected, fills = "", False
-    kills = [one for one in memory_kills(trace) if one.life in lives and one.suspect]
+    kills = [one for one in memory_kills(run) if one.life in lives and one.suspect]
     if len(never) == 1 and len(often) == len(runs) - 1 > 0:
         function = never[0]
         others = ", ".join(f"{runs[name]:,} of {name}" for name in often[:3])
@@ -144,21 +144,21 @@ def _deaths(trace: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]
     return {"died_of": clause(ends), "advice": advice(ends[-1], function, fills=fills), **told}
 
 
-def lives_lost_with(trace: Run, key_id: int) -> list[int]:
+def lives_lost_with(run: Run, key_id: int) -> list[int]:
     """Return the lives of workers that left as they had a task, the first first."""
-    only = trace.scheduler_only
+    only = run.scheduler_only
     own = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
-    left = trace.workers["left"].to_numpy(dtype=float)
+    left = run.workers["left"].to_numpy(dtype=float)
     lives = dict.fromkeys(own["worker_id"].tolist())
     return [life for life in lives if life >= 0 and np.isfinite(left[life])]
 
 
-def _erred(trace: Run) -> pd.DataFrame:
+def _erred(run: Run) -> pd.DataFrame:
     """Return the task runs that erred on their worker; ``for_good`` by the scheduler."""
     parts = []
     for runs, message in (
-        (trace.tasks, "exception"),
-        (trace.scheduler_only, "scheduler_exception"),
+        (run.tasks, "exception"),
+        (run.scheduler_only, "scheduler_exception"),
     ):
         if "scheduler_state" not in runs:
             continue
@@ -178,9 +178,9 @@ def _erred(trace: Run) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _erred_by_function(trace: Run) -> dict[str, int]:
+def _erred_by_function(run: Run) -> dict[str, int]:
     found: dict[str, int] = {}
-    for runs in (trace.tasks, trace.scheduler_only):
+    for runs in (run.tasks, run.scheduler_only):
         if "scheduler_state" in runs:
             own = runs[(runs["scheduler_state"] == "erred").to_numpy(dtype=bool)]
             for name, number in own["function"].value_counts().items():
@@ -192,7 +192,7 @@ def _erred_by_function(trace: Run) -> dict[str, int]:
 _LONG, _SILENT = 6.0, 3.0
 
 
-def knows_nothing(trace: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
+def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker knew nothing of the tasks that the scheduler had sent to it.
 
     A worker tells what it has had under way for over a second. If it told of nothing for some
@@ -201,37 +201,37 @@ def knows_nothing(trace: Run, end: RunEnd, row: dict[str, Any], life: pd.Series 
 
     Parameters
     ----------
-    trace, end
+    run, end
         The trace, and the state of its scheduler at the end.
     row
         What that state says of the worker.
     life
         The worker's row in `Trace.workers`.
     """
-    if life is None or end.state is None or any(n.kind == "missing-hook" for n in trace.notes):
+    if life is None or end.state is None or any(n.kind == "missing-hook" for n in run.notes):
         return False
     keys = set(row.get("keys") or ())
     quiet = row.get("status") == "running" and keys and not row.get("executing")
     heard = float(row.get("last_seen") or 0.0) >= float(end.state["time"]) - _SILENT
     if not (quiet and heard and float(life["last_seen"]) >= end.time - _SILENT):
         return False
-    history = trace.under_way_history
+    history = run.under_way_history
     if len(history):
-        own = trace.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
+        own = run.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
         if (history["time"].to_numpy()[own == life["address"]] > end.time - _LONG).any():
             return False
-        if np.isin(trace.under_way["worker_id"], np.flatnonzero(_at(trace, life))).any():
+        if np.isin(run.under_way["worker_id"], np.flatnonzero(_at(run, life))).any():
             return False
-    return bool(keys & _kept_for_long(trace, end.time, str(row["worker"])))
+    return bool(keys & _kept_for_long(run, end.time, str(row["worker"])))
 
 
-def _at(trace: Run, life: pd.Series) -> Any:
-    return (trace.workers["address"] == life["address"]).to_numpy(dtype=bool)
+def _at(run: Run, life: pd.Series) -> Any:
+    return (run.workers["address"] == life["address"]).to_numpy(dtype=bool)
 
 
-def _kept_for_long(trace: Run, time: float, address: str) -> set[str]:
+def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
     """Return the keys that were processing on a worker all the time: a state holds to the next."""
-    states = trace.scheduler_states
+    states = run.scheduler_states
     before = states[states["time"] <= time - _LONG]
     if not len(before):
         return set()
@@ -263,8 +263,8 @@ class Stacks:
         The trace.
     """
 
-    def __init__(self, trace: Run) -> None:
-        self._frames = trace.stacks["frames"].tolist() if len(trace.stacks) else []
+    def __init__(self, run: Run) -> None:
+        self._frames = run.stacks["frames"].tolist() if len(run.stacks) else []
 
     def __getitem__(self, row: int) -> Stack:
         """Return a stack; an empty one for -1, and where its frames are damaged."""
@@ -277,7 +277,7 @@ class Stacks:
         )
 
 
-def activity_of(row: pd.Series, trace: Run, stacks: Stacks) -> Activity:
+def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:
     """Return what a thread did, by a row of a table of what was under way."""
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):
@@ -288,25 +288,25 @@ def activity_of(row: pd.Series, trace: Run, stacks: Stacks) -> Activity:
         stack=stacks[int(row["stack"])],
         waits_in=_text(row["waits_in"]),
         waits_for=tuple(map(str, names)) if isinstance(names, tuple | list) else (str(names),),
-        waits_keys=tuple(trace.keys.texts(np.array(keys, dtype=np.int64)).tolist()),
+        waits_keys=tuple(run.keys.texts(np.array(keys, dtype=np.int64)).tolist()),
     )
 
 
-def tasks_at(trace: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
+def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     """Return the tasks that workers had under way at a time, the longest first."""
-    history = trace.under_way_history
+    history = run.under_way_history
     history = history[history["time"] <= time] if len(history) else history
     if not len(history):
         return ()
     last = history.drop_duplicates(RUN, keep="last")
     kept = ~last["state"].isin(["cancelled", "released"]).to_numpy()
-    kept &= ~(trace.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
+    kept &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
     last = last[kept]
-    last = last[~_ended(trace, last, time)].sort_values("since", kind="stable")
+    last = last[~_ended(run, last, time)].sort_values("since", kind="stable")
     looks = dict(iter(history.groupby(RUN, sort=False)))
-    codes, functions = trace.keys.functions()
-    labels = trace.workers["worker"].to_numpy(dtype=object)
-    keys = trace.keys.texts(last["key_id"].to_numpy()).tolist()
+    codes, functions = run.keys.functions()
+    labels = run.workers["worker"].to_numpy(dtype=object)
+    keys = run.keys.texts(last["key_id"].to_numpy()).tolist()
     return tuple(
         TaskUnderWay(
             key=key,
@@ -317,16 +317,16 @@ def tasks_at(trace: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...
             thread=_text(row["thread"]),
             cpu=None if np.isnan(row["cpu"]) else float(row["cpu"]),
             unchanged=_span(_same_since(looks[tuple(row[RUN])]), time),
-            activity=activity_of(row, trace, stacks),
+            activity=activity_of(row, run, stacks),
             holds=tuple((str(kind), str(name)) for kind, name in row["holds"] or ()),
         )
         for key, (_, row) in zip(keys, last.iterrows(), strict=True)
     )
 
 
-def _ended(trace: Run, runs: pd.DataFrame, time: float) -> Array:
+def _ended(run: Run, runs: pd.DataFrame, time: float) -> Array:
     """Return which runs had ended by a time, by what their workers recorded of the end."""
-    tasks = trace.tasks
+    tasks = run.tasks
     near = tasks[np.isin(tasks["key_id"].to_numpy(), runs["key_id"].to_numpy())]
     near = near[(near["start"] + near["duration"] <= time).to_numpy()]
     ended: Array = pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(near[RUN]))

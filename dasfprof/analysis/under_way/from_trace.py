@@ -41,7 +41,7 @@ _LATE = 5.0
 
 
 @once_per_trace
-def state_from_trace(trace: Run) -> ClusterState | None:
+def state_from_trace(run: Run) -> ClusterState | None:
     """Return what was under way at the end of a trace.
 
     That is as the evidence ends, or as clients left that had work under way: before it was taken
@@ -53,58 +53,58 @@ def state_from_trace(trace: Run) -> ClusterState | None:
         None if nothing was under way, no task failed, and no client was there long after all had
         ended.
     """
-    end = trace.ending or _idle_end(trace)
-    failed = failed_tasks(trace)
+    end = run.ending or _idle_end(run)
+    failed = failed_tasks(run)
     if end is None and not failed:
         return None
-    end = end or RunEnd(trace.end, None, _last_state(trace, trace.end))
+    end = end or RunEnd(run.end, None, _last_state(run, run.end))
     row = end.state or {}
-    stacks = Stacks(trace)
-    blocked, stack = _blocked(trace, None, end.time)
-    tasks = tasks_at(trace, end.time, stacks)
+    stacks = Stacks(run)
+    blocked, stack = _blocked(run, None, end.time)
+    tasks = tasks_at(run, end.time, stacks)
     return ClusterState(
         time=end.time,
         unfinished=end.unfinished,
         counts=row.get("tasks") or {},
         tasks=tasks,
         held_back=tuple(_held_back(task, end.time) for task in row.get("held_back") or ()),
-        workers=(*_workers(trace, end, stacks), *_lost_workers(trace, end)),
-        clients=_clients(trace, end, stacks),
+        workers=(*_workers(run, end, stacks), *_lost_workers(run, end)),
+        clients=_clients(run, end, stacks),
         primitives=tuple(map(_primitive, row.get("primitives") or ())),
         failed=failed,
-        quiet=_quiet(trace, end.time, [task.seconds for task in tasks]),
-        scheduler_process="gone" if _scheduler_died_alone(trace) else None,
+        quiet=_quiet(run, end.time, [task.seconds for task in tasks]),
+        scheduler_process="gone" if _scheduler_died_alone(run) else None,
         scheduler_blocked=blocked,
         scheduler_stack=stacks[stack],
     )
 
 
-def _idle_end(trace: Run) -> RunEnd | None:
+def _idle_end(run: Run) -> RunEnd | None:
     """Return when a client left long after the last task had ended, or evidence ended so."""
-    states = trace.scheduler_states
-    if not len(states) or not len(trace.clients_under_way):
+    states = run.scheduler_states
+    if not len(states) or not len(run.clients_under_way):
         return None
     persons = np.array([is_persons(client) for client in states["client"]], dtype=bool)
     left = states[(states["occasion"] == "client-left").to_numpy(dtype=bool) & persons]
-    time = float(left["time"].iloc[-1]) if len(left) else float(trace.end)
-    quiet = _quiet(trace, time, [])
-    end = RunEnd(time, None, _last_state(trace, time))
+    time = float(left["time"].iloc[-1]) if len(left) else float(run.end)
+    quiet = _quiet(run, time, [])
+    end = RunEnd(time, None, _last_state(run, time))
     return end if quiet is not None and quiet >= _IDLE and end.unfinished == 0 else None
 
 
-def _last_state(trace: Run, time: float) -> dict[str, Any] | None:
-    states = trace.scheduler_states
+def _last_state(run: Run, time: float) -> dict[str, Any] | None:
+    states = run.scheduler_states
     known = states[states["time"] <= time] if len(states) else states
     if not len(known):
         return None
     return {str(name): value for name, value in known.iloc[-1].items()}
 
 
-def _quiet(trace: Run, time: float, open_seconds: list[float | None]) -> float | None:
+def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | None:
     """Return the seconds since the last task ended or began."""
-    tasks = trace.tasks
+    tasks = run.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
-    only = trace.scheduler_only
+    only = run.scheduler_only
     if "known" in only:  # of tasks that were given up as their workers died
         erred = (only["scheduler_state"] == "erred").to_numpy(dtype=bool)
         ends = np.append(ends, only["known"].to_numpy(dtype=float)[erred])
@@ -140,17 +140,17 @@ def _primitive(row: dict[str, Any]) -> Primitive:
 # --- workers -------------------------------------------------------------------------------------
 
 
-def _workers(trace: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
+def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
     lives = {
         str(life["address"]): (number, life)
-        for number, (_, life) in enumerate(trace.workers.iterrows())
+        for number, (_, life) in enumerate(run.workers.iterrows())
         if life["kind"] == "worker"
     }
     state = end.state
     if state is None:
         there = [life for _, life in lives.values() if not life["left"] <= end.time]
         return [_unseen_worker(life) for life in there]
-    sampled = set(np.unique(trace.samples["worker_id"]).tolist()) if len(trace.samples) else set()
+    sampled = set(np.unique(run.samples["worker_id"]).tolist()) if len(run.samples) else set()
     found = []
     for row in state["workers"] or ():
         number, life = lives.get(str(row.get("worker")), (-1, None))
@@ -158,8 +158,8 @@ def _workers(trace: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
         if life is not None and number in sampled and not life["left"] <= end.time:
             late = end.time - float(life["last_seen"])
             silent = max(silent, late) if late > _LATE else silent
-        blocked, stack = _blocked(trace, number, end.time)
-        empty = knows_nothing(trace, end, row, life)
+        blocked, stack = _blocked(run, number, end.time)
+        empty = knows_nothing(run, end, row, life)
         found.append(
             WorkerNow(
                 worker=str(row.get("worker")) if life is None else str(life["worker"]),
@@ -173,7 +173,7 @@ def _workers(trace: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
                 answered=True if empty else None,
                 memory=row.get("memory"),
                 memory_limit=row.get("memory_limit"),
-                results=_results(trace, number, end.time),
+                results=_results(run, number, end.time),
                 loop_blocked=blocked,
                 loop_stack=stacks[stack],
             )
@@ -181,9 +181,9 @@ def _workers(trace: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
     return found
 
 
-def _results(trace: Run, number: int, until: float) -> float | None:
+def _results(run: Run, number: int, until: float) -> float | None:
     """Return the bytes of results that a worker had in memory when it was last sampled."""
-    held = trace.managed_memory
+    held = run.managed_memory
     if not len(held):
         return None
     own = held[((held["worker_id"] == number) & (held["time"] <= until)).to_numpy(dtype=bool)]
@@ -204,24 +204,24 @@ def _unseen_worker(life: pd.Series) -> WorkerNow:
     )
 
 
-def _lost_workers(trace: Run, end: RunEnd) -> list[WorkerNow]:
+def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
     """Return workers that left unasked with tasks which did not end since."""
-    lost, left = np.flatnonzero(left_unasked(trace)), trace.workers["left"].to_numpy(dtype=float)
+    lost, left = np.flatnonzero(left_unasked(run)), run.workers["left"].to_numpy(dtype=float)
     lost = lost[np.argsort(left[lost], kind="stable")]
     if not len(lost) or end.how is None:
         return []
-    attempts = find_attempts(trace)
+    attempts = find_attempts(run)
     ended = attempts.loc[attempts["succeeded"] | (attempts["status"] == "erred"), "key_id"]
     open_ = attempts[(attempts["category"] == WORKER_LOST) & ~attempts["key_id"].isin(set(ended))]
-    labels = trace.workers["worker"].to_numpy(dtype=object)
+    labels = run.workers["worker"].to_numpy(dtype=object)
     functions = open_["function"].astype(object)
     found = []
     for number in lost.tolist():
         own = open_[open_["life"] == number]
         if len(own):
-            how = departure(trace, number)
-            keys = trace.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
-            address = str(trace.workers["address"].iloc[number])
+            how = departure(run, number)
+            keys = run.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
+            address = str(run.workers["address"].iloc[number])
             found.append(
                 WorkerNow(
                     worker=str(labels[number]),
@@ -234,46 +234,46 @@ def _lost_workers(trace: Run, end: RunEnd) -> list[WorkerNow]:
                     exit_clause=clause([how]),
                     exit_advice=advice(how, functions[own.index].mode().iloc[0]),
                     gone=max(end.time - float(left[number]), 0.0),
-                    held=_held(trace, number),
+                    held=_held(run, number),
                 )
             )
     return found
 
 
-def _held(trace: Run, life: int) -> tuple[tuple[str, str], ...]:
+def _held(run: Run, life: int) -> tuple[tuple[str, str], ...]:
     """Return the locks that tasks of a life of a worker held when they were last seen: keys, names.
 
     Of those alone that had not ended.
     """
-    own = trace.under_way[(trace.under_way["worker_id"] == life).to_numpy(dtype=bool)]
-    keys = trace.keys.texts(own["key_id"].to_numpy(dtype=np.int64)).tolist()
+    own = run.under_way[(run.under_way["worker_id"] == life).to_numpy(dtype=bool)]
+    keys = run.keys.texts(own["key_id"].to_numpy(dtype=np.int64)).tolist()
     held = zip(keys, own["holds"], strict=True)
     return tuple((key, str(name)) for key, holds in held for _, name in holds or ())
 
 
-def _blocked(trace: Run, who: int | None, time: float) -> tuple[float, int]:
+def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
     """Return for how long an event loop had not turned, and its stack's number.
 
     It is that of a row of the workers; None: of the scheduler.
     """
-    loops = trace.loops_blocked
+    loops = run.loops_blocked
     if not len(loops):
         return 0.0, -1
-    ids = [who] if who is not None else np.flatnonzero(trace.workers["kind"] == "scheduler")
+    ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")
     own = loops[np.isin(loops["worker_id"], ids) & (loops["time"] <= time).to_numpy()]
     if not len(own) or np.isfinite(own["until"].iloc[-1]):
         return 0.0, -1
     return max(time - float(own["since"].iloc[-1]), 0.0), int(own["stack"].iloc[-1])
 
 
-def _scheduler_died_alone(trace: Run) -> bool:
+def _scheduler_died_alone(run: Run) -> bool:
     """Return whether workers closed their files that it, as its process ended, had not seen leave.
 
     Else what killed it may have killed all of them, such as the end of a job that hung.
     """
-    workers = trace.workers
+    workers = run.workers
     whole = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
-    return trace.recording is RecordingEnd.SCHEDULER_GONE and bool(
+    return run.recording is RecordingEnd.SCHEDULER_GONE and bool(
         (whole & workers["left"].isna()).any()
     )
 
@@ -281,8 +281,8 @@ def _scheduler_died_alone(trace: Run) -> bool:
 # --- clients -------------------------------------------------------------------------------------
 
 
-def _clients(trace: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
-    history = trace.clients_under_way
+def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
+    history = run.clients_under_way
     history = history[history["time"] <= end.time] if len(history) else history
     told = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
     names = dict.fromkeys([*told, *(history["client"].astype(str) if len(history) else ())])
@@ -297,18 +297,18 @@ def _clients(trace: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
                 wanted=int(row.get("wanted") or 0),
                 unfinished=row.get("unfinished"),
                 keys=tuple(map(str, row.get("keys") or ())),
-                activity=None if looked is None else activity_of(looked, trace, stacks),
+                activity=None if looked is None else activity_of(looked, run, stacks),
                 unchanged=None if looked is None else max(end.time - float(looked["since"]), 0.0),
-                wants_nothing=looked is not None and _wants_nothing(trace, name, own, looked),
+                wants_nothing=looked is not None and _wants_nothing(run, name, own, looked),
             )
         )
     return tuple(found)
 
 
-def _wants_nothing(trace: Run, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
+def _wants_nothing(run: Run, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
     """Return whether the scheduler kept nothing for a client, for long, while it waited so."""
     since, later = float(looked["since"]), own["time"][(own["time"] > looked["time"]).to_numpy()]
-    until, states = float(later.min()) if len(later) else np.inf, trace.scheduler_states
+    until, states = float(later.min()) if len(later) else np.inf, run.scheduler_states
     if pd.isna(looked["waits_in"]) or not len(states):
         return False
     # It is told a moment after a call begins what that wants.

@@ -20,7 +20,7 @@ from dasfprof.handles.trial.settings import Settings
 from dasfprof.text import excerpt
 
 #: What the process runs, which gets the path of a plan.
-_MODULE = "dasfprof.cli.trial_run"
+_MODULE = "dasfprof.handles.trial.trial_run"
 #: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
 _GRACE = (10.0, 3.0)
 _TICK = 0.02

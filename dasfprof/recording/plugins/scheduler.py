@@ -74,10 +74,13 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ----------
     settings
         The run.
+    companion
+        The module that answers for the run's page on the dashboard; None: there is no page.
     """
 
-    def __init__(self, settings: RunSettings) -> None:
+    def __init__(self, settings: RunSettings, companion: str | None = None) -> None:
         self.settings = settings
+        self._companion = companion
         self.name = settings.plugin_name("SchedulerPlugin")
         self._guard = HookGuard()
         #: Steps of `stop`, called from last to first.
@@ -143,7 +146,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.take_all("start", self._undo)
             return
         try:
-            self._undo.append(add_page(scheduler, self.settings))
+            if self._companion is not None:
+                self._undo.append(add_page(scheduler, self.settings, self._companion))
         except Exception:
             self._guard.caught("dashboard")
 

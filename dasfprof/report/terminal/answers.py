@@ -97,13 +97,13 @@ DEFAULT_ROWS = 10
 _SUMMARY_LINES = 9
 
 
-def default_requests(trace: Run) -> list[Request]:
+def default_requests(run: Run) -> list[Request]:
     """Return what is asked of a run by default: what it has evidence for."""
     from dasfprof.analysis.tables import questions
     from dasfprof.analysis.tables.questions import Request
 
-    found = questions.overview(trace)
-    if len(trace.events) and not len(trace.tasks):
+    found = questions.overview(run)
+    if len(run.events) and not len(run.tasks):
         found = [question for question in found if question.name == "own_events"]
     return [Request(question) for question in found]
 
@@ -162,14 +162,14 @@ def print_answers(
 
 
 def _printer(
-    request: Request, frame: pd.DataFrame, trace: Run, *, err: bool
+    request: Request, frame: pd.DataFrame, run: Run, *, err: bool
 ) -> Callable[[int], None]:
     """Return what prints so many rows of an answer."""
     from dasfprof.report.run_summary import no_findings
 
     question = request.question
     if question.name == "diagnose":
-        return lambda rows: print_findings(frame, rows, none=no_findings(trace), err=err)
+        return lambda rows: print_findings(frame, rows, none=no_findings(run), err=err)
     if question.name == "time_accounting" and not request.arguments:
         return lambda rows: print_time(frame, err=err)
     if question.name == "lines" and not request.arguments:

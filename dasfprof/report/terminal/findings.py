@@ -86,14 +86,14 @@ def short_keys(text: str) -> str:
     return _HASH.sub(shortened, text)
 
 
-def print_summary(trace: Run, title: str) -> None:
+def print_summary(run: Run, title: str) -> None:
     """Print the run's name and time, and how much it computed where."""
     from dasfprof.analysis.trace.under_way import RecordingEnd
     from dasfprof.report.run_summary import in_words, start_in_words, summarise, when
 
-    facts = summarise(trace)
+    facts = summarise(run)
     time = when(facts)
-    if trace.recording is RecordingEnd.GOES_ON:
+    if run.recording is RecordingEnd.GOES_ON:
         time = f"{time}, goes on" if time else "goes on"
     heading(elide(title, terminal_width()), f"  {time}" if time else "")
     say(in_words(facts))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,11 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dasfprof.analysis.live import LiveRun
 from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
-from dasfprof.report.json_text import json_of
 from dasfprof.report.terminal.console import as_html
-from dasfprof.report.terminal.findings_so_far import FindingsSoFar
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
 #: Least columns at which a part is shown, and widths of bars.
@@ -338,9 +333,6 @@ def _some(count: int | None) -> str:
 # --- A run while it goes on as HTML, for a notebook and for Dask's dashboard ----------------------
 #
 # Everything of the trace is escaped, and nothing needs a script.
-#
-# The page on Dask's dashboard asks it, so that the scheduler's process reads no trace and imports
-# no library for it. It ends with its input.
 
 #: Characters of a line, and lines to which long tables are cut.
 _WIDTH, _HEIGHT = 120, 150
@@ -349,18 +341,3 @@ _WIDTH, _HEIGHT = 120, 150
 def state_html(state: RunState, findings: Sequence[dict[str, Any]] | None = None) -> str:
     """Write a state, and findings as of `live_view`, as HTML."""
     return as_html(live_view(state, width=_WIDTH, height=_HEIGHT, findings=findings), _WIDTH)
-
-
-def main() -> None:
-    """Answer until the input ends; each answer is one line of JSON, ``state`` and ``html``."""
-    run = LiveRun([Path(name) for name in sys.argv[1:]])
-    with FindingsSoFar(run) as findings:
-        for _ in sys.stdin:
-            state = run.read()
-            html = state_html(state, findings.latest(state))
-            sys.stdout.write(json_of({"state": state.document(), "html": html}) + "\n")
-            sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -131,21 +131,21 @@ def write_parquet(analyser: Analyser, directory: Path, title: str) -> None:
         _write_table(analyser.run, schema, directory, title)
 
 
-def _write_table(trace: Run, schema: TableSchema, directory: Path, title: str) -> None:
+def _write_table(run: Run, schema: TableSchema, directory: Path, title: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
     path = directory / f"{schema.name}.parquet"
-    columns = [*schema.columns, *_further_columns(trace, schema)]
+    columns = [*schema.columns, *_further_columns(run, schema)]
     about = {
         "description": schema.about,
         "run": without_surrogates(title),
         "dasfprof": version("dasfprof"),
-        "notes": without_surrogates(json.dumps([note.text for note in trace.notes])),
+        "notes": without_surrogates(json.dumps([note.text for note in run.notes])),
     }
     arrow = pa.schema([field_of(column) for column in columns], metadata=about)
     with parquet.ParquetWriter(path, arrow, compression=_COMPRESSION) as writer:
-        for block in _blocks(trace, schema.name):
+        for block in _blocks(run, schema.name):
             arrays = [_array(block, column) for column in columns]
             writer.write_table(pa.Table.from_arrays(arrays, schema=arrow), row_group_size=_ROWS)
 
@@ -160,24 +160,24 @@ class _Block:
     lists: tuple[Array, Array] = (_NO_IDS, _NO_IDS)
 
 
-def _blocks(trace: Run, name: str) -> Iterator[_Block]:
+def _blocks(run: Run, name: str) -> Iterator[_Block]:
     """Yield a table in blocks of rows; at least one, which may be empty."""
     if name == "transitions":
-        yield from _transitions(trace)
+        yield from _transitions(run)
         return
     if name == "keys":
-        codes, names = trace.keys.functions()
-        for part in _parts(len(trace.keys)):
+        codes, names = run.keys.functions()
+        for part in _parts(len(run.keys)):
             functions = pd.Categorical.from_codes(codes[part], _index(names))
             ids = np.arange(part.start, part.stop)
-            yield _Block(trace, pd.DataFrame({"key_id": ids, "function": functions}))
+            yield _Block(run, pd.DataFrame({"key_id": ids, "function": functions}))
         return
-    table = trace.workers.reset_index() if name == "workers" else getattr(trace, name)
+    table = run.workers.reset_index() if name == "workers" else getattr(run, name)
     if name == "stacks":
         table = table.rename_axis(index="number").reset_index()
     lengths, ids = {
-        "tasks": trace.task_dependencies,
-        "transfers": trace.transfer_keys,
+        "tasks": run.task_dependencies,
+        "transfers": run.transfer_keys,
     }.get(name, (_NO_IDS, _NO_IDS))
     if "waits_keys" in table:
         waited = table["waits_keys"].tolist()
@@ -186,31 +186,31 @@ def _blocks(trace: Run, name: str) -> Iterator[_Block]:
     ends = np.r_[0, np.cumsum(np.maximum(lengths, 0))]
     for part in _parts(len(table)):
         lists = lengths[part], ids[ends[part.start] : ends[part.stop]] if len(lengths) else _NO_IDS
-        yield _Block(trace, table.iloc[part], lists)
+        yield _Block(run, table.iloc[part], lists)
 
 
-def _transitions(trace: Run) -> Iterator[_Block]:
+def _transitions(run: Run) -> Iterator[_Block]:
     """Yield the transitions of some task runs at a time: all would take gigabytes."""
-    nothing = trace.scheduler_only.iloc[:0]
-    for part in _parts(len(trace.tasks)):
-        piece = dataclasses.replace(trace, tasks=trace.tasks.iloc[part], scheduler_only=nothing)
-        yield _Block(trace, piece.transitions)
-    for part in _parts(len(trace.scheduler_only)):
-        rest = trace.scheduler_only.iloc[part]
-        piece = dataclasses.replace(trace, tasks=trace.tasks.iloc[:0], scheduler_only=rest)
-        yield _Block(trace, piece.transitions)
+    nothing = run.scheduler_only.iloc[:0]
+    for part in _parts(len(run.tasks)):
+        piece = dataclasses.replace(run, tasks=run.tasks.iloc[part], scheduler_only=nothing)
+        yield _Block(run, piece.transitions)
+    for part in _parts(len(run.scheduler_only)):
+        rest = run.scheduler_only.iloc[part]
+        piece = dataclasses.replace(run, tasks=run.tasks.iloc[:0], scheduler_only=rest)
+        yield _Block(run, piece.transitions)
 
 
 def _parts(rows: int) -> Iterator[slice]:
     return (slice(at, min(at + _ROWS, rows)) for at in range(0, max(rows, 1), _ROWS))
 
 
-def _further_columns(trace: Run, schema: TableSchema) -> Iterator[Column]:
+def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
     """Yield the columns without a schema: users' own args, those of other versions."""
     if schema.name in ("transitions", "keys"):
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
-    table = getattr(trace, schema.name)
+    table = getattr(run, schema.name)
     for name in table.columns:
         if name not in known:
             numeric = pd.api.types.is_numeric_dtype(table[name].dtype)

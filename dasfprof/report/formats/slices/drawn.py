@@ -52,19 +52,19 @@ class DrawnRun:
         What to call it.
     """
 
-    def __init__(self, trace: Run, title: str) -> None:
-        ended = len(trace.tasks)
-        self._trace = trace = trace.whole
+    def __init__(self, run: Run, title: str) -> None:
+        ended = len(run.tasks)
+        self._trace = run = run.whole
         self.tracks = Tracks(title)
-        for host in sorted(set(trace.named.hosts.tolist())):
+        for host in sorted(set(run.named.hosts.tolist())):
             self.tracks.process(host)
-        self._steps = StepSlices(trace, self.tracks)
-        self._own = OwnEventMarks(trace, self.tracks)
+        self._steps = StepSlices(run, self.tracks)
+        self._own = OwnEventMarks(run, self.tracks)
         self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
-        self.tasks = TaskSlices(trace, self.tracks, ended)
-        self.transfers = TransferSlices(trace, self.tracks)
-        self.calls = ActorCallSlices(trace, self.tracks)
-        self._producers = Producers(trace, self.tasks.slices)
+        self.tasks = TaskSlices(run, self.tracks, ended)
+        self.transfers = TransferSlices(run, self.tracks)
+        self.calls = ActorCallSlices(run, self.tracks)
+        self._producers = Producers(run, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
         """Return the run's name, its start, and notes on missing data."""

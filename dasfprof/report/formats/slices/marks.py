@@ -36,9 +36,9 @@ class Mark:
     args: dict[str, Any]
 
 
-def graph_marks(trace: Run, track: int) -> Iterator[Mark]:
+def graph_marks(run: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each graph of tasks that arrived at the scheduler."""
-    graphs = trace.graphs
+    graphs = run.graphs
     if "tasks" not in graphs:
         return
     told = zip(
@@ -51,13 +51,13 @@ def graph_marks(trace: Run, track: int) -> Iterator[Mark]:
     for time, tasks, wanted, client in told:
         args = {"client": str(client), "tasks": int(tasks), "results wanted": int(wanted)}
         if np.isfinite(time):
-            yield _instant(trace, track, time, f"graph of {int(tasks)} tasks", args)
+            yield _instant(run, track, time, f"graph of {int(tasks)} tasks", args)
 
 
-def life_marks(trace: Run, track: int) -> Iterator[Mark]:
+def life_marks(run: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each worker that joined (or was first seen), and one where it left."""
-    workers = trace.workers
-    named = trace.named
+    workers = run.workers
+    named = run.named
     titles = named.titles()
     for number, life in zip(named.of_lives.tolist(), workers.to_dict("records"), strict=True):
         if life["kind"] != "worker":
@@ -68,15 +68,15 @@ def life_marks(trace: Run, track: int) -> Iterator[Mark]:
         title = titles[number]
         args = {"address": str(life["address"]), "host": life["host"]}
         if np.isfinite(begin):
-            yield _instant(trace, track, begin, f"{title} {what}", args)
+            yield _instant(run, track, begin, f"{title} {what}", args)
         if np.isfinite(life["left"]):
             args = {**args, "reason": str(life["left_reason"])}
-            yield _instant(trace, track, life["left"], f"{title} left", args)
+            yield _instant(run, track, life["left"], f"{title} left", args)
 
 
-def _instant(trace: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
+def _instant(run: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
     """Return an instant; what is earlier than the trace's start is at its start."""
-    at = int(whole_nanoseconds(trace.since_begin([time]))[0])
+    at = int(whole_nanoseconds(run.since_begin([time]))[0])
     return Mark(track, at, None, name, "run", args)
 
 
@@ -91,12 +91,12 @@ class OwnEventMarks:
         Gets a track for each process and thread that the events name, more where spans overlap.
     """
 
-    def __init__(self, trace: Run, tracks: Tracks) -> None:
-        events = trace.events
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        events = run.events
         # What is of another clock has no place in the picture: a note of the trace says so.
-        drawn = (events["time"] >= trace.begin) & (events["time"] <= trace.end)
+        drawn = (events["time"] >= run.begin) & (events["time"] <= run.end)
         self._events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
-        starts = trace.since_begin(self._events["time"])
+        starts = run.since_begin(self._events["time"])
         spent = np.nan_to_num(self._events["duration"].to_numpy(dtype=float))
         self._starts, self._stops = to_nanoseconds(starts, starts + spent)
         self._tracks = np.zeros(len(starts), dtype=np.int64)
@@ -140,12 +140,12 @@ class StepSlices:
         Gets as many tracks as there were steps at a time.
     """
 
-    def __init__(self, trace: Run, tracks: Tracks) -> None:
-        spans = pd.concat([_entered(trace), _told_by_tasks(trace)], ignore_index=True)
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        spans = pd.concat([_entered(run), _told_by_tasks(run)], ignore_index=True)
         spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
         self._names: list[str] = spans["step"].tolist()
-        self._counts = _task_counts(trace)
-        stops = spans["stop"].fillna(trace.wall).to_numpy()
+        self._counts = _task_counts(run)
+        stops = spans["stop"].fillna(run.wall).to_numpy()
         starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
         numbers = lay_out(tracks, RUN, "Steps", starts, ends) if len(spans) else starts
         self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
@@ -165,31 +165,31 @@ class StepSlices:
             yield Mark(track, start, duration, name, "step", args)
 
 
-def _entered(trace: Run) -> pd.DataFrame:
+def _entered(run: Run) -> pd.DataFrame:
     """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
-    steps = trace.steps
+    steps = run.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
-    start = trace.since_begin(steps["start"])
+    start = run.since_begin(steps["start"])
     return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
 
 
-def _told_by_tasks(trace: Run) -> pd.DataFrame:
+def _told_by_tasks(run: Run) -> pd.DataFrame:
     """Return the steps that task runs name and the client did not enter."""
-    start = trace.recorded["start"]
+    start = run.recorded["start"]
     runs = pd.DataFrame(
         {
-            "step": trace.tasks["step"].astype(object),
+            "step": run.tasks["step"].astype(object),
             "start": start,
-            "stop": start + trace.tasks["duration"].to_numpy(),
+            "stop": start + run.tasks["duration"].to_numpy(),
         }
     )
-    known = set(trace.steps["step"]) if len(trace.steps) else set()
+    known = set(run.steps["step"]) if len(run.steps) else set()
     runs = runs[runs["step"].notna() & ~runs["step"].isin(known)]
     return runs.groupby("step", as_index=False, sort=False).agg({"start": "min", "stop": "max"})
 
 
-def _task_counts(trace: Run) -> dict[str, int]:
-    steps = trace.tasks["step"].cat
+def _task_counts(run: Run) -> dict[str, int]:
+    steps = run.tasks["step"].cat
     counts = np.bincount(steps.codes.to_numpy() + 1, minlength=len(steps.categories) + 1)[1:]
     return dict(zip(map(str, steps.categories), counts.tolist(), strict=True))

@@ -101,13 +101,13 @@ class TaskSlices:
         not end, unless their worker was lost with them.
     """
 
-    def __init__(self, trace: Run, tracks: Tracks, ended: int) -> None:
-        self._trace = trace
-        open_ = np.arange(len(trace.tasks)) >= ended
-        open_ &= (trace.tasks["state"] != LOST).to_numpy(dtype=bool)
-        begins, durations = trace.recorded["start"], trace.tasks["duration"].to_numpy()
+    def __init__(self, run: Run, tracks: Tracks, ended: int) -> None:
+        self._trace = run
+        open_ = np.arange(len(run.tasks)) >= ended
+        open_ &= (run.tasks["state"] != LOST).to_numpy(dtype=bool)
+        begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
-        threads = ThreadTracks(trace, placed, begins[placed])
+        threads = ThreadTracks(run, placed, begins[placed])
         rows = placed[threads.order]
         starts, stops = to_nanoseconds(begins[rows], begins[rows] + durations[rows])
         numbers = np.zeros(len(rows), dtype=np.int64)
@@ -125,7 +125,7 @@ class TaskSlices:
         #: Which of the slices had not ended.
         self.open = open_[rows]
         #: Which of the slices failed.
-        self.failed = (trace.tasks["state"] == FAILED).to_numpy(dtype=bool)[rows]
+        self.failed = (run.tasks["state"] == FAILED).to_numpy(dtype=bool)[rows]
 
     def functions(self) -> Names:
         """Return what each slice is called: its function."""
@@ -186,10 +186,10 @@ class ActorCallSlices:
         Gets as many tracks a worker as it had calls at a time.
     """
 
-    def __init__(self, trace: Run, tracks: Tracks) -> None:
-        self._trace, workers = trace, trace.named
-        calls = trace.actor_calls
-        begins = trace.on_one_clock(calls["start"], calls["worker_id"])
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        self._trace, workers = run, run.named
+        calls = run.actor_calls
+        begins = run.on_one_clock(calls["start"], calls["worker_id"])
         ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
         numbers = workers.numbers(calls)
@@ -238,10 +238,10 @@ class TransferSlices:
         Gets as many tracks a worker as it had transfers at a time.
     """
 
-    def __init__(self, trace: Run, tracks: Tracks) -> None:
-        self._trace = trace
-        workers = trace.named
-        self._found = found = ReceivedTransfers.of(trace, workers)
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        self._trace = run
+        workers = run.named
+        self._found = found = ReceivedTransfers.of(run, workers)
         rows, begins = found.rows, found.begins
         starts, stops = to_nanoseconds(begins, begins + found.durations)
         of_slices = _of_workers(

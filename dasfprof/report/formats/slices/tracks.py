@@ -169,18 +169,18 @@ class Producers:
         The trace, and its task runs.
     """
 
-    def __init__(self, trace: Run, slices: Slices) -> None:
-        self._links = find_links(trace)
-        self._first = np.searchsorted(self._links.row, np.arange(len(trace.tasks) + 1))
+    def __init__(self, run: Run, slices: Slices) -> None:
+        self._links = find_links(run)
+        self._first = np.searchsorted(self._links.row, np.arange(len(run.tasks) + 1))
         #: The task runs.
         self.slices = slices
         #: The slice of each row of `TaskSlots`, -1 where there is none; the last is that of row -1.
-        self._numbers = np.full(len(trace.tasks) + len(trace.scheduler_only) + 1, -1)
+        self._numbers = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
         self._numbers[slices.rows] = np.arange(len(slices))
-        state = trace.tasks["state"]
+        state = run.tasks["state"]
         made = np.flatnonzero((state.isna() | (state == "memory")).to_numpy()[slices.rows])
-        keys = trace.tasks["key_id"].to_numpy()[slices.rows]
-        self._results = ResultsByKey(keys, slices.stops, made, len(trace.keys))
+        keys = run.tasks["key_id"].to_numpy()[slices.rows]
+        self._results = ResultsByKey(keys, slices.stops, made, len(run.keys))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
         """Find the slices that made the inputs of some slices; gives pairs of both."""

@@ -124,10 +124,10 @@ def _tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFrame]]:
     return [item for item in tables if len(item[2])]
 
 
-def _timeline(trace: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def _timeline(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Return the columns and facts that a timeline is drawn from."""
-    data = TimelineData.of(trace.whole)
-    path, path_facts = path_columns(trace, data.rows)
+    data = TimelineData.of(run.whole)
+    path, path_facts = path_columns(run, data.rows)
     columns = {**in_group("path", path), **data.columns}
     drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}
     return drawn, {**data.facts, "path": path_facts}

@@ -51,36 +51,36 @@ class LineData:
     facts: dict[str, Any]
 
     @classmethod
-    def of(cls, trace: Run, rows: Array, stacks: Array, functions: Array, parts: Parts) -> LineData:
+    def of(cls, run: Run, rows: Array, stacks: Array, functions: Array, parts: Parts) -> LineData:
         """Make the columns.
 
         Parameters
         ----------
-        trace
+        run
             The trace.
         rows
             The row of the tasks of `with_open_runs` that each row of the page is about.
         stacks, functions, parts
             Of the samples of tasks, see `samples_of` and `parts_of`.
         """
-        named = places(trace, "line")
+        named = places(run, "line")
         lines = named.of(stacks)
         used: dict[int, int] = {}
-        columns, fewest = _of_runs(trace, rows, lines, parts, used)
+        columns, fewest = _of_runs(run, rows, lines, parts, used)
         count = len(named.names)
-        by_function = _of_functions(trace, functions * count + lines, parts, count, used)
+        by_function = _of_functions(run, functions * count + lines, parts, count, used)
         facts = {"places": _told(named, used), "functions": by_function, "fewest": fewest}
         return cls(columns, facts)
 
 
 def _of_runs(
-    trace: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
+    run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
     """Return the columns of task runs, and the fewest samples that one has."""
-    tasks = trace.whole.tasks
+    tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    of_page = place[run_of_samples(trace)] if len(lines) else lines
+    of_page = place[run_of_samples(run)] if len(lines) else lines
     counts = np.bincount(of_page[of_page >= 0], minlength=len(rows))
     most_first = np.sort(counts)[::-1]
     taken = int(np.searchsorted(np.cumsum(most_first), MOST_SAMPLES, "right"))
@@ -100,14 +100,14 @@ def _of_runs(
 
 
 def _of_functions(
-    trace: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
+    run: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
 ) -> dict[str, list[list[float | None]]]:
     """Return the longest lines of each function; `groups`: function and line of each sample."""
     codes, pairs = pd.factorize(groups)
     found = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
     amounts, order = amounts_of(found), np.argsort(-found.seconds, kind="stable")
-    tasks = trace.whole.tasks
+    tasks = run.whole.tasks
     names = list(map(str, tasks["function"].cat.categories)) if "function" in tasks else []
     listed: dict[str, list[list[float | None]]] = {}
     for pair in order.tolist():
@@ -156,24 +156,24 @@ class FlameData:
     client: Array
 
     @classmethod
-    def of(cls, trace: Run, rows: Array) -> FlameData:
+    def of(cls, run: Run, rows: Array) -> FlameData:
         """Make the columns.
 
         Parameters
         ----------
-        trace
+        run
             The trace.
         rows
             The row of the tasks of `with_open_runs` that each row of the page is about.
         """
-        samples, functions = samples_of(trace)
+        samples, functions = samples_of(run)
         parts = parts_of(samples, functions)
-        lines = LineData.of(trace, rows, samples.stack, functions, parts)
+        lines = LineData.of(run, rows, samples.stack, functions, parts)
         columns: dict[str, PackedColumn] = dict(lines.columns)
         views = []
         names: dict[Name, int] = {}
         client = np.empty(0, dtype=np.int64)
-        for name, title, tree, number in _views(trace, samples.stack, functions, parts):
+        for name, title, tree, number in _views(run, samples.stack, functions, parts):
             columns |= in_group(f"flame-{name}", _packed(tree, names))
             facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
             views.append({"name": name, "title": title, **facts})
@@ -184,21 +184,21 @@ class FlameData:
 
 
 def _views(
-    trace: Run, stacks: Array, functions: Array, parts: Parts
+    run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> Iterator[tuple[str, str, FlameTree, int]]:
     """Return name, title, tree and number of samples of each view that has any."""
-    if len(trace.task_samples):
-        stacks, parts, groups = _of_tasks(trace, stacks, functions, parts)
-        calls = StackTree(all_stacks(trace))
+    if len(run.task_samples):
+        stacks, parts, groups = _of_tasks(run, stacks, functions, parts)
+        calls = StackTree(all_stacks(run))
         for by, (codes, names) in groups.items():
             yield (
                 by,
                 f"Tasks by {by}",
                 flame_tree(calls, codes, names, stacks, parts),
-                len(trace.task_samples),
+                len(run.task_samples),
             )
-    for of, table, codes, names in samples_beside_tasks(trace):
-        found, frames = Samples.of(table), all_stacks(trace)
+    for of, table, codes, names in samples_beside_tasks(run):
+        found, frames = Samples.of(table), all_stacks(run)
         name, title, domains = "client", "Client", np.zeros(len(found), dtype=np.int64)
         if of != "client":
             name, title, domains = "loops", "Event loops", codes
@@ -209,18 +209,18 @@ def _views(
 
 
 def _of_tasks(
-    trace: Run, stacks: Array, functions: Array, parts: Parts
+    run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
     """Return stacks and seconds of samples that differ in nothing else, and their groups."""
-    tasks, runs = trace.whole.tasks, run_of_samples(trace)
+    tasks, runs = run.whole.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
         groups["function"] = functions - 1, list(map(str, tasks["function"].cat.categories))
-    if has_steps(trace):
+    if has_steps(run):
         codes, steps = step_groups(tasks)
         groups["step"] = np.r_[codes, -1][runs], steps
-    workers = trace.task_samples["worker_id"].to_numpy(dtype=np.int64)
-    groups["worker"] = workers, trace.workers["worker"].astype(object).astype(str).tolist()
+    workers = run.task_samples["worker_id"].to_numpy(dtype=np.int64)
+    groups["worker"] = workers, run.workers["worker"].astype(object).astype(str).tolist()
     alike = stacks + 1
     for codes, names in groups.values():
         alike = alike * (len(names) + 1) + codes + 1

@@ -51,11 +51,11 @@ class ResourceData:
     metrics: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, trace: Run) -> ResourceData:
+    def of(cls, run: Run) -> ResourceData:
         """Make the columns; long series are averaged over parts of the run."""
         columns: dict[str, PackedColumn] = {}
         metrics: list[dict[str, Any]] = []
-        for metric in metrics_of(trace):
+        for metric in metrics_of(run):
             facts: dict[str, Any] = {
                 "name": metric.name,
                 "label": metric.label,
@@ -64,12 +64,12 @@ class ResourceData:
             known = [series for series in metric.series if len(series.times)]
             if known:
                 facts |= _pack(metric.name, known, columns)
-                facts["limits"] = _limits(metric.name, trace)
+                facts["limits"] = _limits(metric.name, run)
             else:
                 facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
             metrics.append(facts)
-            if metric.name == "results" and (held := results_over_time(trace)) is not None:
-                anatomy = bool(len(trace.samples))  # for the table `memory_peak`
+            if metric.name == "results" and (held := results_over_time(run)) is not None:
+                anatomy = bool(len(run.samples))  # for the table `memory_peak`
                 metrics.append(_by_function(held, columns) | {"anatomy": anatomy})
         return cls(columns, metrics)
 
@@ -90,7 +90,7 @@ def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dic
     }
 
 
-def _limits(name: str, trace: Run) -> list[dict[str, Any]]:
+def _limits(name: str, run: Run) -> list[dict[str, Any]]:
     """Return what readings of a metric are to be compared with."""
     if name == "cpu":
         return [{"value": 100.0, "kind": "limit", "name": "one core"}]
@@ -98,7 +98,7 @@ def _limits(name: str, trace: Run) -> list[dict[str, Any]]:
         return [{"value": 100.0, "kind": "limit", "name": "all of it"}]
     lines = []
     for column, kind, of_all, of_some in _LIMITS.get(name, ()):
-        workers = trace.workers[trace.workers["kind"] == "worker"]
+        workers = run.workers[run.workers["kind"] == "worker"]
         values = sorted(set(workers[column].dropna())) if column in workers else []
         same = len(values) == 1 and workers[column].notna().all()
         about = {"kind": kind, "name": of_all if same else of_some}

@@ -20,14 +20,12 @@ MOST_CALLS, MOST_STAYS = 20_000, 100_000
 _APART = 0.002
 
 
-def client_columns(
-    trace: Run, flame_calls: Array
-) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def client_columns(run: Run, flame_calls: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the client's calls and its stays in stacks, each by begin.
 
     Parameters
     ----------
-    trace
+    run
         The trace.
     flame_calls
         The call of the client's flame graph that each row of `Trace.client_samples` was in.
@@ -43,8 +41,8 @@ def client_columns(
         all. ``left``: how many calls and stays the page has not.
     """
     known: dict[tuple[str, int, str], int] = {}
-    calls, kinds, called, fewer_calls = _calls(trace, known)
-    stays, sampled, fewer_stays = _stays(trace, flame_calls, known)
+    calls, kinds, called, fewer_calls = _calls(run, known)
+    stays, sampled, fewer_stays = _stays(run, flame_calls, known)
     facts = {
         "kinds": kinds,
         "places": [list(place) for place in known],
@@ -56,13 +54,13 @@ def client_columns(
 
 
 def _calls(
-    trace: Run, known: dict[tuple[str, int, str], int]
+    run: Run, known: dict[tuple[str, int, str], int]
 ) -> tuple[dict[str, PackedColumn], list[str], list[float] | None, int]:
-    table = trace.client_calls
+    table = run.client_calls
     if not len(table):
         return {}, [], None, 0
     begin, stop, spent = (table[name].to_numpy(dtype=float) for name in ("time", "stop", "seconds"))
-    begin, stop = trace.since_begin(begin), trace.since_begin(stop)
+    begin, stop = run.since_begin(begin), run.since_begin(stop)
     # Of one call the seconds tell when it ended.
     stop = np.where(table["calls"].to_numpy() <= 1, begin + spent, stop)
     placed = np.isfinite(begin) & np.isfinite(stop) & (stop > 0)
@@ -90,12 +88,12 @@ def _calls(
 
 
 def _stays(
-    trace: Run, flame_calls: Array, known: dict[tuple[str, int, str], int]
+    run: Run, flame_calls: Array, known: dict[tuple[str, int, str], int]
 ) -> tuple[dict[str, PackedColumn], list[float] | None, int]:
-    table = trace.client_samples
+    table = run.client_samples
     if not len(table):
         return {}, None, 0
-    time = trace.since_begin(table["time"])
+    time = run.since_begin(table["time"])
     interval = np.maximum(np.nan_to_num(table["interval"].to_numpy(dtype=float)), 0.0)
     order = np.flatnonzero(np.isfinite(time) & (time >= 0))
     order = order[np.argsort(time[order], kind="stable")]
@@ -111,7 +109,7 @@ def _stays(
     first = np.flatnonzero(np.append(True, ~goes_on))
     ends = time[np.append(first[1:], len(time)) - 1]
     lengths = np.add.reduceat(interval, first)
-    named = places(trace, "line")
+    named = places(run, "line")
     lines = named.of(stack[first])
     kept = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STAYS])
     frames = [named.names[line] if line >= 0 else None for line in lines[kept].tolist()]

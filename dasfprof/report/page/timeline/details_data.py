@@ -20,21 +20,21 @@ from dasfprof.text import elide
 MOST_ARGUMENTS = 5000
 
 
-def argument_columns(trace: Run, rows: Array) -> dict[str, PackedColumn]:
+def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
     """Pack ``arguments`` and ``annotations``: places in ``arguments_texts``, ``annotations_texts``.
 
     Parameters
     ----------
-    trace
+    run
         The trace.
     rows
         The row of `Trace.tasks` that each row of the page is about.
     """
-    told = trace.arguments["arguments"].astype("category").cat
-    known = np.full(len(trace.tasks) + 1, -1, dtype=np.int64)
-    known[run_of_rows(trace, trace.arguments)] = told.codes.to_numpy()
+    told = run.arguments["arguments"].astype("category").cat
+    known = np.full(len(run.tasks) + 1, -1, dtype=np.int64)
+    known[run_of_rows(run, run.arguments)] = told.codes.to_numpy()
     known[-1] = -1
-    annotations, names = annotation_texts(trace)
+    annotations, names = annotation_texts(run)
     return {
         **_packed("arguments", known[rows], list(map(str, told.categories))),
         **_packed("annotations", annotations[rows], names),
@@ -57,19 +57,19 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
-def failure_facts(trace: Run, whole: Run, rows: Array) -> dict[str, dict[str, str]]:
+def failure_facts(run: Run, whole: Run, rows: Array) -> dict[str, dict[str, str]]:
     """Return tracebacks, and how the worker's process ended, by the row of the page as text.
 
     Parameters
     ----------
-    trace, whole
+    run, whole
         The trace, without and with the task runs that had not ended.
     rows
         The row of the tasks of `whole` that each row of the page is about.
     """
     return {
         "tracebacks": _tracebacks(whole, rows),
-        "exits": _exits(trace, whole, rows),
+        "exits": _exits(run, whole, rows),
     }
 
 
@@ -93,11 +93,11 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
 
 
-def _exits(trace: Run, whole: Run, rows: Array) -> dict[str, str]:
+def _exits(run: Run, whole: Run, rows: Array) -> dict[str, str]:
     """Return how the processes ended of the workers of task runs that had not."""
-    open_places = np.flatnonzero(rows >= len(trace.tasks))
+    open_places = np.flatnonzero(rows >= len(run.tasks))
     lives = whole.tasks["worker_id"].to_numpy()[rows[open_places]]
-    words = {life: exit_words(trace, life) for life in np.unique(lives).tolist()}
+    words = {life: exit_words(run, life) for life in np.unique(lives).tolist()}
     found = zip(open_places.tolist(), lives.tolist(), strict=True)
     return {str(place): words[life] for place, life in found if words[life]}
 
@@ -106,20 +106,20 @@ def _exits(trace: Run, whole: Run, rows: Array) -> dict[str, str]:
 MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
-def log_facts(trace: Run, rows: Array) -> dict[str, list[list[str]]]:
+def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
     """Return the first records of task runs, by the row of the page as text.
 
     Parameters
     ----------
-    trace
+    run
         The trace.
     rows
         The row of `Trace.tasks` that each row of the page is about.
     """
-    logs = trace.logs.sort_values("time", kind="stable").head(MOST_LOGS)
+    logs = run.logs.sort_values("time", kind="stable").head(MOST_LOGS)
     if not len(logs):
         return {}
-    of_page = pd.MultiIndex.from_frame(trace.tasks[RUN].iloc[rows])
+    of_page = pd.MultiIndex.from_frame(run.tasks[RUN].iloc[rows])
     first = ~of_page.duplicated()
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(logs[RUN]))
     places = np.where(among >= 0, np.flatnonzero(first)[among], -1).tolist()
@@ -132,10 +132,10 @@ def log_facts(trace: Run, rows: Array) -> dict[str, list[list[str]]]:
     return found
 
 
-def code_facts(trace: Run) -> dict[str, list[list[Any]]]:
+def code_facts(run: Run) -> dict[str, list[list[Any]]]:
     """Return place, source, file and line of the functions that tasks call, by their names."""
     found: dict[str, list[list[Any]]] = {}
-    for name, code, file, line, source, missing in function_code(trace).itertuples(index=False):
+    for name, code, file, line, source, missing in function_code(run).itertuples(index=False):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")
         found.setdefault(name, []).append([place, source, file, int(line)])
     return found

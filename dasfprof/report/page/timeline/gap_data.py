@@ -45,16 +45,16 @@ _ELSEWHERE_FACTS = {
 }
 
 
-def known_threads(trace: Run) -> Array:
+def known_threads(run: Run) -> Array:
     """Return how many threads each named worker has, 0 of one that was never there.
 
     Parameters
     ----------
-    trace
+    run
         A trace with its open runs.
     """
-    named = trace.named
-    lives = trace.lives
+    named = run.named
+    lives = run.lives
     threads = np.zeros(len(named), dtype=np.int64)
     np.maximum.at(threads, named.of_lives[lives.ids], lives.threads)
     return threads
@@ -78,20 +78,18 @@ class Around:
     storage: Array
 
     @classmethod
-    def of(
-        cls, trace: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
-    ) -> Around:
+    def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
         """Find them; `spans` has starts and durations of the page's rows, in tracks."""
-        slots = trace.slots
+        slots = run.slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
-        uses = busy_seconds(trace, slots, before, inside, after)
-        read = unspill_seconds(trace, before)[rows]
+        uses = busy_seconds(run, slots, before, inside, after)
+        read = unspill_seconds(run, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
         waits = uses[CORE_WAIT][rows]
-        if "run_queue" in trace.tasks:
-            unknown = np.isnan(trace.tasks["run_queue"].to_numpy(dtype=float)[rows])
+        if "run_queue" in run.tasks:
+            unknown = np.isnan(run.tasks["run_queue"].to_numpy(dtype=float)[rows])
             waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
         else:
             waits = np.full(len(rows), np.nan)
@@ -122,13 +120,13 @@ def _fitted(
 
 
 def gap_columns(
-    trace: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the causes of idle threads.
 
     Parameters
     ----------
-    trace
+    run
         The trace, with its open runs.
     tracks
         The tracks of the page.
@@ -144,18 +142,18 @@ def gap_columns(
         behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
-    threads = dict(zip(trace.lives.ids.tolist(), trace.lives.threads.tolist(), strict=True))
-    titles, named = trace.named.titles(), trace.named.of_lives
+    threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))
+    titles, named = run.named.titles(), run.named.of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
-    for cells in thread_seconds(trace).cells:
+    for cells in thread_seconds(run).cells:
         lives[places[titles[named[cells.worker]]]].append(cells)
     begins, shares, first = [np.empty(0)], [np.empty((0, _ELSEWHERE + 1), dtype=np.int64)], []
     total, elsewhere = 0, 0.0
     for worker, own in enumerate(lives):
         first.append(total)
         for cells in sorted(own, key=lambda one: float(one.edges[0])):
-            idle = by_class(trace, cells.seconds)
+            idle = by_class(run, cells.seconds)
             parts, held = free.shares(worker, cells.edges, idle, threads[cells.worker])
             edges, share = _merged(cells.edges, parts)
             elsewhere += held

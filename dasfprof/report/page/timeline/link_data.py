@@ -18,7 +18,7 @@ from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 
 
-def exact_links(trace: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
+def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     """Pack the inputs of the runs of which the page would say something else by their keys.
 
     The page takes a run to have the inputs of its key, as its last run had them, and each to be
@@ -27,7 +27,7 @@ def exact_links(trace: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn
 
     Parameters
     ----------
-    trace
+    run
         The trace.
     rows
         The row of `Trace.tasks` of each row of the page.
@@ -41,18 +41,18 @@ def exact_links(trace: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn
         and ``producers`` of each input: its key, and 1 + the row of the page of the run that made
         it, 0 where none is there.
     """
-    links = find_links(trace)
-    place = np.full(len(trace.tasks) + len(trace.scheduler_only) + 1, -1)
+    links = find_links(run)
+    place = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
     place[rows] = np.arange(len(rows))
-    target, producer = place[: len(trace.tasks)][links.row], place[links.producer]
-    key_ids = trace.tasks["key_id"].to_numpy()
-    runs = np.bincount(key_ids[rows], minlength=len(trace.keys))
-    only = np.full(len(trace.keys), -1)
+    target, producer = place[: len(run.tasks)][links.row], place[links.producer]
+    key_ids = run.tasks["key_id"].to_numpy()
+    runs = np.bincount(key_ids[rows], minlength=len(run.keys))
+    only = np.full(len(run.keys), -1)
     only[key_ids[rows]] = np.arange(len(rows))
     wrong = np.where(runs[links.key_id] == 1, only[links.key_id], -1) != producer
     told = np.zeros(len(rows), dtype=bool)
     told[target[wrong & (target >= 0)]] = True
-    told |= _unlike_their_key(trace)[rows]
+    told |= _unlike_their_key(run)[rows]
     kept = np.flatnonzero((target >= 0) & told[target])
     kept = kept[np.argsort(target[kept], kind="stable")]
     counts = np.bincount(target[kept], minlength=len(rows))
@@ -64,11 +64,11 @@ def exact_links(trace: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn
     }
 
 
-def _unlike_their_key(trace: Run) -> Array:
+def _unlike_their_key(run: Run) -> Array:
     """Return which task runs had other inputs than `Trace.dependencies` tells of their keys."""
-    lengths, items = trace.task_dependencies
-    lengths, key_ids = np.maximum(lengths, 0), trace.tasks["key_id"].to_numpy()
-    begins, ids = trace.dependencies
+    lengths, items = run.task_dependencies
+    lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
+    begins, ids = run.dependencies
     unlike: Array = lengths != np.diff(begins)[key_ids]
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     within = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -92,12 +92,12 @@ _COLOURS = {
 _NO_COLOUR = ThreadTime.IDLE_CAUSE_UNKNOWN.colour
 
 
-def path_columns(trace: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the segments of the critical path.
 
     Parameters
     ----------
-    trace
+    run
         The trace.
     rows
         The row of `Trace.tasks` that each row of the page is about; those of task runs that had
@@ -109,9 +109,9 @@ def path_columns(trace: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict
         The columns start, length, kind and page row of each segment (one behind the last row: the
         page does not have that task run); and the kinds with their meanings and colours.
     """
-    path = path_segments(trace)
-    places = np.full(max(len(trace.tasks), path.rows.max(initial=-1) + 1), len(rows))
-    ended = np.flatnonzero(rows < len(trace.tasks))
+    path = path_segments(run)
+    places = np.full(max(len(run.tasks), path.rows.max(initial=-1) + 1), len(rows))
+    ended = np.flatnonzero(rows < len(run.tasks))
     places[rows[ended]] = ended
     columns = {
         "starts": seconds(path.begin),
@@ -142,30 +142,30 @@ class ReceivedTransfers:
     names: list[str]
 
     @classmethod
-    def of(cls, trace: Run, workers: NamedWorkers) -> ReceivedTransfers:
+    def of(cls, run: Run, workers: NamedWorkers) -> ReceivedTransfers:
         """Find those of a trace."""
-        table = trace.transfers
-        begins = trace.on_one_clock(table["start"], table["worker_id"])
+        table = run.transfers
+        begins = run.on_one_clock(table["start"], table["worker_id"])
         durations = np.maximum(table["duration"].to_numpy(), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
         receivers = workers.numbers(table)[placed]
         order = np.lexsort((begins[placed], workers.ranks()[receivers]))
         rows = placed[order]
         codes = table["source"].cat.codes.to_numpy()[rows].astype(np.int64)
-        names = _sources(trace, workers)
+        names = _sources(run, workers)
         sources = np.where(codes < 0, len(names) - 1, codes)
         return cls(rows, begins[rows], durations[rows], receivers[order], sources, names)
 
 
-def _sources(trace: Run, workers: NamedWorkers) -> list[str]:
+def _sources(run: Run, workers: NamedWorkers) -> list[str]:
     """Return the sender's name for each category of the transfers' sources, and for NA."""
     titles = workers.titles()
     known = {
         address: titles[number]
-        for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
+        for address, number in zip(run.workers["address"], workers.of_lives, strict=True)
         if address is not None
     }
-    addresses = trace.transfers["source"].cat.categories
+    addresses = run.transfers["source"].cat.categories
     return [*(str(known.get(address, address)) for address in addresses), "unknown"]
 
 
@@ -174,13 +174,13 @@ _MOST_TRANSFERS = 10_000
 
 
 def transfer_columns(
-    trace: Run, workers: list[str]
+    run: Run, workers: list[str]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the transfers.
 
     Parameters
     ----------
-    trace
+    run
         The trace.
     workers
         Names of the workers that the page has tracks of.
@@ -192,8 +192,8 @@ def transfer_columns(
         ``sources``), its receiver (place in `workers`) and whether it failed; by receiver and
         begin. ``all``: how many there were.
     """
-    named = trace.named
-    found = ReceivedTransfers.of(trace, named)
+    named = run.named
+    found = ReceivedTransfers.of(run, named)
     places = {name: place for place, name in enumerate(workers)}
     receivers = np.array([places.get(title, -1) for title in named.titles()], dtype=np.int64)
     kept = np.flatnonzero(receivers[found.receivers] >= 0)
@@ -205,10 +205,10 @@ def transfer_columns(
     columns = {
         "starts": seconds(np.maximum(found.begins[longest], 0.0), delta=True),
         "durations": seconds(found.durations[longest]),
-        "sizes": scaled(trace.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
+        "sizes": scaled(run.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
         "sources": whole_numbers(used),
         "receivers": whole_numbers(receivers[found.receivers[longest]]),
-        "failed": whole_numbers(~succeeded_rows(trace.transfers)[rows]),
+        "failed": whole_numbers(~succeeded_rows(run.transfers)[rows]),
     }
     return columns, {"all": count, "sources": [found.names[code] for code in codes.tolist()]}
 
@@ -219,7 +219,7 @@ def transfer_columns(
 MOST_WORKERS = 24
 
 
-def moved_facts(trace: Run) -> dict[str, Any]:
+def moved_facts(run: Run) -> dict[str, Any]:
     """Sum up the bytes of transfers by sender and receiver.
 
     Returns
@@ -229,10 +229,10 @@ def moved_facts(trace: Run) -> dict[str, Any]:
         that each received; ``left``: bytes of workers, or of senders nobody knows, that it has not.
         What P2P shuffles move is not in it.
     """
-    named = trace.named
-    found = ReceivedTransfers.of(trace, named)
-    size = trace.transfers["size"].to_numpy(dtype=float)[found.rows]
-    moved = succeeded_rows(trace.transfers)[found.rows] & (size > 0)
+    named = run.named
+    found = ReceivedTransfers.of(run, named)
+    size = run.transfers["size"].to_numpy(dtype=float)[found.rows]
+    moved = succeeded_rows(run.transfers)[found.rows] & (size > 0)
     titles = named.titles()
     numbers = {title: number for number, title in enumerate(titles)}
     senders = np.array([numbers.get(name, -1) for name in found.names], dtype=np.int64)

@@ -65,44 +65,44 @@ class TimelineData:
     rows: Array
 
     @classmethod
-    def of(cls, trace: Run) -> TimelineData:
+    def of(cls, run: Run) -> TimelineData:
         """Make the columns."""
-        tasks = trace.tasks
-        statuses = trace.statuses
-        starts, durations = trace.recorded["start"], tasks["duration"].to_numpy()
+        tasks = run.tasks
+        statuses = run.statuses
+        starts, durations = run.recorded["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
-        tracks = ThreadTracks(trace, placed, starts[placed], known_threads(trace))
+        tracks = ThreadTracks(run, placed, starts[placed], known_threads(run))
         rows = placed[tracks.order]
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
-        ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
-        crowded = int(_hashed(trace.keys).sum()) > _MANY_HASHES
+        ranks, key_order = _rank_keys(run.keys, tasks["key_id"].to_numpy()[rows])
+        crowded = int(_hashed(run.keys).sum()) > _MANY_HASHES
         picture = {
             "starts": seconds(starts, delta=True),
             "durations": seconds(durations),
             "keys": whole_numbers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
         }
-        picture["functions"], functions = _functions(trace.keys, key_order)
+        picture["functions"], functions = _functions(run.keys, key_order)
         picture["states"], states = _categories(tasks["state"], rows)
         steps: list[str] = []
-        if has_steps(trace):
+        if has_steps(run):
             codes, steps = step_groups(tasks)
             picture["steps"] = whole_numbers(codes[rows])
         lines: list[str] = []
-        if has_lines(trace):
+        if has_lines(run):
             codes, names = line_groups(tasks)
             places, there = pd.factorize(codes[rows], sort=True)
             picture["lines"] = whole_numbers(places)
             lines = [names[code] for code in there.tolist()]
-        around = Around.of(trace, rows, tracks, (starts, durations))
-        cells, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
+        around = Around.of(run, rows, tracks, (starts, durations))
+        cells, gap_facts = gap_columns(run, tracks, around, (starts, durations))
         held = {
             name: _spent(spent, len(rows) > _MANY_RUNS)
             for name, spent in dataclasses.asdict(around).items()
         }
         held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
         links = {
-            **_dependency_columns(trace, ranks, key_order),
-            **exact_links(trace, rows, ranks),
+            **_dependency_columns(run, ranks, key_order),
+            **exact_links(run, rows, ranks),
         }
         spent = {
             name: _spent(values[rows], crowded)
@@ -113,14 +113,14 @@ class TimelineData:
             **in_group("picture", picture),
             **in_group("cells", cells),
             **in_group("held", held),
-            **in_group("keys", _key_columns(trace.keys, key_order, halved=crowded)),
+            **in_group("keys", _key_columns(run.keys, key_order, halved=crowded)),
             **in_group("links", links),
             **in_group("details", _detail_columns(tasks, rows)),
             **in_group("statuses", spent),
         }
         facts = {
-            "span": _span(trace),
-            "begin": None if np.isnan(trace.begin) else trace.begin,
+            "span": _span(run),
+            "begin": None if np.isnan(run.begin) else run.begin,
             "tracks": tracks.facts,
             "workers": tracks.workers,
             "functions": functions,
@@ -131,7 +131,7 @@ class TimelineData:
             "gaps": gap_facts,
             "statuses": list(statuses),
             "status_words": {name: [MEANINGS[name], NEXT_STEPS[name]] for name in statuses},
-            "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
+            "overview": tracks.busy_shares(starts, durations, _span(run), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),
             "crowded": crowded,
@@ -139,10 +139,10 @@ class TimelineData:
         return cls(columns, facts, rows)
 
 
-def _span(trace: Run) -> float:
-    if not len(trace.tasks) and np.isnan(trace.begin):
+def _span(run: Run) -> float:
+    if not len(run.tasks) and np.isnan(run.begin):
         return 0.0
-    return float(trace.wall)
+    return float(run.wall)
 
 
 def _hashed(keys: KeyTable) -> Array:
@@ -223,9 +223,9 @@ def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
     return whole_numbers(codes[order]), [str(name) for name in names]
 
 
-def _dependency_columns(trace: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
+def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
     """Pack the dependencies of the keys in their new order: where those of each begin, and each."""
-    bounds, ids = trace.dependencies
+    bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
     begins = bounds[:-1][order]
     total = int(counts.sum())

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dasfprof.cli.run import Outcome, observe_clients, run_script
+from dasfprof.handles.script import Outcome, observe_clients, run_script
 from dasfprof.recording.storage_calls.when_imported import WhenImported
 
 
@@ -66,7 +66,7 @@ def _call(source: Path, value: Path) -> Outcome:
     try:
         value.write_bytes(dumps(result))
     except Exception as error:
-        print(f"what the function returns cannot be pickled: {error!r}", file=sys.stderr)
+        sys.stderr.write(f"what the function returns cannot be pickled: {error!r}\n")
     return Outcome(0, remains=result)
 
 

@@ -1,4 +1,11 @@
-"""`FindingsSoFar`: what a run shows while it goes on, found in processes beside the view."""
+"""Processes beside what shows a run while it goes on: ``python -m dasfprof.handles.companion``.
+
+====================== ===========================================================================
+``state FILES``        the run's state as a line of JSON for each line of input, for the dashboard
+``findings SOURCE``    the findings as JSON
+``report SOURCE PATH`` the report
+====================== ===========================================================================
+"""
 
 from __future__ import annotations
 
@@ -11,10 +18,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from dasfprof.analysis.live import LiveRun, RunState
+from dasfprof.report.json_text import json_of, records
+from dasfprof.report.terminal.live_view import state_html
 
+#: What such a process runs.
+MODULE = "dasfprof.handles.companion"
 #: When there will be findings, in words.
 WHEN = "Findings so far: after a minute; of a large run later."
 #: CPU seconds of a diagnosis times which it waits: 2 % of a core.
@@ -83,10 +95,9 @@ class FindingsSoFar:
     def _begin(self, now: float) -> None:
         self._cpu, self._began, self._since = _children_cpu(), now, now
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed where it is read)
-        command = [sys.executable, "-m", "dasfprof", "analyse", "--json", "-a", "diagnose"]
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
-                [*command, self._run.source],
+                [sys.executable, "-m", MODULE, "findings", self._run.source],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.DEVNULL,
@@ -97,11 +108,42 @@ class FindingsSoFar:
     def _take(self) -> None:
         assert self._output is not None
         self._process = None
-        with self._output as output, contextlib.suppress(ValueError, KeyError):
+        with self._output as output, contextlib.suppress(ValueError):
             output.seek(0)
-            self._findings = json.load(output)["findings"]
+            self._findings = json.load(output)
 
 
 def _children_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def main(what: str, source: str, *others: str) -> None:
+    """Answer on standard output; see the module."""
+    if what == "state":
+        _tell_states([source, *others])
+        return
+    from dasfprof.database import open_run
+    from dasfprof.handles.analyser import TraceAnalyser
+    from dasfprof.report.run_summary import title_of
+
+    analyser = TraceAnalyser(open_run(source))
+    if what == "findings":
+        sys.stdout.write(json_of(records(analyser.diagnose())))
+    else:
+        title = title_of(analyser.in_memory, default=Path(source).resolve().name)
+        analyser.report(others[0], title=title)
+
+
+def _tell_states(files: Sequence[str]) -> None:
+    run = LiveRun([Path(name) for name in files])
+    with FindingsSoFar(run) as findings:
+        for _ in sys.stdin:
+            state = run.read()
+            html = state_html(state, findings.latest(state))
+            sys.stdout.write(json_of({"state": state.document(), "html": html}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,266 @@
+"""A script run as the interpreter would, while every cluster that its clients use is recorded.
+
+`dasfprof run` runs the user's with it, and a trial each of its own, in processes of theirs. Dask is
+imported at use: a script may set what Dask reads as it is imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.machinery
+import logging
+import os
+import runpy
+import sys
+import threading
+import types
+import weakref
+import zipfile
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dasfprof.recording.storage_calls.when_imported import WhenImported
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dasfprof.handles.run import ProfiledRun
+
+logger = logging.getLogger(__name__)
+
+#: Seconds to wait for a scheduler whose clients a script has closed.
+_RECONNECT_TIMEOUT = 3.0
+
+
+@dataclass
+class Outcome:
+    """How a script ended."""
+
+    exit_code: int
+    #: By Ctrl-C.
+    interrupted: bool = False
+    #: Holds the script's globals: dropping them would close the clients and clusters in them.
+    remains: Any = None
+
+
+def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcome:
+    """Run a file (or a directory or zip file with a ``__main__``) or a module as ``__main__``.
+
+    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are what the interpreter would make of them, and
+    stay so. An exception that the script lets out is shown as the interpreter shows it, without
+    frames of dasfprof.
+    """
+    sys.argv = [target, *args]
+    try:
+        if as_module:
+            _set_first_path(os.getcwd())
+            remains: Any = runpy.run_module(target, run_name="__main__", alter_sys=True)
+        elif os.path.isdir(target) or zipfile.is_zipfile(target):
+            _set_first_path(None)  # runpy puts the target there
+            remains = runpy.run_path(target, run_name="__main__")
+        else:
+            _set_first_path(os.path.dirname(os.path.realpath(target)))
+            remains = _run_file(os.path.abspath(target))
+    except SystemExit as end:
+        return Outcome(_exit_code(end.code), remains=end)
+    except BaseException as error:
+        error.__traceback__ = _of_script(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
+    return Outcome(0, remains=remains)
+
+
+def _set_first_path(path: str | None) -> None:
+    """Replace the directory of the `dasfprof` command, which the interpreter put first."""
+    if not getattr(sys.flags, "safe_path", False):  # there only since Python 3.11
+        sys.path[:1] = [] if path is None else [path]
+
+
+def _run_file(path: str) -> types.ModuleType:
+    """Execute a file in a new ``__main__``; `runpy.run_path` would give it another argv[0]."""
+    module = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)
+    code = compile(loader.get_data(path), path, "exec", dont_inherit=True)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
+    return module
+
+
+def _exit_code(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Leave out the frames of this module and of runpy, which come first."""
+    ours = (__name__, "runpy")
+    while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
+        traceback = traceback.tb_next
+    return traceback
+
+
+# --- Recording what its clients use ---------------------------------------------------------------
+
+
+def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
+    """Register the cluster of every client of this process with a recorder."""
+    recorder = ClientRecorder.current = ClientRecorder(name, options)
+    if "distributed.client" in sys.modules:
+        _add_preload()
+    else:
+        WhenImported(("distributed.client",), _add_preload).start()
+    return recorder
+
+
+def _add_preload() -> None:
+    import dask
+
+    # Dask logs each preload that it imports at INFO, and shows it.
+    logging.getLogger("distributed.preloading").addFilter(
+        lambda record: __name__ not in record.getMessage()
+    )
+    modules = dask.config.get("distributed.client.preload", default=[])
+    modules = [modules] if isinstance(modules, str) else list(modules)
+    arguments = dask.config.get("distributed.client.preload-argv", default=[])
+    if arguments and not isinstance(arguments[0], str):  # a list for each module
+        arguments = [*arguments, []]
+    dask.config.set(
+        {
+            "distributed.client.preload": [*modules, __name__],
+            "distributed.client.preload-argv": arguments,
+        }
+    )
+
+
+async def dask_setup(client: Client) -> None:
+    """Record the cluster of a client that has connected: Dask calls it, see `observe_clients`."""
+    # Processes that this one starts may inherit the config.
+    recorder = ClientRecorder.current
+    if recorder is not None and recorder.pid == os.getpid():
+        await recorder.follow(client)
+
+
+def start_run(client: Client, **options: Any) -> Any:
+    """Return an awaitable of a run, of a client that is connecting, that no registration ends."""
+    from dasfprof.handles import registration
+    from dasfprof.recording.settings import make_settings
+
+    settings = replace(make_settings(**options), owner=registration.PRELOAD)
+    return registration.start_run(client, settings)
+
+
+@dataclass
+class RecordedCluster:
+    """A cluster that a script's client connected to, and its run."""
+
+    run: ProfiledRun
+    address: str
+    security: Any
+    #: The cluster object, where the client was made from one.
+    cluster: weakref.ref[Any] | None
+
+    def finish(self) -> None:
+        """End the recording and copy the files of other hosts here, unless the cluster has closed.
+
+        The script may have closed its client and left the cluster running, so a new one is used.
+        """
+        from distributed import Client
+
+        from dasfprof.database.storage import is_url
+
+        self.run.end_steps()
+        if self._is_known_to_be_closed():
+            return
+        try:
+            client = Client(
+                self.address,
+                security=self.security,
+                set_as_default=False,
+                timeout=_RECONNECT_TIMEOUT,
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            logger.debug("the scheduler at %s is gone: %r", self.address, error)
+            return
+        with client:
+            run = self.run.through(client)
+            run.stop()
+            if not is_url(run.source):
+                run.collect(run.directory)
+
+    def _is_known_to_be_closed(self) -> bool:
+        cluster = self.cluster() if self.cluster is not None else None
+        return cluster is not None and cluster.status.name in ("closed", "failed")
+
+
+@dataclass
+class ClientRecorder:
+    """Records each cluster that a client of this process connects to, once.
+
+    A run goes on when its client closes and others connect; `finish` ends all runs.
+
+    Parameters
+    ----------
+    name
+        Name of the runs; numbers are added to it for those after the first.
+    options
+        Further options of a recording; those that are None: by the config.
+    """
+
+    #: That of this process, once `observe_clients` was called.
+    current: ClassVar[ClientRecorder | None] = None
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    pid: int = field(default_factory=os.getpid)
+    clusters: list[RecordedCluster] = field(default_factory=list)
+    #: Messages that say why clusters were not recorded.
+    refusals: list[str] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    async def follow(self, client: Client) -> None:
+        """Start recording the cluster that the client is connected to."""
+        from dasfprof.errors import DasfprofError
+
+        address = client.scheduler.address
+        try:
+            await self._record(client, address)
+        except DasfprofError as error:
+            self.refusals.append(f"{address} was not recorded: {error}")
+        except Exception as error:  # a scheduler that is not distributed's, for example
+            what = f"{type(error).__name__}: {error}"
+            self.refusals.append(f"{address} was not recorded, as its scheduler answers: {what}")
+
+    async def _record(self, client: Client, address: str) -> None:
+        from dasfprof.recording.cluster.calls import running_plugins
+
+        scheduler_id = (await client.scheduler.identity())["id"]
+        with self._lock:
+            if scheduler_id in self._seen:
+                return
+            self._seen.add(scheduler_id)
+            number = len(self._seen)
+        if await client.run_on_scheduler(running_plugins):
+            self.refusals.append(
+                f"{address} was being recorded already, by a preload or another client; that run "
+                "goes on."
+            )
+            return
+        name = self.name if number == 1 else f"{self.name}-{number}"
+        run = await start_run(client, name=name, **self.options)
+        cluster = None if client.cluster is None else weakref.ref(client.cluster)
+        self.clusters.append(RecordedCluster(run, address, client.security, cluster))
+
+    def finish(self) -> None:
+        """End all runs. When it returns, every event of finished work is on disk."""
+        for cluster in self.clusters:
+            try:
+                cluster.finish()
+            except Exception as error:
+                logger.debug("could not end a run", exc_info=True)
+                self.refusals.append(
+                    f"{cluster.address}: the recording could not be ended: {error!r}"
+                )
