@@ -75,6 +75,31 @@ def test_few_bytes_do_not_explain_slow_transfers(tmp_path: Path) -> None:
     assert "Move less" not in finding["Suggestion"]
 
 
+@pytest.mark.parametrize("share", [0.9, 0.1])
+def test_serialising_explains_slow_transfers_where_it_was_measured(
+    tmp_path: Path, share: float
+) -> None:
+    plan = moving(1.0)
+    for place, (worker, start, stop, _, keys) in enumerate(plan.transfers):
+        plan.transfers[place] = (worker, start, stop, 500, keys)
+    plan.serialised = [(0, stop, keys[0], share) for _, _, stop, _, keys in plan.transfers]
+    finding = found(plan, tmp_path)["transfer-bound"]
+
+    told = "Serialising them for other workers took 3.6 s." in finding["Evidence"]
+    assert told == (share > 0.5)
+    assert ("this trace cannot tell" in finding["Suggestion"]) != told
+    assert "a cheaper __reduce__" in finding["Suggestion"]
+
+
+def test_tasks_that_wait_while_results_are_serialised_are_not_too_small(tmp_path: Path) -> None:
+    tasks = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
+    small = found(Plan(tasks, workers=1, threads=1), tmp_path / "small")
+    assert "tasks-too-small" in small
+    serialised = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]
+    plan = Plan(tasks, workers=1, threads=1, serialised=serialised)
+    assert "tasks-too-small" not in found(plan, tmp_path / "serialised")
+
+
 def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path) -> None:
     # What it hands out is on the first worker, and waits there while the second idles.
     tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]

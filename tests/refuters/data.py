@@ -38,6 +38,11 @@ def transfer_bound(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from differs(said["shuffled"], shuffled, "bytes of P2P shuffles")
     yield from exceeds(said["again"] or 0.0, said["moved"], "bytes that were moved again")
     yield from _of_function(said, moves)
+    if said["serialising"] is not None:
+        told = evidence.rows("Result Serialised").where(
+            lambda row: row["target"] and key_split(row["key"]) == said.function
+        )
+        yield from differs(said["serialising"], told.numbers("seconds").sum(), "serialising them")
 
 
 def _of_function(said: Said, moves: Rows) -> Iterator[str]:

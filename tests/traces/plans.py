@@ -22,6 +22,7 @@ from dasfprof.schema.tasks import (
     COMPUTE,
     GRAPH,
     RESULT_RELEASED,
+    RESULT_SERIALISED,
     STORAGE,
     TASK_ARGUMENTS,
     TASK_RUN,
@@ -121,6 +122,8 @@ class Plan:
     sent_values: Sequence[dict[str, Any]] = ()
     #: Worker, start, stop, bytes and keys of transfers from the other worker.
     transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
+    #: Worker, time, key and seconds of results that were serialised for the other worker.
+    serialised: Sequence[tuple[int, float, str, float]] = ()
     #: Worker, arrival and answer of calls of its actor; None: they were not recorded.
     calls: list[tuple[int, float, float]] | None = None
     #: Worker, time and values of samples of what a worker holds, and of its process.
@@ -184,6 +187,7 @@ class Plan:
             plugin.write(
                 (COMPUTE, rows),
                 (TRANSFER, moved),
+                (RESULT_SERIALISED, list(self._results_serialised(number))),
                 (ACTOR_CALL, called),
                 (TASK_ARGUMENTS, list(self._arguments(number))),
                 (STORAGE, list(self._storage(number))),
@@ -209,6 +213,12 @@ class Plan:
                     ],
                 ),
             )
+
+    def _results_serialised(self, number: int) -> Iterable[tuple[Any, ...]]:
+        for worker, at, key, seconds in self.serialised:
+            if worker == number:
+                facts: dict[str, Any] = {"target": _address(1 - worker), "seconds": seconds}
+                yield row(RESULT_SERIALISED, timestamp=T + at, key=key, run_id=-1, size=48, **facts)
 
     def _stacks(self) -> Iterable[tuple[int, list[tuple[str, str, int]]]]:
         return enumerate(self.stands.values())

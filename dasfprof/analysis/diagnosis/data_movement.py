@@ -21,6 +21,8 @@ _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
 #: Bytes a second below which something else than the bytes takes the time of transfers.
 _SLOW = 1e6
+#: The share of the transfers' time that serialising takes, to be why.
+_EXPLAINS = 0.5
 #: The share of all bytes that were moved from which on it is told that they were more than once.
 _OFTEN = 0.1
 #: Shares of the threads' time spent on the disk, or around functions while anything was spilled.
@@ -68,9 +70,28 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         moves=Count(moved.moves[most]),
         each=Seconds(moved.seconds[most] / moved.moves[most]),
         by_size=not rate < _SLOW,
+        serialising=Seconds(moved.serialising[most])
+        if moved.serialising[most] >= _EXPLAINS * moved.seconds[most]
+        else None,
         hosts=Count(run.hosts),
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=name,
+    )
+
+
+def _why_slow(f: Figures) -> str:
+    """Say why few bytes took long, as far as is known, and what to change."""
+    change = (
+        "use arrays or frames in place of objects and lists, a cheaper __reduce__, or do what "
+        f"needs it within {f.function}."
+    )
+    if f.serialising is not None:
+        return f"Serialising results of {f.function} is slow, and not their bytes: {change}"
+    return (
+        f"Their bytes do not explain that: {f.moves:transfer} of results of {f.function} took "
+        f"{f.each} each. Serialising them may, or event loops that are held up, a busy host, "
+        "a slow network: this trace cannot tell. Time pickle.dumps() of one such result; where "
+        f"that is slow, {change}"
     )
 
 
@@ -79,18 +100,16 @@ def _say_transfer_bound(f: Figures) -> Words:
     by_p2p = f", and {f.shuffled} by P2P shuffles" if f.shuffled > 0 else ""
     if np.isnan(f.shuffled):
         by_p2p = ", without P2P shuffles"
+    serialising = ""
+    if not f.by_size and f.serialising is not None:
+        serialising = f"Serialising them for other workers took {f.serialising}. "
     return (
         f"Workers wait for data from each other: {f.waiting} of the threads' time and {f.on_path} "
         f"of the critical path, most of it for results of {f.function}.",
         f"{f.moved} were moved{repeated}{by_p2p}; {f.of_function} of them are of {f.function}, at "
-        f'{f.rate}. See transfers("function") and transfers().',
-        [
-            f"Their bytes do not explain that: {f.moves:transfer} of results of {f.function} took "
-            f"{f.each} each. Serialising them may, or event loops that are held up, a busy host, "
-            "a slow network: this trace cannot tell. Time pickle.dumps() of one such result; where "
-            "that is slow, use arrays or frames in place of objects and lists, a cheaper "
-            f"__reduce__, or do what needs it within {f.function}."
-        ]
+        f"{f.rate}. {serialising}"
+        'See transfers("function") and transfers().',
+        [_why_slow(f)]
         if not f.by_size
         else [
             f"Move less: reduce or filter within {f.function} before its results leave their "

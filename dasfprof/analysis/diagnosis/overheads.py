@@ -53,9 +53,10 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     received = 1.0 - _blocked_share(run)
     whole = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
-    # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile.
-    asked = min(_asked(run), max(whole - _EMPTY * len(durations), 0.0))
-    overhead = max(whole - run.carrying - asked, 0.0)
+    # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile, and
+    # results that workers' event loops serialise.
+    others = min(_asked(run) + _serialising(run), max(whole - _EMPTY * len(durations), 0.0))
+    overhead = max(whole - run.carrying - others, 0.0)
     share *= overhead / whole if whole > 0 else 0.0
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
@@ -89,6 +90,15 @@ def _asked(run: RunFigures) -> float:
     lasted = (calls["stop"] - calls["time"]).clip(lower=1e-9)
     within = (calls["stop"].clip(upper=end) - calls["time"].clip(lower=begin)).clip(lower=0)
     return float((calls["in_vain"] * within / lasted).sum())
+
+
+def _serialising(run: RunFigures) -> float:
+    """Return the seconds, as if of all threads, for which workers serialised results."""
+    told, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
+    if not len(told) or not run.threads > 0:
+        return 0.0
+    theirs = np.nan_to_num(threads[told["worker_id"].to_numpy(dtype=np.int64)], nan=1.0)
+    return float((told["seconds"].to_numpy(dtype=float) * theirs).sum()) / run.threads
 
 
 def _say_tasks_too_small(f: Figures) -> Words:
