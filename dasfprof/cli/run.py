@@ -22,6 +22,7 @@ import click
 from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
+from dasfprof.recording.storage_calls.when_imported import WhenImported
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
@@ -212,8 +213,8 @@ def run(
     """Run a Python script and record every Dask cluster that it uses.
 
     The script needs no change: the cluster of each distributed.Client that it makes is recorded
-    until the script ends. Findings and tables are then printed on standard error; standard output
-    and the exit code are the script's.
+    until the script ends, and what it computes without one, on Dask's own schedulers. Findings and
+    tables are then printed on standard error; standard output and the exit code are the script's.
 
     \b
     Examples:
@@ -251,6 +252,10 @@ def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
         _add_preload()
     else:
         sys.meta_path.insert(0, _BeforeImport("distributed.client", _add_preload))
+    if "dask" in sys.modules:
+        preload.recorder.listen()
+    else:
+        WhenImported(("dask",), preload.recorder.listen).start()
     return preload.recorder
 
 
@@ -297,11 +302,11 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
         echo(f"dasfprof: {clean(refusal)}", err=True)
     if not recorder.clusters and not recorder.refusals:
         say(
-            f"dasfprof: {clean(target)} connected no distributed.Client in its own process, or "
-            "replaced distributed.client.preload in Dask's config, so nothing was recorded. What "
-            "runs without one cannot be observed: on Dask's threaded or process scheduler, by a "
-            "client in another process, or on a scheduler that is not distributed's. Make a "
-            "distributed.Client() in the script.",
+            f"dasfprof: {clean(target)} computed nothing with Dask in its own process, so nothing "
+            "was recorded: it connected no distributed.Client, or replaced "
+            "distributed.client.preload in Dask's config, and nothing ran on Dask's own schedulers "
+            "(threads, processes, sync). What another process computes, or a scheduler that is not "
+            "Dask's, cannot be observed from here.",
             err=True,
         )
     for cluster in recorder.clusters:
