@@ -58,9 +58,19 @@ def report(source: str, output: Path | None, opened: bool, between: tuple[str, s
     + " or ".join(f"{each.ending} ({each.name})" for each in FORMATS.values())
     + ".",
 )
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    help="With --to otlp: send the spans there, as to http://localhost:4318, instead of writing a "
+    "file. Headers are those of OTEL_EXPORTER_OTLP_HEADERS.",
+)
 @between_option
 def export(
-    source: str, to: FormatName, output: Path | None, between: tuple[str, str] | None
+    source: str,
+    to: FormatName,
+    output: Path | None,
+    endpoint: str | None,
+    between: tuple[str, str] | None,
 ) -> None:
     """Write a run in the formats of other tools.
 
@@ -71,8 +81,17 @@ def export(
       dasfprof export traces/Tutorial_5 --to perfetto
       dasfprof export traces/ --to csv -o tables/
       dasfprof export traces/ --to parquet -o parquet/
+      dasfprof export traces/ --to otlp --endpoint http://localhost:4318
     """
+    if endpoint is not None and (to != "otlp" or output is not None):
+        raise click.UsageError("--endpoint goes with --to otlp, and not with --output.")
     analyser, title = open_analyser(source, between)
+    if endpoint is not None:
+        from dasfprof.report.formats.otlp import send_spans
+
+        sent = send_spans(analyser, endpoint, title)
+        say(f"Sent {count_of(sent, 'span')} to {clean(endpoint)}.")
+        return
     output = output or file_for(title, FORMATS[to].ending)
     output.parent.mkdir(parents=True, exist_ok=True)
     path = analyser.export(output, to=to, title=title)

@@ -145,6 +145,11 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
         workers = len(set(owners) - {"scheduler"})
         what = [count_of(workers, "worker")] if workers else []
         _entry("host", f"{host}: {', '.join(what + ['scheduler'] * ('scheduler' in owners))}")
+    local = sorted({str(file.fact("local_scheduler") or "") for file in contents} - {""})
+    if local:
+        from dasfprof.analysis.trace.gaps import of_local
+
+        _entry("no cluster", of_local(local).text.removeprefix("no cluster: "))
     for command in sorted({str(file.fact("command") or "") for file in contents} - {""}):
         _entry("command", elide(command, _MAX_VALUE))
     for versions in sorted({_versions(file) for file in contents} - {""}):

@@ -134,8 +134,8 @@ def run(
     """Run a Python script and record every Dask cluster that it uses.
 
     The script needs no change: the cluster of each distributed.Client that it makes is recorded
-    until the script ends. Findings and tables are then printed on standard error; standard output
-    and the exit code are the script's.
+    until the script ends, and what it computes without one, on Dask's own schedulers. Findings and
+    tables are then printed on standard error; standard output and the exit code are the script's.
 
     \b
     Examples:
@@ -169,11 +169,11 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
         echo(f"dasfprof: {clean(refusal)}", err=True)
     if not recorder.clusters and not recorder.refusals:
         say(
-            f"dasfprof: {clean(target)} connected no distributed.Client in its own process, or "
-            "replaced distributed.client.preload in Dask's config, so nothing was recorded. What "
-            "runs without one cannot be observed: on Dask's threaded or process scheduler, by a "
-            "client in another process, or on a scheduler that is not distributed's. Make a "
-            "distributed.Client() in the script.",
+            f"dasfprof: {clean(target)} computed nothing with Dask in its own process, so nothing "
+            "was recorded: it connected no distributed.Client, or replaced "
+            "distributed.client.preload in Dask's config, and nothing ran on Dask's own schedulers "
+            "(threads, processes, sync). What another process computes, or a scheduler that is not "
+            "Dask's, cannot be observed from here.",
             err=True,
         )
     for cluster in recorder.clusters:

@@ -15,6 +15,7 @@ from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dasfprof.errors import RegistrationError
+from dasfprof.handles.local_run import LocalRun
 from dasfprof.handles.run import ProfiledRun
 from dasfprof.recording.call_profiles.engines import make_engine
 from dasfprof.recording.cluster.calls import running_plugins
@@ -23,6 +24,7 @@ from dasfprof.recording.cluster.clients import (
     check_answers,
     check_processes,
     find_client,
+    has_client,
     remove_plugins,
 )
 from dasfprof.recording.cluster.home import Home
@@ -73,7 +75,8 @@ def register_default_profiler(
     ----------
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
-        Default: the client that Dask itself would use.
+        Default: the client that Dask itself would use; without one, what this process computes on
+        Dask's own schedulers (threads, processes, sync).
     {options}
 
     Returns
@@ -84,7 +87,7 @@ def register_default_profiler(
     Raises
     ------
     NoClientError
-        If there is no Dask client to observe, as with a local executor.
+        If the object has no Dask client to observe, as one with a local executor.
     RegistrationError
         If the cluster is closed or does not answer, or if the scheduler, or every worker, cannot
         record: dasfprof is not installed there, or the directory is not writable. Nothing is left
@@ -107,6 +110,8 @@ def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
             "memory='tracemalloc' tells nothing of tasks that run at a time in one process: give "
             "workers one thread. Tasks of many small objects take ten to forty times as long."
         )
+    if pipeline is None and not has_client():
+        return LocalRun(settings)
     client, owned = find_client(pipeline)
     steps = StepRecorder(settings, client, pipeline)
     run: ProfiledRun = client.sync(_register, client, settings, owned, steps)

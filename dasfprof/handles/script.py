@@ -16,6 +16,7 @@ import threading
 import types
 import weakref
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from dasfprof.handles.run import ProfiledRun
+    from dasfprof.recording.dask_internals.local_schedulers import Compute, Run
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +114,10 @@ def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
         _add_preload()
     else:
         WhenImported(("distributed.client",), _add_preload).start()
+    if "dask" in sys.modules:
+        recorder.listen()
+    else:
+        WhenImported(("dask",), recorder.listen).start()
     return recorder
 
 
@@ -196,10 +202,23 @@ class RecordedCluster:
 
 
 @dataclass
+class RecordedProcess:
+    """What a script computes without a cluster, in its own process, and the run of it."""
+
+    run: ProfiledRun
+    address: str = "the script's own process"
+
+    def finish(self) -> None:
+        """End the recording."""
+        self.run.stop()
+
+
+@dataclass
 class ClientRecorder:
     """Records each cluster that a client of this process connects to, once.
 
-    A run goes on when its client closes and others connect; `finish` ends all runs.
+    A run goes on when its client closes and others connect; `finish` ends all runs. What the
+    process computes on Dask's own schedulers is one run more, from the first such compute on.
 
     Parameters
     ----------
@@ -215,11 +234,54 @@ class ClientRecorder:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
-    clusters: list[RecordedCluster] = field(default_factory=list)
+    clusters: list[RecordedCluster | RecordedProcess] = field(default_factory=list)
     #: Messages that say why clusters were not recorded.
     refusals: list[str] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_local: bool = False
+    _leave: Callable[[], None] | None = None
+
+    def listen(self) -> None:
+        """Wait for the first compute on one of Dask's own schedulers; once Dask is imported."""
+        from dasfprof.recording.dask_internals.local_schedulers import (
+            availability,
+            observe_computes,
+        )
+
+        if availability() == "available":
+            self._leave = observe_computes(self)
+
+    def computes(self, compute: Compute) -> None:
+        """Begin to record with a compute on one of Dask's own schedulers."""
+        from dasfprof.errors import DasfprofError
+        from dasfprof.handles.local_run import LocalRun
+        from dasfprof.recording.settings import make_settings
+
+        with self._lock:
+            if self._is_local:
+                return
+            self._is_local = True
+            name = f"{self.name}-local" if self._seen else self.name
+            if not self._seen:
+                self._seen.add("local")
+            try:
+                run = LocalRun(make_settings(name=name, **self.options))
+            except DasfprofError as error:
+                self.refusals.append(f"what ran without a cluster was not recorded: {error}")
+                return
+            self.clusters.append(RecordedProcess(run))
+        compute.tell(run.listener)
+        run.listener.computes(compute)
+
+    def began(self, compute: Compute, run: Run) -> None:
+        """Do nothing: the run's recorder hears of tasks."""
+
+    def ended(self, compute: Compute, run: Run) -> None:
+        """Do nothing, likewise."""
+
+    def computed(self, compute: Compute, error: BaseException | None) -> None:
+        """Do nothing, likewise."""
 
     async def follow(self, client: Client) -> None:
         """Start recording the cluster that the client is connected to."""
@@ -256,6 +318,8 @@ class ClientRecorder:
 
     def finish(self) -> None:
         """End all runs. When it returns, every event of finished work is on disk."""
+        if self._leave is not None:
+            self._leave()
         for cluster in self.clusters:
             try:
                 cluster.finish()

@@ -94,8 +94,54 @@ def test_a_script_without_a_client(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import dask; print(dask.delayed(sum)([1, 2]).compute())")
     done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "3\n")
-    assert "script.py connected no distributed.Client in its own process" in done.stderr
+    assert "Findings" in done.stderr
+    assert "Dask's own scheduler ran the tasks (threads)" in " ".join(done.stderr.split())
+    (run,) = find_runs(tmp_path)
+    assert run.name.startswith("script-")
+
+
+def test_a_script_that_computes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import dask; print(dask.delayed(sum)([1, 2]).key[:3])")
+    done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "sum\n")
+    assert "script.py computed nothing with Dask in its own process" in " ".join(
+        done.stderr.split()
+    )
     assert find_runs(tmp_path) == []
+
+
+EVERY_COLLECTION = """
+import dask, dask.array as da, dask.bag as db, dask.dataframe as dd, pandas as pd
+if __name__ == "__main__":
+    print(dask.delayed(pow)(2, 3).compute(scheduler="sync"))
+    print(db.range(6, npartitions=2).map(abs).sum().compute(num_workers=2))
+    print(int(da.ones((40, 40), chunks=10).sum().compute()))
+    frame = dd.from_pandas(pd.DataFrame({"x": [1, 2, 3, 4]}), npartitions=2)
+    print(frame.x.sum().compute(scheduler="threads"))
+    try:
+        dask.delayed(int)("none").compute()
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_every_collection_without_a_cluster(tmp_path: Path) -> None:
+    """Recorded, shown and exported; results are as without the profiler."""
+    (tmp_path / "script.py").write_text(EVERY_COLLECTION)
+    plain = shell("python", "script.py", cwd=tmp_path)
+    done = shell("dasfprof", "run", "-d", "traces", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout)
+    (run,) = find_runs(tmp_path / "traces")
+    analyser = TraceAnalyser(str(tmp_path / "traces"))
+    assert analyser.trace.surroundings.local == ("processes", "sync", "threads")
+    assert analyser.trace.tasks["state"].value_counts()["erred"] == 1
+    assert len(analyser.per_function_bottleneck())
+    source = f"traces/{run.name}"
+    assert shell("dasfprof", "report", source, "-o", "page.html", cwd=tmp_path).returncode == 0
+    for form in ("perfetto", "chrome", "csv", "parquet"):
+        told = shell("dasfprof", "export", source, "--to", form, "-o", form, cwd=tmp_path)
+        assert told.returncode == 0, told.stderr
+        assert (tmp_path / form).exists()
 
 
 IN_ANOTHER_PROCESS = """

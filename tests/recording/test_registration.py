@@ -7,7 +7,6 @@ import ctypes
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -237,15 +236,6 @@ def test_without_an_argument_the_current_client_is_observed(client: Client, tmp_
     assert computed(run.database()) == keys
 
 
-@pytest.mark.parametrize("call", ["register_default_profiler()", "profile().__enter__()"])
-def test_without_an_argument_and_without_a_client_is_a_clear_error(call: str) -> None:
-    program = [sys.executable, "-c", f"import dasfprof; dasfprof.{call}"]
-    ended = subprocess.run(program, capture_output=True, text=True, check=False)
-    last = ended.stderr.splitlines()[-1]
-    assert last.startswith("dasfprof.errors.NoClientError: there is no Dask client in this process")
-    assert "Pass a distributed.Client" in last
-
-
 @pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])
 def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
     with pytest.raises(dasfprof.errors.UnknownOptionError) as caught:
@@ -397,7 +387,6 @@ def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
 
 def test_no_worker_has_the_package(client: Client, tmp_path: Path) -> None:
     def hide(hidden: bool) -> None:
-        import sys
 
         for module in [name for name in sys.modules if name.split(".")[0] == "dasfprof"]:
             del sys.modules[module]

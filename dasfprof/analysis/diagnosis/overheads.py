@@ -49,8 +49,9 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if len(durations) <= run.threads or not len(run.chunk_costs.order):
         return
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
-    # The more messages, the longer they take; a blocked loop has causes of its own.
-    received = 1.0 - _blocked_share(run)
+    # The more messages, the longer they take; a blocked loop has causes of its own, and so has a
+    # pool whose processes are not there yet.
+    received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
     whole = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
     # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile, and
@@ -187,7 +188,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
         run.share_of(ThreadTime.ON_ITS_WAY),
         run.path_seconds(SegmentKind.ON_ITS_WAY),
     )
-    if share < _LATE or on_path < _LATE * run.wall:
+    if share < _LATE or on_path < _LATE * run.wall or run.has_process_pools:
         return
     way = run.slots.on_its_way
     by_function = np.bincount(run.slots.function, weights=way)

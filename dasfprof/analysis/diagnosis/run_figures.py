@@ -103,6 +103,11 @@ class RunFigures(TaskFigures):
         return seconds_of_carrying(find_carried(self.trace), handling, len(self.trace.tasks))
 
     @property
+    def has_process_pools(self) -> bool:
+        """Whether tasks ran in processes of Dask's own scheduler, without a cluster."""
+        return "processes" in self.trace.surroundings.local
+
+    @property
     def sent_large(self) -> bool | None:
         """Whether graphs held large values in many tasks; None: not all of them were recorded."""
         sent, graphs = self.trace.graphs_sent, self.trace.graphs

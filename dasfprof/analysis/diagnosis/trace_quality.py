@@ -15,10 +15,10 @@ from dasfprof.analysis.wording import Count, Figures, Seconds, Words
 from dasfprof.text import excerpt
 
 #: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the
-#: client, or only some of the pipeline has steps. That there are no samples, and that the client
-#: was gone, is said in other words.
+#: client, only some of the pipeline has steps, or there was no cluster. That there are no samples,
+#: and that the client was gone, is said in other words.
 _NO_FAULT: frozenset[NoteKind] = frozenset(
-    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "client-gone")
+    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "client-gone", "no-cluster")
 )
 #: Notes that workers cause that die.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))

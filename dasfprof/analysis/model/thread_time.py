@@ -91,7 +91,8 @@ class ThreadTime(IntEnum):
         "On its way",
         2,
         "The scheduler had sent a task, and the worker had not taken it in: the event loop of "
-        "either was busy, or the network.",
+        "either was busy, or the network. In a pool of processes, without a cluster: none was there"
+        " yet, or free of what it had been handed before.",
     )
     SCHEDULER_LATENCY = (
         "Scheduler latency",

@@ -372,7 +372,9 @@ class TraceBuilder:
         rest["reason"] = self._reasons(rest["worker_id"])
         if alone and len(lengths):
             self._notes.append(gaps.NO_WORKER_FILES)
-        if self._plugins and _SCHEDULER not in self._plugins:
+        if self._surroundings.local:
+            self._notes.append(gaps.of_local(self._surroundings.local))
+        elif self._plugins and _SCHEDULER not in self._plugins:
             self._notes.append(gaps.NO_SCHEDULER_FILE)
         self._notes += gaps.of_input_sizes(runs["input_size"])
         self._notes += gaps.of_lost_runs(rest, self._register.workers)

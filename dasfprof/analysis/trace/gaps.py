@@ -37,6 +37,7 @@ NoteKind = Literal[
     "steps",  # task runs without a step of the pipeline
     "no-worker-files",
     "no-scheduler-file",
+    "no-cluster",  # Dask's own scheduler ran the tasks
     "input-sizes",  # inputs whose size no file tells
     "no-shuffle-messages",  # P2P shuffles moved bytes that no file tells
     "lost-task-runs",  # seen by the scheduler and in no worker's file
@@ -69,6 +70,20 @@ NO_SCHEDULER_FILE = Note(
     "",
     "no scheduler's file: queueing, and what workers that died did last, are unknown.",
 )
+
+
+def of_local(schedulers: Sequence[str]) -> Note:
+    """Return a note that a run had no cluster, and what is NA for that."""
+    text = (
+        f"no cluster: Dask's own scheduler ran the tasks ({', '.join(schedulers)}). What a cluster "
+        "alone has is NA: transfers, spilling, stealing, results in memory, lags of event loops."
+    )
+    if "processes" in schedulers:
+        text += (
+            " Of tasks in processes of a pool stacks, waits for a core, storage and code are NA, "
+            "too."
+        )
+    return Note("no-cluster", "", text)
 
 
 def of_cut_scheduler(name: str) -> Note:

@@ -24,6 +24,8 @@ class Surroundings:
     cores: dict[str, int] = field(default_factory=dict)
     #: The client's program. Its arguments are not recorded, only their number.
     command: str = ""
+    #: Dask's own schedulers that ran its tasks without a cluster: threads, processes, sync.
+    local: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, headers: Iterable[Mapping[str, Any]]) -> Surroundings:
@@ -36,7 +38,8 @@ class Surroundings:
                 cores[host] = max(number, cores.get(host, 0))
         commands = dict.fromkeys(filter(None, map(_command, headers)))
         versions, settings = (_told(headers, entry) for entry in ("versions", "settings"))
-        return cls(versions, settings, cores, ", ".join(commands))
+        local = {str(header.get("local_scheduler") or "") for header in headers} - {""}
+        return cls(versions, settings, cores, ", ".join(commands), tuple(sorted(local)))
 
 
 def _told(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:

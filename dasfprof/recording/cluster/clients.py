@@ -76,6 +76,15 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     return client, False
 
 
+def has_client() -> bool:
+    """Return whether there is a client that Dask itself would use."""
+    try:
+        Client.current()
+    except ValueError:
+        return False
+    return True
+
+
 def _current_client() -> Client:
     try:
         return Client.current()

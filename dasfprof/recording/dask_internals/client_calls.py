@@ -6,6 +6,7 @@ its answer, and nobody waits: only its own time counts.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import threading
@@ -18,11 +19,12 @@ from time import monotonic, time
 from types import FrameType
 from typing import Any
 
+import dask
 from dask.sizeof import sizeof
 from distributed import Client, Future, as_completed
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, current_line
 from dasfprof.recording.steps.step import ClientCall
@@ -66,6 +68,31 @@ def hooks() -> Iterator[tuple[Any, str, Callable[[Any, Patch], Any]]]:
     if names.RECEIVING.exist():
         yield Client, "_gather_remote", _timing_results
     yield sys.modules.get("dask.tokenize"), "_tokenize", _timing_tokens
+
+
+def _place_on_dask() -> list[Patch]:
+    """Time `dask.compute` and `dask.persist`, which no client is called by without a cluster."""
+    owners = (importlib.import_module("dask.base"), dask)
+    return [
+        Patch(owner, name, _calling(name)) for owner in owners for name in ("compute", "persist")
+    ]
+
+
+#: Of programs without a cluster.
+of_dask = SharedPatches(_place_on_dask, lambda: None)
+
+
+def waited(began: float, seconds: float, keys: int) -> None:
+    """Note that this thread waited for what one of Dask's own schedulers computed."""
+    opened = _current.get()
+    if opened is not None and opened.is_open:
+        opened.waiting += seconds
+        opened.keys += keys
+        return
+    is_main = threading.current_thread() is threading.main_thread()
+    call = ClientCall("compute", current_line(), began, is_main, seconds=seconds)
+    call.waiting, call.keys = seconds, keys
+    _tell(call)
 
 
 def clock() -> float:
@@ -276,6 +303,10 @@ _MODULES = (
     ("dask.optimization", "optimising"),
     ("dask.array.optimization", "optimising"),
     ("dask.dataframe.optimize", "optimising"),
+    # Dask's own schedulers, which run in the thread that computes.
+    ("dask.local", "waiting"),
+    ("dask.threaded", "waiting"),
+    ("dask.multiprocessing", "waiting"),
 )
 #: Functions of any module of Dask that optimise, by their first words.
 _OPTIMISING = ("optimize", "simplify", "lower_", "fuse")
@@ -287,6 +318,8 @@ _MOST_FUTURES = 100
 
 def has_pending(client: Any) -> bool:
     """Return whether the cluster has something to do for a client, as its latest futures tell."""
+    if client is None:  # no cluster: what the program waits for is told by its stack
+        return False
     try:
         latest = islice(reversed(client.futures.values()), _MOST_FUTURES)
         return any(future.status == "pending" for future in latest)

@@ -89,6 +89,8 @@ def _member(owner: Any, name: str) -> Any:
 
 WORKER, MONITOR, ANNOTATION = "TracePlugin", "ResourceMonitor", "GPUAnnotationPlugin"
 SCHEDULER, STEPS = "SchedulerPlugin", "StepRecorder"
+#: No file's: without these there is no run.
+LOCAL_RUNS = "LocalRecorder"
 
 _MACHINE, _SPEC = "distributed.worker_state_machine", "dask._task_spec"
 _WORKER = "distributed.worker:Worker"
@@ -333,6 +335,17 @@ OPTIMISING = Names(
     (STEPS,),
     "dask._expr:Expr.optimize",
     is_imported=False,
+)
+
+# --- Dask's own schedulers, without a cluster -----------------------------------------------------
+
+LOCAL = Names(
+    "nothing of what runs without a cluster, on Dask's own schedulers",
+    (LOCAL_RUNS,),
+    "dask.threaded:get_async",
+    "dask.multiprocessing:get_async",
+    "dask.local:get_async",
+    "dask.local:SynchronousExecutor",
 )
 
 NAMES = tuple(value for value in tuple(vars().values()) if isinstance(value, Names))

@@ -7,6 +7,8 @@ import socket
 import sys
 import threading
 import weakref
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -56,9 +58,7 @@ class ResourceMonitor(RecordingPart):
         self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
         self._probes: list[Probe] = [
             self._gpu,
-            ResourceProbe(self._gpu, pressure),
-            WorkerProbe(worker),
-            DeviceMemoryProbe(worker),
+            *self._of_worker(worker, partial(ResourceProbe, self._gpu, pressure)),
             DiskProbe(worker.local_directory),
         ]
         if sys.platform.startswith("linux"):  # where files of /proc tell of all processes
@@ -70,6 +70,10 @@ class ResourceMonitor(RecordingPart):
         )
         self._thread.start()
         self._undo += [self._sample, self._end_sampler]
+
+    def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
+        """Return the probes of the worker, that of its process first, which is made by `usage`."""
+        return [usage(), WorkerProbe(worker), DeviceMemoryProbe(worker)]
 
     def _end_sampler(self) -> None:
         self._stopping.set()

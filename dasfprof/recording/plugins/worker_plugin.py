@@ -175,8 +175,12 @@ class RecordingPart(RecordingPlugin):
         except Exception:
             self._guard.caught("teardown")
 
+    def end(self) -> None:
+        """End the recording as `teardown` does, for what stands for a worker and has no loop."""
+        self._guard.take_all("stop", self._undo)
+
     def _open_database(
-        self, settings: RunSettings, worker: Any, **header: Any
+        self, settings: RunSettings, worker: Any, /, **header: Any
     ) -> tuple[FileDatabase, dict[str, Any]]:
         """Open the part's file, and count its errors from now on in it.
 

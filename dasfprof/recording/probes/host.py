@@ -112,6 +112,8 @@ class ResourceProbe:
         The probe, asked before this one, whose reading of the worker's own GPU goes into the row.
     pressure
         The host's, closed with the probe.
+    usage
+        What reads the process; None: `ProcessUsage`.
     """
 
     #: Seconds between two readings of the host, which cost ten times those of the process, and
@@ -122,10 +124,12 @@ class ResourceProbe:
     #: Seconds below which a share of CPU says nothing: the kernel counts in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
 
-    def __init__(self, gpu: GpuProbe, pressure: HostPressure) -> None:
+    def __init__(
+        self, gpu: GpuProbe, pressure: HostPressure, usage: ProcessUsage | None = None
+    ) -> None:
         self._gpu = gpu
         self._pressure = pressure
-        self._usage = ProcessUsage()
+        self._usage = ProcessUsage() if usage is None else usage
         self._service = ServiceCpu()
         self._last_cpu = monotonic(), self._usage.read().cpu_seconds
         self._host_due = self._connections_due = self._group_due = monotonic()

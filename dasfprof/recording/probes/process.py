@@ -95,6 +95,51 @@ class ProcessUsage:
             os.close(self._files.popitem()[1])
 
 
+class FamilyUsage(ProcessUsage):
+    """Reads the usage of this process and of those that it has begun, such as a pool's."""
+
+    #: Seconds between two looks for new ones: the parents of all processes are read for it.
+    LOOK_INTERVAL = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._look_due = 0.0
+        self._children: dict[int, psutil.Process] = {}
+        #: By child: its CPU seconds and bytes of disks when it was last read; they count on after
+        #: its end.
+        self._used: dict[psutil.Process, tuple[float, int, int]] = {}
+
+    def read(self) -> Usage:
+        """Read once; a child's bytes of disks count where this process may read them."""
+        own, now = super().read(), time.monotonic()
+        if now >= self._look_due:
+            self._look_due = now + self.LOOK_INTERVAL
+            found = {each.pid: each for each in psutil.Process().children(recursive=True)}
+            self._children = {pid: self._children.get(pid, each) for pid, each in found.items()}
+        memory, descriptors, threads = own.memory, own.descriptors, own.threads
+        for child in self._children.values():
+            with contextlib.suppress(psutil.Error, OSError), child.oneshot():
+                times, before = child.cpu_times(), self._used.get(child, (0.0, 0, 0))
+                moved = before[1:]
+                with contextlib.suppress(psutil.Error, OSError, AttributeError):
+                    counters = child.io_counters()
+                    moved = counters.read_bytes, counters.write_bytes
+                self._used[child] = times.user + times.system, *moved
+                memory += child.memory_info().rss
+                threads += child.num_threads()
+                descriptors += child.num_fds()
+        used = self._used.values()
+        seconds, read, written = (sum(each) for each in zip((0.0, 0, 0), *used, strict=True))
+        return Usage(
+            own.cpu_seconds + seconds,
+            memory,
+            descriptors,
+            threads,
+            None if own.read_bytes is None else own.read_bytes + int(read),
+            None if own.write_bytes is None else own.write_bytes + int(written),
+        )
+
+
 def resident_memory() -> int | None:
     """Return the resident bytes of this process; None where the system does not tell."""
     try:

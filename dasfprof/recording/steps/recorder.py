@@ -30,7 +30,7 @@ from dasfprof.recording.notes.layout import SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile
-from dasfprof.recording.stack_samples.subjects import ClientThread
+from dasfprof.recording.stack_samples.subjects import ClientThread, Subject
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, NotedLines, place_of
 from dasfprof.recording.steps.pipeline import watch_pipeline
@@ -125,14 +125,24 @@ class StepRecorder:
         The run.
     client
         A client of the cluster. When the cluster has closed or its scheduler has ended, the run is
-        over, even without `stop`.
+        over, even without `stop`. None: there is no cluster.
     pipeline
         The object that was registered. The nodes of a DASF ``Pipeline`` become steps.
+    watch
+        Makes what samples the main thread, as `ClientThread` of the client does.
     """
 
-    def __init__(self, settings: RunSettings, client: Client, pipeline: Any = None) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        client: Client | None,
+        pipeline: Any = None,
+        *,
+        watch: Callable[..., Subject] | None = None,
+    ) -> None:
         self.settings = settings
         self._client = client
+        self._subject = watch or partial(ClientThread, client)
         self._pipeline = pipeline
         self._cluster: Any = None
         self._watch: SchedulerWatch | None = None
@@ -158,10 +168,14 @@ class StepRecorder:
         for other in _recorders.copy():
             if other.is_over:
                 other.stop()
-        self._cluster = self._client.cluster
-        plugin = self.settings.plugin_name("SchedulerPlugin")
-        self._watch = SchedulerWatch(self._client, plugin, self.settings.orphan_timeout, self.stop)
-        self._watch.start()
+        if self._client is not None:
+            self._cluster = self._client.cluster
+            plugin, limit = (
+                self.settings.plugin_name("SchedulerPlugin"),
+                self.settings.orphan_timeout,
+            )
+            self._watch = SchedulerWatch(self._client, plugin, limit, self.stop)
+            self._watch.start()
         place_hooks()
         self._since = time()
         _recorders.append(self)
@@ -179,13 +193,14 @@ class StepRecorder:
         self._began = time()
         self.called(recording(self._began, self._began))
         rows = UnderWayRows(self._append, writer.losses)
-        under_way = ClientUnderWay(self._client.id, rows)
+        client = "no cluster" if self._client is None else self._client.id
+        under_way = ClientUnderWay(client, rows)
         self._guard = HookGuard(writer)
         self._pulse = Pulse("under-way client", [under_way.look], self._guard)
         self._pulse.start()
         frequency = self.settings.stack_frequency
         samples = SampleFile(writer, self._constants, rows.stacks, self._guard, frequency)
-        self._stop_samples = samples.sample(CLIENT_SAMPLE, partial(ClientThread, self._client))
+        self._stop_samples = samples.sample(CLIENT_SAMPLE, self._subject)
 
     @property
     def is_over(self) -> bool:

@@ -110,7 +110,7 @@ def correction_of(reading: Reading | None) -> float | None:
     return reading[2] if isinstance(reading, tuple) else reading
 
 
-class _OwnFile:
+class ThreadFile:
     """One thread's file, closed with the last reference to it, and the last text."""
 
     __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
@@ -187,7 +187,7 @@ class RunQueue:
         return run_measured
 
     def _ended(
-        self, file: _OwnFile, before: bytes | None, key: Any, outcome: Any, args: tuple[Any, ...]
+        self, file: ThreadFile, before: bytes | None, key: Any, outcome: Any, args: tuple[Any, ...]
     ) -> None:
         try:
             stop, correction = outcome["stop"], args[1] if len(args) > 1 else None
@@ -216,12 +216,17 @@ class RunQueue:
         self._local = threading.local()
         self.readings.clear()
 
-    def _open(self) -> _OwnFile:
+    def _open(self) -> ThreadFile:
         """Return this thread's file, opened once; without it the thread has no readings."""
-        descriptor = None
         if self._storage is not None:
             self._storage.begin_thread()
-        if self._has_schedstat and not self._stopped:
-            with contextlib.suppress(OSError):
-                descriptor = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
-        return _OwnFile(descriptor)
+        return open_own(self._has_schedstat and not self._stopped)
+
+
+def open_own(is_there: bool = True) -> ThreadFile:
+    """Return the file of the thread that calls; one that says nothing where there is none."""
+    descriptor = None
+    if is_there:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+    return ThreadFile(descriptor)

@@ -19,7 +19,9 @@ from dasfprof.errors import InvalidArgumentError, MissingExtraError
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-FormatName = Literal["perfetto", "chrome", "csv", "parquet", "speedscope", "collapsed", "dot"]
+FormatName = Literal[
+    "perfetto", "chrome", "csv", "parquet", "speedscope", "collapsed", "dot", "otlp"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,14 @@ _ALL = (
         ending=".dot",
         hint="Draw it with dot -Tsvg FILE -o plan.svg.",
         writer="dot:write_dot",
+    ),
+    ExportFormat(
+        name="otlp",
+        about="OpenTelemetry's protocol as JSON, a request a line: run, steps and task runs as "
+        "spans; compressed if its name ends in .gz",
+        ending=".otlp.jsonl",
+        hint="A collector reads it with its otlpjsonfile receiver; --endpoint sends it.",
+        writer="otlp:write_otlp",
     ),
 )
 #: The formats by name.

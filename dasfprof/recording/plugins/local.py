@@ -1,0 +1,275 @@
+"""`LocalRecorder`: records what runs without a cluster, on Dask's own schedulers.
+
+Each of them is as a worker of that name, with a thread for each slot of its pool; and the thread
+that computes is as the scheduler, which knows of graphs, of tasks that could run and of outcomes.
+So files, tables and findings are those of a cluster's. What a cluster alone has is in none of them:
+transfers, spilling, stealing, heartbeats.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from time import time
+from typing import Any
+
+from dasfprof.database import FileDatabase
+from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals import client_calls
+from dasfprof.recording.dask_internals.local_schedulers import (
+    PROCESSES,
+    Compute,
+    Run,
+    observe_computes,
+)
+from dasfprof.recording.dask_internals.local_worker import LocalWorker
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.notes.scheduler_notes import (
+    ADDED,
+    ARRIVED,
+    RUN,
+    SCHEDULER_NOTES,
+    scheduler_notes,
+)
+from dasfprof.recording.plugins.local_tasks import LocalTasks
+from dasfprof.recording.plugins.resources import ResourceMonitor
+from dasfprof.recording.plugins.worker_plugin import RecordingPart
+from dasfprof.recording.probes.host import Probe
+from dasfprof.recording.probes.process import FamilyUsage
+from dasfprof.recording.settings import RunSettings, recorded_settings
+from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.stack_samples.subjects import ClientThread
+from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.step import Submission
+
+#: Stands for the id of a client, in the files of a run that has none.
+NO_CLIENT = "no cluster"
+
+
+class LocalMonitor(ResourceMonitor):
+    """Samples the program's process, with those of its pools if tasks run there, and its host."""
+
+    def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
+        return [usage(FamilyUsage()) if worker.scheduler == PROCESSES else usage()]
+
+
+class ProgramThread(ClientThread):
+    """The main thread of a program, but for what it runs of tasks itself."""
+
+    #: Replaced by the recorder: whether a thread runs a task.
+    in_task: Callable[[int], bool] = staticmethod(lambda _: False)
+
+    def threads(self) -> dict[int, Any]:
+        """Return the main thread, unless it is in a task."""
+        found = super().threads()
+        return {thread: doing for thread, doing in found.items() if not self.in_task(thread)}
+
+
+class SchedulerFile:
+    """What the computing thread knows of graphs and tasks, as the file of a scheduler.
+
+    Parameters
+    ----------
+    settings
+        The run.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        header = {"settings": recorded_settings(settings), "local": True}
+        host = socket.gethostname()
+        header["scheduler"] = {"id": f"local-{uuid.uuid4().hex}", "address": f"local://{host}"}
+        self.database: FileDatabase = settings.open_database("SchedulerPlugin", "scheduler", header)
+        writer = self.database.writer
+        self._host = host
+        notes = scheduler_notes(HookGuard(writer))
+        source = Source(
+            notes.fold,
+            {"process_id": host, "thread_id": "scheduler"},
+            lambda: notes.finish(source.rows),
+            SCHEDULER_NOTES.width,
+        )
+        writer.start(source)
+        self._note = writer.extender(source)
+        self._numbers = itertools.count(1)
+        #: By compute that goes on: its number, and how many tasks have ended.
+        self._graphs: dict[Compute, list[int]] = {}
+
+    def add_worker(self, worker: LocalWorker) -> None:
+        """Note a scheduler that tasks run on."""
+        facts = worker.address, worker.name, self._host, worker.state.nthreads, 0
+        self._note(ADDED.note(time(), *facts))
+
+    def begin(self, compute: Compute) -> None:
+        """Note that a graph is computed."""
+        self._graphs[compute] = [next(self._numbers), 0]
+
+    def end(self, compute: Compute) -> None:
+        """Note the graph of a compute that has ended: its tasks are known by now."""
+        number, tasks = self._graphs.pop(compute, (0, 0))
+        if number:
+            facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
+            self._note(ARRIVED.note(compute.began, *facts))
+
+    def ended(self, compute: Compute, run: Run, run_id: int, address: str) -> None:
+        """Note a task run that has ended."""
+        graph = self._graphs.get(compute)
+        if graph is None:
+            return
+        graph[1] += 1
+        number, order = graph
+        facts = run.facts
+        failed = facts.exception is not None
+        row = {
+            "key": facts.key,
+            "timestamp": run.sent,
+            "now": run.done,
+            "cause": f"{_stimulus(number)}-sent-{order}",
+            "run_id": run_id,
+            "worker": address,
+            "priority": (0, -number, order),
+            "state": "erred" if failed else "memory",
+            "waiting": run.graph_known,
+            "graph": _stimulus(number),
+            "queued": run.ready if run.ready < run.sent else None,
+            "start": facts.start,
+            "stop": facts.stop,
+            "size": None if failed else facts.size,
+            "wanted": 0,
+            "end_cause": f"{_stimulus(number)}-ended-{order}",
+            "exception": facts.exception,
+        }
+        self._note((RUN, *(row.get(name) for name in RUN.fields)))
+
+    def close(self) -> None:
+        """Write what is pending, and the graphs that are still computed."""
+        for compute in list(self._graphs):
+            self.end(compute)
+        self.database.close()
+
+
+def _stimulus(number: int) -> str:
+    return f"compute-{number}"
+
+
+class LocalRecorder:
+    """Records the computes of this process on Dask's own schedulers, until `stop`.
+
+    Parameters
+    ----------
+    settings
+        The run.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._guard = HookGuard()
+        #: By scheduler and slots: there is a pool for each.
+        self._tasks: dict[tuple[str, int], LocalTasks] = {}
+        self._scheduler: SchedulerFile | None = None
+        self._parts: list[RecordingPart] = []
+        self._uploaders: list[Uploader] = []
+        self._stopped = False
+        self._leave: Callable[[], None] = lambda: None
+        #: How many computes and tasks were recorded.
+        self.computes_seen = 0
+
+    def start(self) -> None:
+        """Start to listen."""
+        client_calls.of_dask.enter()
+        self._leave = observe_computes(self)
+
+    def stop(self) -> None:
+        """End the recording; when it returns, everything of ended tasks is on disk. Idempotent."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        self._leave()
+        client_calls.of_dask.leave()
+        if self._scheduler is not None:
+            self._guard.take_all("stop", [self._scheduler.close])
+        for part in self._parts:
+            part.end()
+        for uploader in self._uploaders:
+            self._guard.take_all("stop", [uploader.finish])
+
+    def commit(self) -> None:
+        """Write everything that has been recorded so far."""
+        databases = [part.database for part in self._parts]
+        if self._scheduler is not None:
+            databases.append(self._scheduler.database)
+        for database in databases:
+            if database is not None:
+                database.commit()
+        for uploader in self._uploaders:
+            uploader.commit()
+
+    def runs_task(self, thread: int) -> bool:
+        """Return whether a thread runs a task."""
+        return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
+
+    def computes(self, compute: Compute) -> None:
+        """Open the files of a scheduler at its first compute."""
+        opened = steps.current_step()
+        compute.step = None if opened is None else opened.names
+        with self._lock:
+            self.computes_seen += 1
+            if self._stopped:
+                return
+            if self._scheduler is None:
+                self._scheduler = SchedulerFile(self.settings)
+                self._upload([self._scheduler.database], "the program")
+            if _pool(compute) not in self._tasks:
+                self._open(*_pool(compute))
+            self._scheduler.begin(compute)
+        sent = Submission(NO_CLIENT, time(), None, None, [], client_calls.line())
+        for observer in steps.observers:
+            observer.submitted(sent)
+
+    def _open(self, scheduler: str, slots: int) -> None:
+        """Open the files of a scheduler."""
+        is_first = all(scheduler != name for name, _ in self._tasks)
+        name = scheduler if is_first else f"{scheduler}-{slots}"
+        worker = LocalWorker(scheduler, slots, name)
+        parts: list[RecordingPart] = [LocalTasks(self.settings, worker)]
+        if not self._tasks:  # one process is sampled once
+            parts.append(LocalMonitor(self.settings))
+        for part in parts:
+            part.plugins = [each.plugin for each in parts]
+            part.setup(worker)
+        first = parts[0]
+        assert isinstance(first, LocalTasks)
+        self._tasks[scheduler, slots] = first
+        self._parts += parts
+        if self._scheduler is not None:
+            self._scheduler.add_worker(worker)
+        self._upload([part.database for part in parts if part.database is not None], name)
+
+    def _upload(self, databases: list[FileDatabase], owner: str) -> None:
+        uploader = upload_files(self.settings, owner, databases)
+        self._uploaders += [] if uploader is None else [uploader]
+
+    def began(self, compute: Compute, run: Run) -> None:
+        """Note that a task begins."""
+        self._tasks[_pool(compute)].began(run)
+
+    def ended(self, compute: Compute, run: Run) -> None:
+        """Note that a task has ended."""
+        tasks = self._tasks[_pool(compute)]
+        run_id = tasks.ended(run)
+        if run_id is not None and self._scheduler is not None:
+            self._scheduler.ended(compute, run, run_id, tasks.address)
+
+    def computed(self, compute: Compute, error: BaseException | None) -> None:
+        """Note a compute as a call of the program."""
+        if self._scheduler is not None:
+            self._scheduler.end(compute)
+        client_calls.waited(compute.began, compute.seconds, compute.wanted)
+
+
+def _pool(compute: Compute) -> tuple[str, int]:
+    return compute.scheduler, compute.slots

@@ -1,0 +1,209 @@
+"""`LocalTasks`: task runs of Dask's own schedulers, in a file as a worker's."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dask.utils import key_split
+
+from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals.local_schedulers import PROCESSES, Run
+from dasfprof.recording.dask_internals.local_task import TaskFacts
+from dasfprof.recording.dask_internals.local_worker import LocalWorker
+from dasfprof.recording.notes.task_notes import RUN, WORKER_NOTES, TaskNotes
+from dasfprof.recording.plugins.worker_plugin import RecordingPart
+from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.subjects import TaskThreads
+from dasfprof.recording.storage_calls.task_storage import TaskStorage
+from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
+from dasfprof.recording.task_runs.function_code import FunctionCode
+from dasfprof.recording.task_runs.run_queue import (
+    BRIEF,
+    Reading,
+    ThreadFile,
+    availability,
+    open_own,
+)
+from dasfprof.recording.task_runs.tracebacks import Tracebacks, raised_at
+from dasfprof.recording.under_way.loop import Pulse
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.under_way.tasks import TasksUnderWay
+from dasfprof.schema.stack_samples import TASK_SAMPLE
+
+#: Of a run in another process: no waits for a core are read there.
+_NOT_READ: Reading = (None, None, 0.0, False, 0.0)
+_NO_WAITS = "not read in processes of a pool"
+
+
+class LocalTasks(RecordingPart):
+    """Records the task runs of one of Dask's own schedulers into a file of its own.
+
+    Parameters
+    ----------
+    settings
+        The run.
+    worker
+        What stands for the scheduler.
+    """
+
+    plugin = "TracePlugin"
+    settings: RunSettings
+
+    def __init__(self, settings: RunSettings, worker: LocalWorker) -> None:
+        super().__init__(settings, settings.plugin_name(self.plugin))
+        self._worker = worker
+        self._note: Callable[[tuple[Any, ...]], None] | None = None
+        self._ids = itertools.count(1)
+        #: By thread, of the task that it runs: its number, and the waits of the thread before.
+        self._open: dict[int, tuple[int, bytes | None]] = {}
+        #: Owns the file of each thread.
+        self._local = threading.local()
+
+    def _start(self, worker: LocalWorker) -> None:
+        """Open the file and look at what is under way."""
+        waits = _NO_WAITS if worker.scheduler == PROCESSES else availability()
+        header = {"local_scheduler": worker.scheduler, "run_queue": waits, "actor_calls": False}
+        self._reads_waits = waits == "available"
+        self._is_here = worker.scheduler != PROCESSES
+        database, constants = self._open_database(self.settings, worker, **header)
+        writer = database.writer
+        notes = TaskNotes(self._guard, {})
+        width = WORKER_NOTES.width
+        source = Source(notes.fold, constants, lambda: notes.finish(source.rows), width)
+        writer.start(source)
+        rows = UnderWayRows.into(writer, constants)
+        self._storage = TaskStorage(worker, rows, self._guard)
+        self._undo.append(self._storage.listen())
+        self._tracebacks = Tracebacks(rows, self.settings.record_code)
+        self._code: FunctionCode | None = None
+        if self.settings.record_code:
+            self._code = FunctionCode(writer, constants, self._guard)
+        self._arguments: TaskArguments | None = None
+        if self.settings.arguments != "off":
+            with_values = self.settings.arguments == "values"
+            self._arguments = TaskArguments(worker, rows, with_values, self._guard)
+        looks = [TasksUnderWay(worker, worker.executing, rows).look]
+        pulse = Pulse(f"under-way {worker.name}", looks, self._guard)
+        pulse.start()
+        self._undo.append(pulse.stop)
+        frequency = self.settings.stack_frequency
+        samples = SampleFile(writer, constants, rows.stacks, self._guard, frequency)
+        self._undo.append(
+            samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, worker.executing))
+        )
+        self._note = writer.extender(source)
+        self._undo.append(self._stop_noting)
+
+    @property
+    def address(self) -> str:
+        """The address of what stands for the scheduler."""
+        return self._worker.address
+
+    def runs_in(self, thread: int) -> bool:
+        """Return whether a thread runs a task."""
+        return self._worker.runs_in(thread)
+
+    def _stop_noting(self) -> None:
+        self._note = None
+        self._local = threading.local()
+
+    def began(self, run: Run) -> None:
+        """Note that a task begins, in its thread."""
+        if self._note is None:
+            return
+        try:
+            run_id = next(self._ids)
+            self._worker.begins(run, run_id, key_split(run.facts.key))
+            self._open[run.facts.thread] = run_id, self._own_file().read()
+        except Exception:
+            self._guard.caught("the begin of a task")
+
+    def ended(self, run: Run) -> int | None:
+        """Note a task that has ended; return its number, None if it could not be noted."""
+        note, facts = self._note, run.facts
+        if note is None:
+            return None
+        try:
+            task, reading = self._worker.ends(run), _NOT_READ
+            if facts.thread in self._open:
+                run_id, before = self._open.pop(facts.thread)
+                reading = self._waits(facts, before)
+            else:
+                run_id = next(self._ids)
+            self._see(run, run_id, task)
+            note(self._row(run, run_id, reading))
+            return run_id
+        except Exception:
+            self._guard.caught("the end of a task")
+            return None
+
+    def _own_file(self) -> ThreadFile:
+        """Return the file that tells of this thread's waits for a core."""
+        try:
+            file: ThreadFile = self._local.file
+        except AttributeError:
+            file = self._local.file = open_own(self._reads_waits)
+            self._storage.begin_thread()
+        return file
+
+    def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
+        """Read what the thread waited for and moved, in it; all since its task began."""
+        seconds = (facts.stop or 0.0) - (facts.start or 0.0)
+        if facts.stop is not None and seconds >= BRIEF:
+            self._storage.ended(facts.key, facts.stop)
+        return before, self._own_file().read(), 0.0, False, facts.cpu or 0.0
+
+    def _see(self, run: Run, run_id: int, task: Any) -> None:
+        """Note the code, the arguments and the traceback of a task, where they are told."""
+        facts = run.facts
+        if facts.traceback is not None:
+            self._tracebacks.see(facts.key, run_id, facts.traceback)
+        if task is None:
+            return
+        if self._code is not None and task.prefix not in self._code.known:
+            self._code.see(task.prefix, task)
+        if self._arguments is not None:
+            seconds = (facts.stop or 0.0) - (facts.start or 0.0)
+            if seconds >= LEAST or facts.exception is not None:
+                self._arguments.see(facts.key, run_id, task)
+
+    def _row(self, run: Run, run_id: int, reading: Reading) -> tuple[Any, ...]:
+        facts, failed = run.facts, run.facts.exception is not None
+        told = facts.start is not None
+        moved = self._storage.moved
+        storage = self._storage.write(facts.key, run_id) if moved else 0.0
+        row = {
+            "key": facts.key,
+            "run_id": run_id,
+            "state": "erred" if failed else "memory",
+            "size": facts.size,
+            "type": facts.type,
+            "dtype": facts.dtype,
+            "shape": facts.shape,
+            "dependencies": run.inputs,
+            "input_size": run.input_size,
+            "start": facts.start,
+            "stop": facts.stop,
+            "exception": facts.exception,
+            "raised_at": raised_at(facts.traceback) if failed else None,
+            # A process of a pool has it once it begins with it: it may be busy, or not there yet.
+            "received": run.sent if self._is_here else max(run.sent, facts.taken),
+            "ready": run.sent if self._is_here else max(run.sent, facts.taken),
+            "executing": facts.taken,
+            "correction": 0,
+            "done": facts.ended,
+            "thread": facts.thread if told else None,
+            "reading": reading,
+            "cpu": facts.cpu,
+            "deserialize": facts.start - facts.taken if facts.start is not None else 0.0,
+            "disk_read": 0.0,
+            "disk_read_size": 0,
+            "executor": 0.0,
+            "storage": storage,
+        }
+        return (RUN, *(row.get(name) for name in RUN.fields))
