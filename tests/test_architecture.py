@@ -22,6 +22,7 @@ FLOORS = {
     "config": -1,
     "text": -1,
     "documentation": -1,
+    "when_imported": -1,
     "schema": 0,
     "database": 1,
     "recording": 2,

@@ -18,6 +18,7 @@ from dasfprof.cli.info import info
 from dasfprof.cli.run import ScriptInterrupted, run
 from dasfprof.cli.stuck import stuck
 from dasfprof.cli.try_ import try_
+from dasfprof.cli.tune import tune
 from dasfprof.cli.watch import watch
 from dasfprof.errors import DasfprofError
 from dasfprof.text import clean
@@ -55,6 +56,7 @@ cli.add_command(run)
 cli.add_command(watch)
 cli.add_command(analyse)
 cli.add_command(try_)
+cli.add_command(tune)
 cli.add_command(compare)
 cli.add_command(history)
 cli.add_command(info)

@@ -14,6 +14,7 @@ from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Swit
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
 from dasfprof.handles.script import observe_clients, run_script
+from dasfprof.handles.script_settings import take_config
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
@@ -115,6 +116,14 @@ class ScriptInterrupted(SystemExit):
 @click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
 @recording_flags(name="the script's name", directory="the working directory")
 @click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=True, path_type=Path),
+    envvar="DASK_CONFIG",
+    help="A file of Dask's config that the script is to have, such as the resource profile that "
+    "dasfprof tune writes: local clusters have its workers, threads and memory.  [default: what "
+    "DASK_CONFIG names]",
+)
+@click.option(
     "--head",
     type=click.IntRange(min=1),
     default=DEFAULT_ROWS,
@@ -128,6 +137,7 @@ def run(
     *,
     command: tuple[str, ...],
     module: bool,
+    config: Path | None,
     head: int,
     **options: Any,
 ) -> None:
@@ -141,6 +151,7 @@ def run(
     Examples:
       dasfprof run pipeline.py --input data/
       dasfprof run -d traces --stack-frequency 20 -m my_package.pipeline
+      dasfprof run --config tuned.yaml pipeline.py
     """
     target, *args = command
     if target.startswith("-"):
@@ -151,8 +162,9 @@ def run(
         directory.mkdir(parents=True, exist_ok=True)
         options["directory"] = directory.absolute()
     name = options.pop("name") or (target if module else Path(target).stem)
+    arguments = take_config(config, args)
     recorder = observe_clients(name, options)
-    outcome = run_script(target, tuple(args), as_module=module)
+    outcome = run_script(target, arguments, as_module=module)
     sys.stdout.flush()
     try:
         recorder.finish()

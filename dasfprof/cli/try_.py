@@ -45,9 +45,9 @@ _LONGEST = 700
     multiple=True,
     help="What to change; several are changed together. NAME is n_workers, threads_per_worker, "
     "processes or memory_limit of local clusters, a variable of the environment, such as "
-    "OMP_NUM_THREADS, or a setting of Dask's config with its dots, such as array.chunk-size. "
-    "VALUE may be more or fewer: twice as many workers, threads or bytes, or half of them. "
-    "Default: what the findings say.",
+    "OMP_NUM_THREADS, a setting of Dask's config with its dots, such as array.chunk-size, or an "
+    "argument of the script, such as --chunk. VALUE may be more or fewer: twice as many workers, "
+    "threads or bytes, or half of them. Default: what the findings say.",
 )
 @click.option(
     "--time-limit",
@@ -97,6 +97,7 @@ def try_(
     Examples:
       dasfprof try pipeline.py
       dasfprof try --change n_workers=4 --change threads_per_worker=1 pipeline.py --input data/
+      dasfprof try --change --chunk=5000 pipeline.py --chunk 1000
       dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30min -d traces -m my_package.pipeline
     """
     target, *_ = command
@@ -106,6 +107,7 @@ def try_(
         raise click.UsageError(f"there is no script {target!r}.")
     from dasfprof.database.storage import is_url
     from dasfprof.handles.trial.process import Program
+    from dasfprof.handles.trial.runs import ProgramRuns
     from dasfprof.handles.trial.settings import read_change
     from dasfprof.handles.trial.trial import Trials
 
@@ -121,9 +123,10 @@ def try_(
     with tempfile.TemporaryDirectory(prefix="dasfprof-try-") as work:
         traces = Path(work, "traces") if directory is None else directory / name
         if directory is not None:
-            traces = _new(traces)
-        trials = Trials(program, Path(work, "runs"), traces, _seconds(time_limit), tolerance, _tell)
-        tried = trials.try_all(change)
+            traces = new_directory(traces)
+        limit = seconds_of(time_limit)
+        runs = ProgramRuns(program, Path(work, "runs"), traces, limit, tolerance, tell)
+        tried = Trials(runs).try_all(change)
     if as_json:
         from dasfprof.report.documents import schema_of
         from dasfprof.report.json_text import json_of
@@ -165,11 +168,13 @@ def _runs(trial: Trial) -> str:
     return f"As it is: {sides[0]}. With the change: {sides[1]}."
 
 
-def _tell(sentence: str) -> None:
+def tell(sentence: str) -> None:
+    """Print what a run has come to."""
     echo(f"dasfprof: {sentence}", err=True)
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Read a time limit."""
     from dask.utils import parse_timedelta
 
     try:
@@ -181,7 +186,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _new(directory: Path) -> Path:
+def new_directory(directory: Path) -> Path:
     """Return a directory that is not there yet, with a number after its name if need be."""
     found, number = directory, 1
     while found.exists():

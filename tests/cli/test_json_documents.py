@@ -28,8 +28,8 @@ def asked(*args: Any) -> dict[str, Any]:
     return document
 
 
-#: Whose documents are looked at here; those of trials, which run programs, are in `test_try.py`.
-COMMANDS = sorted(VERSIONS.keys() - {"try"})
+#: Whose documents are looked at here; of those that run programs in `test_try.py`, `test_tune.py`.
+COMMANDS = sorted(VERSIONS.keys() - {"try", "tune"})
 
 
 def wait_for(name: str) -> None:

@@ -18,7 +18,7 @@ from shell import shell
 
 import dasfprof
 from dasfprof.errors import TrialError
-from dasfprof.handles.trial import trial as trial_module
+from dasfprof.handles.trial import runs as runs_module
 from dasfprof.report.documents import read_schema
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
@@ -240,12 +240,12 @@ def waits_beside_another(client: Client) -> int:
 
 
 def test_a_function_that_never_ends_with_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_module, "_PATIENCE_SECONDS", 5.0)
+    monkeypatch.setattr(runs_module, "_PATIENCE_SECONDS", 5.0)
     cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     trial = dasfprof.try_(waits_beside_another, {"threads_per_worker": 2}, cluster=cluster)
 
     assert trial.kind == "no result"
-    assert trial.obstacle.startswith("With the change the program had not ended after")
+    assert trial.obstacle.startswith("With the change the program did not end in time")
 
 
 def test_a_function_that_raises() -> None:

@@ -73,15 +73,16 @@ class Gain:
         )
 
 
-def judge_gain(before: Array, after: Array) -> Gain:
+def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
     """Compare the seconds of as many runs as they are and with a change, by the tests of runs.
 
     Certain is what chance alone makes in fewer than 1 of 100 trials. Nothing was gained if the
     gain is certain to be under 5 %. "cannot tell" of fewer than nine pairs: more of them may.
+    `tests`: how many changes are compared with the same runs, each of which may gain by chance.
     """
     means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
     pairs = min(len(before), len(after))
-    p = min(p_value(before, after) * len(LOOKS), 1.0) if pairs > 1 else math.nan
+    p = min(p_value(before, after) * len(LOOKS) * tests, 1.0) if pairs > 1 else math.nan
     high, low = (-edge for edge in difference_interval(before, after, _OUTSIDE))
     kind: GainKind = "cannot tell"
     if pairs >= LOOKS[0]:

@@ -14,6 +14,7 @@ from distributed.protocol.pickle import dumps
 from dasfprof.analysis.comparison.trial import Trial
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.trial.process import Program
+from dasfprof.handles.trial.runs import ProgramRuns
 from dasfprof.handles.trial.settings import checked
 from dasfprof.handles.trial.trial import Trials
 
@@ -84,8 +85,8 @@ def try_(
         name = getattr(function, "__name__", "function")
         program = Program(name.strip("<>"), function=str(source))
         traces = Path(place, "traces") if directory is None else Path(directory)
-        trials = Trials(program, Path(place) / "runs", traces, time_limit, tolerance)
-        tried = trials.try_all(change)
+        runs = ProgramRuns(program, Path(place) / "runs", traces, time_limit, tolerance)
+        tried = Trials(runs).try_all(change)
     best = next((trial for trial in tried if trial.kind == "gained"), tried[0])
     best.notes.extend(f"Tried as well: {trial}" for trial in tried if trial is not best)
     return best

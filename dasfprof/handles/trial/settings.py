@@ -1,7 +1,7 @@
-"""What a change sets: keywords of local clusters, the environment, Dask's config; read and checked.
+"""What a change sets: keywords of local clusters, the environment, Dask's config, arguments.
 
-``n_workers=4``, ``OMP_NUM_THREADS=1`` and ``array.chunk-size=64MiB`` tell by their names what they
-are of.
+``n_workers=4``, ``OMP_NUM_THREADS=1``, ``array.chunk-size=64MiB`` and ``--chunk=5000`` tell by
+their names what they are of. They are read and checked here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dasfprof.analysis.diagnosis.changes import FEWER, MORE, OF_CLUSTERS, OF_PRO
 from dasfprof.errors import InvalidArgumentError
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_ARGUMENT = re.compile(r"--?[A-Za-z][\w.-]*")
 _CONFIG = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+")
 _SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _RELATIVE = (MORE, FEWER)
@@ -41,6 +42,8 @@ class Settings:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    #: The program's own arguments.
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -49,9 +52,11 @@ class Settings:
         """Divide a change, which was checked, by what it is of."""
         options = {name: value for name, value in change.items() if name in OF_CLUSTERS}
         environment = {n: str(value) for n, value in change.items() if _VARIABLE.fullmatch(n)}
-        config = {n: v for n, v in change.items() if n not in options and n not in environment}
+        arguments = {n: str(value) for n, value in change.items() if _ARGUMENT.fullmatch(n)}
+        others = {*options, *environment, *arguments}
+        config = {n: value for n, value in change.items() if n not in others}
         kept = {n: value for n, value in (defaults or {}).items() if n not in options}
-        return cls(options, kept, environment, config)
+        return cls(options, kept, environment, config, arguments)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -79,6 +84,21 @@ def read_change(text: str) -> tuple[str, Value]:
     return name, checked(name, value)
 
 
+def read_values(text: str) -> tuple[str, list[Value]]:
+    """Read ``NAME=VALUE,VALUE``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has no value, or a name or a value that says nothing.
+    """
+    name, _, values = text.partition("=")
+    found = [read_change(f"{name}={value.strip()}")[1] for value in values.split(",")]
+    if relative := [value for value in found if name in OF_CLUSTERS and value in _RELATIVE]:
+        raise InvalidArgumentError(f"{name}={relative[0]}: give numbers.")
+    return name, found
+
+
 def checked(name: str, value: Value) -> Value:
     """Return the value of a setting as its keyword takes it.
 
@@ -96,14 +116,15 @@ def checked(name: str, value: Value) -> Value:
     if name in OF_PROGRAMS:
         raise InvalidArgumentError(
             f"{name!r} is in the program's own code: change it there, and compare the runs with "
-            "dasfprof compare."
+            "dasfprof compare. What the program reads can be tried: array.chunk-size of Dask's "
+            "config, a variable of the environment, an argument such as --chunk."
         )
-    if _VARIABLE.fullmatch(name) or _CONFIG.fullmatch(name):
+    if _VARIABLE.fullmatch(name) or _CONFIG.fullmatch(name) or _ARGUMENT.fullmatch(name):
         return value
     raise InvalidArgumentError(
         f"there is no setting {name!r}: give one of {', '.join(OF_CLUSTERS)}; a variable of the "
-        "environment, such as OMP_NUM_THREADS; or a setting of Dask's config with its dots, such "
-        "as array.chunk-size."
+        "environment, such as OMP_NUM_THREADS; a setting of Dask's config with its dots, such as "
+        "array.chunk-size; or an argument of the script, such as --chunk."
     )
 
 

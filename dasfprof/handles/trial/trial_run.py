@@ -13,34 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.handles.script import Outcome, observe_clients, run_script
-from dasfprof.recording.storage_calls.when_imported import WhenImported
+from dasfprof.handles.script_settings import change_clusters, with_arguments
 
 
 def main(path: str) -> int:
     """Run what a plan says; return the exit code."""
-    from dasfprof.recording.cluster.changed_options import ChangedOptions
-
     plan = json.loads(Path(path).read_text())
     program, told = plan["program"], Path(plan["told"])
-    changed = ChangedOptions(**plan["settings"])
+    arguments = plan["settings"].pop("arguments")
+    changed = change_clusters(plan["settings"])
     recorder = observe_clients(program["name"], program["options"])
-    # The script may set what Dask reads as it is imported: so nothing of Dask is imported here.
-    WhenImported(("distributed.deploy.local",), changed.place).start()
-    changed.place()
     begin = time.perf_counter()
     if program["function"]:
         outcome = _call(Path(program["function"]), Path(plan["value"]))
     else:
         target, *args = program["command"]
-        outcome = run_script(target, tuple(args), as_module=program["as_module"])
+        outcome = run_script(
+            target, with_arguments(args, arguments), as_module=program["as_module"]
+        )
     seconds = time.perf_counter() - begin
     sys.stdout.flush()
     recorder.finish()
     found = {
         "exit_code": outcome.exit_code,
         "seconds": seconds,
-        "clusters": changed.clusters,
-        "missed_config": changed.otherwise_in_config(),
+        "clusters": [cluster for one in changed for cluster in one.clusters],
+        "missed_config": [name for one in changed for name in one.otherwise_in_config()],
         "refusals": recorder.refusals,
     }
     ready = told.with_suffix(".new")

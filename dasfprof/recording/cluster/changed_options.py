@@ -3,6 +3,9 @@
 ``LocalCluster(...)`` and ``Client(n_workers=...)`` both end in `LocalCluster.__init__`, which is
 replaced; the program's files stay as they are. What came of it is noted: whether there was such a
 cluster, and whether the environment and Dask's config were as wanted when it began.
+
+The options are those of a trial, or else of a resource profile, as ``dasfprof tune`` writes it:
+Dask's config ``dasfprof.tuned``, since Dask itself reads none of them from there.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ from dasfprof.recording.dask_internals.patch import Patch
 logger = logging.getLogger(__name__)
 
 _MODULE = "distributed.deploy.local"
+#: Where a resource profile stands in Dask's config.
+TUNED = "dasfprof.tuned"
+#: What of it is of clusters.
+_OF_CLUSTERS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
 
 
 @dataclass
@@ -37,7 +44,8 @@ class ChangedOptions:
     #: Variables of the environment, and settings of Dask's config, as they ought to be.
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    #: For each cluster what the program gave of `options`, as text, and what did not reach it.
+    #: For each cluster what the program gave of `options`, as text, what did not reach it, and
+    #: whether its workers are processes of their own.
     clusters: list[dict[str, Any]] = field(default_factory=list)
     _patch: Patch | None = None
 
@@ -51,14 +59,18 @@ class ChangedOptions:
         names = tuple(inspect.signature(original).parameters)[1:]
 
         def begin(cluster: Any, *args: Any, **kwargs: Any) -> None:
+            noted: list[dict[str, Any]] = []
             # Workers that run this program's file anew make no clusters of it.
             if patch.active and multiprocessing.parent_process() is None:
                 try:
                     given = {**dict(zip(names, args, strict=False)), **kwargs}
                     kwargs, args = self._changed(given), ()
+                    noted = self.clusters[-1:]
                 except Exception:
                     logger.debug("options of a cluster were not changed", exc_info=True)
             original(cluster, *args, **kwargs)
+            for one in noted:
+                one["processes"] = bool(getattr(cluster, "processes", True))
 
         return begin
 
@@ -71,7 +83,7 @@ class ChangedOptions:
         told = {name: repr(given[name]) for name in self.options if given.get(name) is not None}
         self.clusters.append({"given": told, "missed": missed})
         absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
-        return {**given, **absent, **self.options}
+        return {**given, **absent, **tuned_options(), **self.options}
 
     def otherwise_in_config(self) -> list[str]:
         """Return the settings of Dask's config that are other than wanted."""
@@ -82,5 +94,13 @@ class ChangedOptions:
         return [
             name
             for name, value in self.config.items()
-            if str(dask.config.get(name, default=None)) != str(value)
+            if dask.config.get(name, default=None) != dask.config.interpret_value(str(value))
         ]
+
+
+def tuned_options() -> dict[str, Any]:
+    """Return the options of local clusters that Dask's config says; see `TUNED`."""
+    import dask
+
+    told = dask.config.get(TUNED, default=None)
+    return {n: told[n] for n in _OF_CLUSTERS if n in told} if isinstance(told, Mapping) else {}

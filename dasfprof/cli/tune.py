@@ -1,0 +1,197 @@
+"""``dasfprof tune``: which workers, threads and parameters make a script shortest here?"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dasfprof.cli.run import recording_flags
+from dasfprof.cli.try_ import new_directory, seconds_of, tell
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.report.terminal.console import Part, echo, print_entry, print_notes, say
+from dasfprof.text import clean, elide, format_duration, format_size
+
+if TYPE_CHECKING:
+    from dasfprof.analysis.comparison.tuning import Point, Tuning
+
+_FAILED = 1
+_COLOURS = {"tuned": "green", "as it is": "green", "no result": "red", "results differ": "red"}
+_LONGEST = 700
+
+
+@click.command(
+    "tune",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.argument(
+    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
+)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
+@click.option(
+    "--parameter",
+    "parameters",
+    metavar="NAME=VALUE,...",
+    multiple=True,
+    help="Values to look at. NAME is what `dasfprof try --change` takes: an argument of the "
+    "script, such as --chunk, a variable of the environment that it reads, a setting of Dask's "
+    "config, such as array.chunk-size; or n_workers, threads_per_worker, processes or memory_limit "
+    "of the cluster, in place of what this host has cores and memory for.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="tuned.yaml",
+    show_default=True,
+    help="The resource profile, which is written if other settings are best.",
+)
+@click.option(
+    "--time-limit",
+    default="15 minutes",
+    show_default=True,
+    help="Time for all runs, in seconds or with a unit. What still runs then is ended.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=1e-6,
+    show_default=True,
+    help="The share by which numbers that the script prints may differ. Whole ones may not.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@recording_flags(name="the script's name", directory="none, the traces are not kept")
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    /,
+    *,
+    command: tuple[str, ...],
+    module: bool,
+    parameters: tuple[str, ...],
+    output: Path,
+    time_limit: str,
+    tolerance: float,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Find the workers, threads, memory and parameters with which a script is shortest here.
+
+    The script needs no change: the options of its LocalCluster, or of the Client that makes one,
+    are others in its process. One run is recorded, and one with each value of a parameter of the
+    script. Replays of these foretell each number of workers and threads that this host has room
+    for; where no replay can, each runs once. The best three, and what findings say, then run in
+    turns with the script as it is, three to nine times, until it is certain which is best. What
+    the script prints has to be the same.
+
+    Printed is the line to paste, and why. The resource profile is a file of Dask's config that
+    `dasfprof run --config` takes. Nothing is advised where runs vary too much to tell.
+
+    The script runs in the working directory, as often as that takes, and its standard input is
+    empty: what it writes it writes each time.
+
+    The JSON document has "schema", "program", "verdict", "settings", "line", "as_it_is", "best",
+    "sentences", "limits", "notes", "profile" (the file) and "points" (all settings that were
+    looked at: "change", "predicted", "measured", "memory", "left_out", "trial"). The exit code is 1
+    if the script fails, or no other settings could be compared.
+
+    \b
+    Examples:
+      dasfprof tune pipeline.py
+      dasfprof tune --parameter --chunk=1000,5000,20000 pipeline.py --chunk 5000
+      dasfprof tune --parameter n_workers=1,2,4 --parameter array.chunk-size=32MiB,1GiB pipeline.py
+      dasfprof run --config tuned.yaml pipeline.py
+    """
+    target, *_ = command
+    if target.startswith("-"):
+        raise click.NoSuchOption(target, ctx=ctx)
+    if not module and not Path(target).exists():
+        raise click.UsageError(f"there is no script {target!r}.")
+    from dasfprof.analysis.comparison.tuning import MARK
+    from dasfprof.database.storage import is_url
+    from dasfprof.handles.trial.process import Program
+    from dasfprof.handles.trial.runs import ProgramRuns
+    from dasfprof.handles.trial.settings import read_values
+    from dasfprof.handles.trial.tuning import Tuner
+
+    if output.exists() and not output.read_text(errors="replace").startswith(MARK):
+        raise click.UsageError(f"{output} is there, and no resource profile: give another -o.")
+    directory = options.pop("directory")
+    if directory is not None and is_url(directory):
+        raise click.UsageError("a trial reads its traces: give a directory of this host.")
+    name = options.pop("name") or (target if module else Path(target).stem)
+    program = Program(name, command, module, options=options)
+    with tempfile.TemporaryDirectory(prefix="dasfprof-tune-") as work:
+        traces = Path(work, "traces") if directory is None else new_directory(directory / name)
+        limit = seconds_of(time_limit)
+        runs = ProgramRuns(program, Path(work, "runs"), traces, limit, tolerance, tell)
+        try:
+            tuner = Tuner(runs, dict(map(read_values, parameters)))
+        except InvalidArgumentError as error:
+            raise click.UsageError(clean(error)) from error
+        tuning = tuner.tune()
+    if tuning.profile:
+        output.write_text(tuning.profile, encoding="utf-8")
+    written = output if tuning.profile else None
+    if as_json:
+        _print_json(name, tuning, written)
+    else:
+        _print(tuning, written, command)
+    if tuning.kind in ("results differ", "no result"):
+        raise click.exceptions.Exit(_FAILED)
+
+
+def _print_json(name: str, tuning: Tuning, profile: Path | None) -> None:
+    from dasfprof.report.documents import schema_of
+    from dasfprof.report.json_text import json_of
+
+    about = {"schema": schema_of("tune"), "program": name}
+    file = None if profile is None else str(profile)
+    click.echo(json_of({**about, **tuning.as_data(), "profile": file}))
+
+
+def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None:
+    """Print the line to paste, why, and what was looked at."""
+    from dasfprof.analysis.comparison.trial import in_words
+
+    if tuning.settings:
+        echo(clean(tuning.line or tuning.best.words if tuning.best else ""))
+        own = {n: v for n, v in tuning.settings.items() if n not in tuning.line}
+        if tuning.line and own:
+            echo(clean(in_words(own)))
+    first, *more = (elide(sentence, _LONGEST) for sentence in tuning.sentences)
+    parts = [Part(first, f"bold {_COLOURS.get(tuning.kind, 'yellow')}")]
+    print_entry("  ", None, [*parts, *map(Part, more)])
+    width = max((len(point.words) for point in tuning.points), default=0)
+    echo(f"\n{'settings':{width}}  foretold  measured")
+    echo(f"{'as it is':{width}}{'':10}{_seconds(tuning.seconds):>10}")
+    for point in tuning.points:
+        echo(f"{clean(point.words):{width}}{_figures(point)}")
+    print_notes([*tuning.limits, *tuning.notes])
+    if profile is not None:
+        more_words = " ".join(command)
+        say(
+            f"Wrote {clean(profile)}: dasfprof run --config {clean(profile)} {clean(more_words)}",
+            apart=True,
+        )
+
+
+def _figures(point: Point) -> str:
+    text = f"{_seconds(point.predicted):>10}{_seconds(point.measured):>10}"
+    why = point.left_out
+    if point.trial is not None:
+        said = point.trial.results
+        why = point.trial.obstacle or (said.text if said and said.kind == "differ" else "")
+        why = why or (f"({point.trial.rule})" if point.trial.rule else "")
+    if not why and math.isfinite(point.memory):
+        why = f"{format_size(point.memory)} a worker"
+    return text + (f"  {clean(elide(why, 100))}" if why else "")
+
+
+def _seconds(seconds: float) -> str:
+    return format_duration(seconds) if math.isfinite(seconds) else "-"

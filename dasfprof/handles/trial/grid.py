@@ -1,0 +1,151 @@
+"""The clusters that a host has room for, and what the replay of a run foretells of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+
+import pandas as pd
+import psutil
+from dask.system import cpu_count
+from dask.utils import parse_bytes
+
+from dasfprof.analysis.comparison.tuning import Point
+from dasfprof.analysis.diagnosis.changes import Value
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.simulation.changes import changed_cluster
+from dasfprof.analysis.simulation.memory import memory_forecast_of
+from dasfprof.analysis.simulation.one_host import HostReplay
+from dasfprof.analysis.simulation.replay import replay_of
+from dasfprof.analysis.tables.memory_forecast import SPILLS
+from dasfprof.handles.trial.process import Done
+from dasfprof.recording.probes.process import memory_group
+from dasfprof.text import format_size
+
+#: How many threads workers have together, by the host's cores: fewer leave cores idle, and more
+#: help tasks that wait.
+_THREADS = 0.5, 4.0
+#: Findings by which tasks of one process take turns, which a replay does not see.
+_TAKE_TURNS = ("process-lock", "lock-bound")
+#: A worker dies beyond this share of its limit.
+_DIES = 0.95
+
+
+@dataclass(frozen=True)
+class Host:
+    """What workers may have together, as far as this process may use it."""
+
+    cores: int
+    #: Bytes.
+    memory: float
+
+    @classmethod
+    def here(cls) -> Host:
+        """Return this one, by its control groups and affinity, as Dask has it."""
+        group = memory_group()
+        there = psutil.virtual_memory().total
+        return cls(cpu_count(), float(min(there, group[1]) if group else there))
+
+
+def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
+    """Return the workers and threads to look at: what is given, or powers of two that fit."""
+    least, most = (host.cores * times for times in _THREADS)
+    given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]
+    workers = given[0] or sorted({*_powers(host.cores), host.cores})
+    threads = given[1] or _powers(int(most))
+    return [
+        (count, each)
+        for count, each in product(workers, threads)
+        if all(given) or least <= count * each <= most
+    ]
+
+
+def _powers(most: int) -> list[int]:
+    return [2**power for power in range(max(most, 1).bit_length())]
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What a recorded run foretells of other clusters on its host."""
+
+    host: Host
+    #: The run; None: there were several clusters.
+    run: Run | None
+    #: Whether its workers are processes.
+    processes: bool
+    #: By which finding tasks take turns; empty: none.
+    taking_turns: str = ""
+    findings: pd.DataFrame | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, done: Done, host: Host) -> Foretold:
+        """Return what a run foretells."""
+        alone = done.runs[0] if len(done.runs) == 1 else None
+        processes = all(one.get("processes", True) for one in done.clusters)
+        if alone is None:
+            return cls(host, None, processes)
+        rules = set(alone.findings["Rule"])
+        turns = next((rule for rule in _TAKE_TURNS if rule in rules), "")
+        return cls(host, alone.trace, processes, turns, alone.findings)
+
+    @property
+    def limits(self) -> list[str]:
+        """What the replay does not know."""
+        if self._replay is None:
+            return ["The program makes several clusters, of which nothing is foretold."]
+        if self._replay.obstacle:
+            return [f"Nothing is foretold: {self._replay.obstacle}."]
+        if self.taking_turns:
+            return [
+                f"Tasks of a process take turns ({self.taking_turns}), so that each worker was "
+                "replayed as if it had one thread. How long they would take otherwise only runs "
+                "tell."
+            ]
+        return [
+            "Replays know nothing of Python's lock, caches and disks that threads share: the runs "
+            "decide."
+        ]
+
+    @cached_property
+    def _replay(self) -> HostReplay | None:
+        if self.run is None:
+            return None
+        return HostReplay(self.run, self.host.cores, bool(self.taking_turns))
+
+    def lacks_memory(self, limit: Value) -> bool:
+        """Return whether the cluster as it was had too little memory, and the limit gives more."""
+        if self.run is None or not self.processes:
+            return False
+        recorded = self.run.workers["memory_limit"].dropna().to_numpy(dtype=float)
+        if not len(recorded) or parse_bytes(limit) <= recorded.min():
+            return False
+        unspilled = float(replay_of(self.run).inputs.unspill.sum())
+        return unspilled > 0 or self._need(None, None) > SPILLS * float(recorded.min())
+
+    def _need(self, workers: int | None, threads: int | None) -> float:
+        """Return the bytes that the fullest worker's process would take; NaN: unknown."""
+        if self.run is None or not self.processes:
+            return math.nan
+        forecast = memory_forecast_of(self.run)
+        if forecast.obstacle:
+            return math.nan
+        cluster = changed_cluster(replay_of(self.run), workers, threads)
+        return forecast.peaks(cluster).process.likely
+
+    def point(self, change: Mapping[str, Value], workers: int, threads: int, limit: Value) -> Point:
+        """Return what is foretold of a cluster."""
+        need, most = self._need(workers, threads), float(parse_bytes(limit))
+        if need > _DIES * most:
+            return Point(
+                change,
+                memory=need,
+                left_out=f"Its fullest worker would take {format_size(need)}, and may take "
+                f"{format_size(most)}.",
+            )
+        if self._replay is None:
+            return Point(change, memory=need)
+        fits = need <= SPILLS * most
+        return Point(change, self._replay.wall(workers, threads, unspill=not fits), need)

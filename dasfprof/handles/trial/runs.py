@@ -1,0 +1,322 @@
+"""`ProgramRuns`: the runs of a program, as it is and with settings, and what of them counts."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from dasfprof.analysis.comparison.trial import (
+    LOOKS,
+    Agreement,
+    Gain,
+    Trial,
+    TriedRun,
+    judge_gain,
+)
+from dasfprof.analysis.diagnosis.changes import Value
+from dasfprof.database.columns import Array
+from dasfprof.errors import TrialError
+from dasfprof.handles.trial.process import Done, Program, run_program, seconds_until
+from dasfprof.handles.trial.results import (
+    changed_files,
+    compare_prints,
+    compare_values,
+    files_here,
+)
+from dasfprof.handles.trial.settings import Settings, Shape
+from dasfprof.text import clean, count_of, format_duration
+
+#: A run with a change is ended after so many times what one without takes, and some seconds.
+_PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
+#: Directories of the traces of runs as they are, and of the first one, which is not compared.
+_AS_IT_IS, _FIRST = "as-it-is", "first"
+
+
+@dataclass(frozen=True)
+class Side:
+    """What runs are given, and how that is called."""
+
+    settings: Settings
+    #: In a sentence: ``with the change``.
+    how: str
+    #: The directory of its traces.
+    directory: str
+
+
+PLAIN = Side(Settings(), "as it is", _AS_IT_IS)
+
+
+@dataclass
+class ProgramRuns:
+    """The runs of a program within a time.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    work
+        A directory for what is not kept.
+    traces
+        The directory of the traces.
+    time_limit
+        Seconds for all runs.
+    tolerance
+        The share by which numbers of results may differ.
+    tell
+        Called with a sentence of each run that has ended.
+    """
+
+    program: Program
+    work: Path
+    traces: Path
+    time_limit: float
+    tolerance: float
+    tell: Callable[[str], object] = lambda _: None
+    #: All runs as they are, the first of which is not compared: files were read for the first time.
+    plain: list[Done] = field(default_factory=list)
+    count: int = 0
+    shape: Shape = field(init=False)
+    _last: Side = PLAIN
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + self.time_limit
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, at least a moment."""
+        return seconds_until(self._deadline)
+
+    @property
+    def usual(self) -> float:
+        """The seconds of the program as it is."""
+        return self.plain[0].program_seconds
+
+    def begin(self) -> Done:
+        """Run the program as it is for the first time.
+
+        Raises
+        ------
+        TrialError
+            If it fails, does not end, or computes nothing that is recorded.
+        """
+        self._had = files_here()
+        first = self._run(replace(PLAIN, directory=_FIRST), self.time_limit)
+        if obstacle := self._why_not(first):
+            raise TrialError(obstacle)
+        self.shape = shape_of(first)
+        self.plain.append(replace(first, runs=[]))
+        return first
+
+    def run(self, side: Side, *, patience: float = _PATIENCE, with_traces: bool = False) -> Done:
+        """Run the program once more, for so many times what it usually takes at most."""
+        done = self._run(side, patience * self.usual + _PATIENCE_SECONDS)
+        if side is PLAIN and not done.is_late and done.exit_code == 0:
+            self.plain.append(replace(done, runs=[]))
+        # Of most runs nothing but the seconds is asked for.
+        return done if with_traces else replace(done, runs=[])
+
+    def _run(self, side: Side, limit: float) -> Done:
+        self.count += 1
+        self._last = side
+        name = f"{self.count:02d}"
+        traces, limit = self.traces / side.directory / name, min(limit, self.left)
+        done = run_program(self.program, side.settings, self.work / name, traces, limit)
+        self.tell(f"run {self.count}, {side.how}: {_ended(done)}")
+        return done
+
+    def _why_not(self, done: Done) -> str:
+        """Say why a program that did so as it is cannot be compared; empty if it can."""
+        if done.is_late:
+            return (
+                f"The program did not end within {format_duration(self.time_limit)}, so it was "
+                "ended: nothing can be compared. Give more time with --time-limit, or see what "
+                "it waits for with dasfprof stuck."
+            )
+        if done.exit_code != 0 or math.isnan(done.program_seconds):
+            last = f" Its last words: {done.complaint}" if done.complaint else ""
+            return f"The program fails as it is ({_exit(done)}): nothing was tried.{last}"
+        if not math.isfinite(done.seconds):
+            why = f" {done.refusals[0]}" if done.refusals else ""
+            return (
+                "The program ran nothing on a distributed cluster that could be recorded: nothing "
+                f"can be compared.{why}"
+            )
+        return ""
+
+    def is_over(self, done: Done) -> bool:
+        """Return whether a run was ended since the time for all of them was up."""
+        return done.is_late and self.left < 1
+
+    def fault(self, done: Done, side: Side) -> str:
+        """Say why a run says nothing of what it was given; empty if it does."""
+        who = f"{side.how[:1].upper()}{side.how[1:]} the program"
+        if side is PLAIN:
+            who = "The program as it is"
+        if done.is_late:
+            return (
+                f"{who} did not end in time, at first it took {format_duration(self.usual)}: it "
+                "was ended."
+            )
+        if done.exit_code != 0 or math.isnan(done.program_seconds):
+            last = f" Its last words: {done.complaint}" if done.complaint else ""
+            ended = "failed, though it had not before" if side is PLAIN else "fails"
+            return f"{who} {ended} ({_exit(done)}).{last}"
+        if side is not PLAIN and (missed := _missed(done, side.settings)):
+            return f"The change never reached a cluster: {missed}."
+        if not math.isfinite(done.seconds):
+            return f"{who} was not recorded to its end: nothing can be compared."
+        if done.recorded != (first := self.plain[0].recorded):
+            return (
+                f"{who} had {count_of(done.recorded, 'cluster')} recorded, at first {first}: their "
+                "times cannot be compared."
+            )
+        return ""
+
+    def agreement(self, changed: Sequence[Done]) -> Agreement:
+        """Compare what runs with a change printed or returned with those as they are."""
+        if not self.program.function:
+            printed = [[done.printed for done in side] for side in (self.plain, changed)]
+            return compare_prints(printed[0], printed[1], self.tolerance)
+        try:
+            values = [
+                [pickle.loads(done.value.read_bytes()) for done in side]
+                for side in (self.plain, changed)
+            ]
+        except Exception:  # of values that no pickle takes, or that unpickle nowhere else
+            text = "What the function returns cannot be pickled: results cannot be compared."
+            return Agreement("not comparable", text)
+        return compare_values(values[0], values[1], self.tolerance)
+
+    def told(
+        self,
+        change: Mapping[str, Value],
+        about: Mapping[str, object],
+        sides: tuple[Sequence[Done], Sequence[Done]],
+        *,
+        obstacle: str = "",
+        notes: Sequence[str] = (),
+        tests: int = 1,
+    ) -> Trial:
+        """Return what runs as they are and with a change have shown.
+
+        Parameters
+        ----------
+        change
+            The change.
+        about
+            What else `Trial` takes: the finding.
+        sides
+            The runs as they are, and those with it.
+        obstacle
+            Why they show nothing.
+        notes
+            What to know besides.
+        tests
+            How many changes are compared with the same runs as they are.
+        """
+        notes = [*notes, *_already(sides[1], change)]
+        if not obstacle and not all(sides):
+            obstacle = "The time was up before it could be told: give more with --time-limit."
+        if obstacle:
+            return Trial(change, **about, obstacle=obstacle, notes=notes)  # type: ignore[arg-type]
+        gain = gain_of(sides, tests=tests)
+        if gain.pairs < LOOKS[-1] and gain.kind == "cannot tell" and self.left < 2 * self.usual:
+            notes.append(
+                f"The time was up after {count_of(gain.pairs, 'pair')} of runs: more of them "
+                "may tell. Give more with --time-limit."
+            )
+        return Trial(
+            change,
+            **about,  # type: ignore[arg-type]
+            gain=gain,
+            gain_of_program=gain_of(sides, of_program=True, tests=tests),
+            results=self.agreement(sides[1]),
+            runs=[
+                TriedRun(changed, done.seconds, done.program_seconds)
+                for changed, side in zip((False, True), sides, strict=True)
+                for done in side
+            ],
+            notes=notes,
+        )
+
+    def note_on_files(self) -> list[str]:
+        """Say which files of the working directory the program wrote; empty if none."""
+        changed = changed_files(self._had, self.traces)
+        if not changed:
+            return []
+        return [
+            f"Files changed in the working directory meanwhile: {', '.join(changed)}. The "
+            f"program ran {count_of(self.count, 'time')}, and wrote what it writes as often; "
+            f"what is there now is of the last run, {self._last.how}, or has been added to by each."
+        ]
+
+
+def gain_of(
+    sides: tuple[Sequence[Done], Sequence[Done]], *, of_program: bool = False, tests: int = 1
+) -> Gain:
+    """Judge what runs of the second side gained, by as many runs of each."""
+    pairs = min(map(len, sides))
+    before, after = (_seconds(side[:pairs], of_program) for side in sides)
+    return judge_gain(before, after, tests=tests)
+
+
+def shape_of(done: Done) -> Shape:
+    """Return the cluster of a run: of several the largest."""
+    tables = [run.trace.workers for run in done.runs]
+    # A scheduler has no threads for tasks.
+    workers = max((table[table["nthreads"] > 0] for table in tables), key=len)
+    threads = workers["nthreads"].to_numpy(dtype=float)
+    limits = workers["memory_limit"].to_numpy(dtype=float)
+    distinct = len(workers[["host", "worker"]].drop_duplicates())
+    known = np.isfinite(limits) & (limits > 0)
+    limit = float(np.median(limits[known])) if known.any() else math.nan
+    return Shape(distinct, int(np.nanmedian(threads)), limit)
+
+
+def _seconds(side: Sequence[Done], of_program: bool) -> Array:
+    return np.array([d.program_seconds if of_program else d.seconds for d in side], dtype=float)
+
+
+def _ended(done: Done) -> str:
+    if done.is_late:
+        return "it did not end in time"
+    if done.exit_code != 0 or math.isnan(done.program_seconds):
+        return f"it failed, {_exit(done)}"
+    seen = math.isfinite(done.seconds)
+    computed = f", {format_duration(done.seconds)} of it computing" if seen else ""
+    return f"{format_duration(done.program_seconds)}{computed}"
+
+
+def _exit(done: Done) -> str:
+    if done.exit_code < 0:
+        return f"signal {-done.exit_code}"
+    return f"exit code {done.exit_code}"
+
+
+def _missed(done: Done, settings: Settings) -> str:
+    """Say what of a change did not get there; empty if all did."""
+    if (settings.options or settings.environment) and not done.clusters:
+        return (
+            "the program makes no LocalCluster, nor a Client that makes one; what it connects to "
+            "is started elsewhere"
+        )
+    missed = {name for cluster in done.clusters for name in cluster["missed"]}
+    names = sorted(missed | set(done.missed_config))
+    if names:
+        return f"the program sets {', '.join(map(clean, names))} itself"
+    return ""
+
+
+def _already(changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
+    """Say that the program itself had a change already, if so."""
+    given = [cluster["given"] for done in changed for cluster in done.clusters]
+    wanted = {name: repr(value) for name, value in change.items()}
+    if given and all(each == wanted for each in given):
+        return ["The program sets just that itself: both sides are the same."]
+    return []

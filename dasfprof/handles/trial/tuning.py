@@ -1,0 +1,340 @@
+"""`Tuner`: finds the workers, threads and parameters with which a program is shortest here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+
+from dasfprof.analysis.comparison.trial import LOOKS, Trial, in_words
+from dasfprof.analysis.comparison.tuning import Point, Tuning, in_gib
+from dasfprof.analysis.diagnosis.changes import OF_CLUSTERS, Value
+from dasfprof.errors import InvalidArgumentError, TrialError
+from dasfprof.handles.trial.grid import Foretold, Host, cluster_sizes
+from dasfprof.handles.trial.process import Done
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side, gain_of
+from dasfprof.handles.trial.settings import Settings, in_numbers
+from dasfprof.handles.trial.trial import Suggested, beyond_memory, suggestions
+from dasfprof.text import count_of
+
+#: So many settings are run by turns: the best by replay, and of findings.
+_BEST, _OF_FINDINGS = 3, 2
+#: Predictions within such a factor are the same: fewer threads come first.
+_SAME = 1.03
+#: Settings whose runs are all so much longer than all of the best, after so many, run no more.
+_CLEAR, _CLEAR_AFTER = 1.1, 2
+#: Runs within this share of the best need not be told from it.
+_CLOSE = 0.05
+#: A run may take so many times as long as one as it is.
+_PATIENCE = 3.0
+#: The share of the time that runs may take which only find out what is worth more of them.
+_SCREENING = 0.4
+#: Sets of values of parameters, each of which takes a run at least.
+_MOST_VALUES = 12
+
+
+@dataclass
+class _Candidate:
+    """Settings that are run by turns with the program as it is."""
+
+    point: Point
+    side: Side
+    about: dict[str, object]
+    done: list[Done] = field(default_factory=list)
+    #: Why it is run no more; empty: it is.
+    obstacle: str = ""
+    is_over: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return float(np.mean([one.seconds for one in self.done])) if self.done else math.inf
+
+
+class Tuner:
+    """The settings of a program, and its runs.
+
+    Parameters
+    ----------
+    runs
+        The program.
+    parameters
+        Values to look at, by name, as `settings.checked` has them; of what is not named, the
+        workers and threads that this host has cores for.
+    host
+        What workers may have together.
+    """
+
+    def __init__(
+        self,
+        runs: ProgramRuns,
+        parameters: Mapping[str, Sequence[Value]] | None = None,
+        host: Host | None = None,
+    ) -> None:
+        self._runs, self._parameters = runs, dict(parameters or {})
+        self._host = host or Host.here()
+        self._limits: list[str] = []
+        self._plain: list[Done] = []
+        own = {n: values for n, values in self._parameters.items() if n not in OF_CLUSTERS}
+        self._own = [dict(zip(own, each, strict=True)) for each in product(*own.values())]
+        if len(self._own) > _MOST_VALUES:
+            raise InvalidArgumentError(
+                f"the parameters have {len(self._own)} sets of values, and each takes a run: give "
+                f"{_MOST_VALUES} at most."
+            )
+
+    def tune(self) -> Tuning:
+        """Replay a run on the workers that this host has room for, and run the best.
+
+        Raises
+        ------
+        TrialError
+            If the program fails as it is, does not end, or makes no cluster that can be tuned.
+        """
+        first = self._runs.begin()
+        if not first.clusters and not any(self._own):
+            raise TrialError(
+                "The program makes no LocalCluster, nor a Client that makes one; what it connects "
+                "to is started elsewhere. Name parameters of the program with --parameter."
+            )
+        points = self._points(first)
+        chosen = self._best(points)
+        if not any(math.isfinite(point.predicted) for point in chosen):
+            chosen, points = self._screened(points)
+        candidates = self._candidates(first, chosen)
+        self._run_by_turns(candidates)
+        return self._told(first, points, candidates)
+
+    # --- What is looked at, and what replays say of it --------------------------------------------
+
+    def _points(self, first: Done) -> list[Point]:
+        """Return all settings, with what replays foretell of each."""
+        points: list[Point] = []
+        for change in self._own:
+            done, why = (first, "") if not change else self._recorded(change)
+            if why:
+                points.append(Point(change, left_out=why))
+                continue
+            foretold = Foretold.of(done, self._host)
+            self._limits += [limit for limit in foretold.limits if limit not in self._limits]
+            if change:
+                points.append(Point(change, predicted=done.seconds))
+            if first.clusters:
+                points += self._on_clusters(change, foretold)
+        return points
+
+    def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
+        """Run the program once with values of its parameters; say why they are left out."""
+        side = self._side(change)
+        done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
+        why = self._runs.fault(done, side)
+        if not why and (agreement := self._runs.agreement([done])).kind == "differ":
+            why = agreement.text
+        return done, why
+
+    def _on_clusters(self, change: Mapping[str, Value], foretold: Foretold) -> list[Point]:
+        shape, found = self._runs.shape, []
+        for workers, threads in cluster_sizes(self._host, self._parameters):
+            limits = self._parameters.get("memory_limit") or [in_gib(self._host.memory / workers)]
+            kinds: Sequence[Value | None] = self._parameters.get("processes") or [None]
+            for limit, processes in product(limits, kinds):
+                sized: dict[str, Value] = {"n_workers": workers, "threads_per_worker": threads}
+                if processes is not None:
+                    sized["processes"] = processes
+                if foretold.processes or processes:
+                    sized["memory_limit"] = limit
+                is_as_it_was = (workers, threads) == (shape.workers, shape.threads)
+                if is_as_it_was and processes is None and not foretold.lacks_memory(limit):
+                    continue
+                point = foretold.point({**sized, **change}, workers, threads, limit)
+                found.append(point)
+        return found
+
+    def _best(self, points: Sequence[Point]) -> list[Point]:
+        """Return the points that are shortest by replay: of those that are alike, the smallest."""
+        known = [point for point in points if math.isfinite(point.predicted) and not point.left_out]
+        least = min((point.predicted for point in known), default=math.nan)
+
+        def rank(point: Point) -> tuple[int, int, int]:
+            longer = int(math.log(point.predicted / least) / math.log(_SAME)) if least > 0 else 0
+            workers = int(point.change.get("n_workers", self._runs.shape.workers))
+            threads = int(point.change.get("threads_per_worker", self._runs.shape.threads))
+            return longer, workers * threads, workers
+
+        return sorted(known, key=rank)[:_BEST]
+
+    def _screened(self, points: list[Point]) -> tuple[list[Point], list[Point]]:
+        """Run each point once where no replay tells; return the shortest, and all points."""
+        until, tried = self._runs.left * (1 - _SCREENING), 0
+        seconds: dict[int, float] = {}
+        order = sorted(range(len(points)), key=lambda at: self._from_cores(points[at]))
+        for at in order:
+            if points[at].left_out:
+                continue
+            if self._runs.left < until:
+                points[at] = replace(points[at], left_out="There was no time to run it.")
+                continue
+            side, tried = self._side(points[at].change), tried + 1
+            done = self._runs.run(side, patience=_PATIENCE)
+            why = self._runs.fault(done, side)
+            if not why and (agreement := self._runs.agreement([done])).kind == "differ":
+                why = agreement.text
+            points[at] = replace(points[at], left_out=why)
+            if not why:
+                seconds[at] = done.seconds
+        if tried:
+            self._limits.append(f"So {count_of(tried, 'setting')} ran once, to find the best.")
+        return [points[at] for at in sorted(seconds, key=seconds.__getitem__)[:_BEST]], points
+
+    def _from_cores(self, point: Point) -> float:
+        workers, threads = (point.change.get(n, 1) for n in ("n_workers", "threads_per_worker"))
+        return abs(math.log(int(workers) * int(threads) / self._host.cores))
+
+    # --- Runs by turns ----------------------------------------------------------------------------
+
+    def _candidates(self, first: Done, best: Sequence[Point]) -> list[_Candidate]:
+        """Return the best by replay, and what findings say, which replays may not see."""
+        found = [(point, Suggested(point.change)) for point in best]
+        foretold = Foretold.of(first, self._host)
+        of_findings = 0
+        for suggested in suggestions(first)[0]:
+            point = self._of_finding(suggested.change, foretold)
+            known = any(each.change.items() >= point.change.items() for each, _ in found)
+            if point.change and not known and of_findings < _OF_FINDINGS:
+                of_findings += 1
+                found.append((point, suggested))
+        candidates = []
+        for point, suggested in found:
+            candidates.append(_Candidate(point, self._side(point.change), suggested.about))
+        return candidates
+
+    def _of_finding(self, change: Mapping[str, Value], foretold: Foretold) -> Point:
+        """Return a finding's change in numbers, with room for its workers; empty: it has none."""
+        shape = self._runs.shape
+        try:
+            found = in_numbers(change, shape)
+        except InvalidArgumentError:
+            return Point({})
+        if not found.keys() & set(OF_CLUSTERS):
+            return Point(found)
+        workers = int(found.get("n_workers", shape.workers))
+        threads = int(found.get("threads_per_worker", shape.threads))
+        found = {"n_workers": workers, "threads_per_worker": threads, **found}
+        limit = in_gib(self._host.memory / workers)
+        if foretold.processes:
+            limit = str(found.setdefault("memory_limit", limit))
+        point = foretold.point(found, workers, threads, limit)
+        return Point({}) if point.left_out or beyond_memory(found, shape) else point
+
+    def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
+        """Run candidates and the program as it is in turns, until the best of them is certain."""
+        began, rounds = self._runs.left, 0
+        while candidates:
+            going = [one for one in candidates if not one.obstacle and not one.is_over]
+            turn: list[_Candidate | None] = [None, *going]
+            if not going or not all(map(self._run_one, turn[:: (1, -1)[rounds % 2]])):
+                break
+            rounds += 1
+            _leave_out_the_longer(going)
+            if rounds in LOOKS and self._is_settled(candidates):
+                break
+            if rounds >= LOOKS[-1] or self._runs.left < (began - self._runs.left) / rounds:
+                break
+
+    def _run_one(self, candidate: _Candidate | None) -> bool:
+        """Run a candidate, or the program as it is; return whether to go on."""
+        side = PLAIN if candidate is None else candidate.side
+        done = self._runs.run(side, patience=_PATIENCE)
+        if self._runs.is_over(done):
+            return False
+        fault = self._runs.fault(done, side)
+        if candidate is None:
+            self._limits += [fault] * bool(fault)
+            self._plain += [done] * (not fault)
+            return not fault
+        candidate.obstacle = fault
+        if not fault:
+            candidate.done.append(done)
+            candidate.is_over = self._runs.agreement([done]).kind == "differ"
+        return True
+
+    def _is_settled(self, candidates: Sequence[_Candidate]) -> bool:
+        going = [one for one in candidates if not one.obstacle and not one.is_over]
+        if not going:
+            return True
+        best = min(going, key=lambda one: one.seconds)
+        if gain_of((self._plain, best.done), tests=len(candidates)).kind == "cannot tell":
+            return False
+        return all(
+            one.seconds <= best.seconds * (1 + _CLOSE)
+            or gain_of((one.done, best.done)).kind != "cannot tell"
+            for one in going
+            if one is not best
+        )
+
+    # --- What they have shown ---------------------------------------------------------------------
+
+    def _told(
+        self, first: Done, points: Sequence[Point], candidates: Sequence[_Candidate]
+    ) -> Tuning:
+        tried = [replace(one.point, trial=self._trial(one, len(candidates))) for one in candidates]
+        # A candidate that was left behind has fewer runs than the best.
+        most = max((len(one.done) for one in candidates), default=0)
+        fit = [
+            point
+            for point, one in zip(tried, candidates, strict=True)
+            if len(one.done) == most and _counts(point.trial)
+        ]
+        seconds = [one.seconds for one in self._plain]
+        others = [point for point in points if not any(p.change == point.change for p in tried)]
+        return Tuning(
+            as_it_is=self._as_it_is(first),
+            points=[
+                *sorted(tried, key=lambda point: np.nan_to_num(point.measured, nan=math.inf)),
+                *sorted(others, key=lambda point: np.nan_to_num(point.predicted, nan=math.inf)),
+            ],
+            best=min(fit, key=lambda point: point.measured, default=None),
+            seconds=float(np.mean(seconds)) if seconds else math.nan,
+            limits=self._limits,
+            notes=self._runs.note_on_files(),
+        )
+
+    def _trial(self, one: _Candidate, tests: int) -> Trial:
+        sides = self._plain, one.done
+        return self._runs.told(
+            one.point.change, one.about, sides, obstacle=one.obstacle, tests=tests
+        )
+
+    def _as_it_is(self, first: Done) -> dict[str, Value]:
+        if not first.clusters:
+            return {}
+        shape, in_processes = self._runs.shape, first.clusters[-1].get("processes", True)
+        found: dict[str, Value] = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
+        if not in_processes:
+            found["processes"] = False
+        elif math.isfinite(shape.memory_limit):
+            found["memory_limit"] = in_gib(shape.memory_limit)
+        return found
+
+    def _side(self, change: Mapping[str, Value]) -> Side:
+        words = in_words(change)
+        directory = re.sub(r"[^\w.=-]+", "_", words).strip("_-")[:80]
+        return Side(Settings.of(change), f"with {words}", directory)
+
+
+def _leave_out_the_longer(going: Sequence[_Candidate]) -> None:
+    """End those of which each run took clearly longer than each of the best."""
+    best = min(going, key=lambda one: one.seconds)
+    if len(best.done) < _CLEAR_AFTER:
+        return
+    longest = max(one.seconds for one in best.done)
+    for one in going:
+        if one is not best and one.done:
+            one.is_over |= min(done.seconds for done in one.done) > _CLEAR * longest
+
+
+def _counts(trial: Trial | None) -> bool:
+    return trial is not None and trial.kind not in ("no result", "no change", "results differ")

@@ -1,0 +1,123 @@
+"""What tuning foretells and says: cores that workers share, profiles, and no advice by chance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from traces import made_trace
+
+from dasfprof.analysis.comparison.trial import Agreement, Trial, TriedRun, judge_gain
+from dasfprof.analysis.comparison.tuning import Point, Tuning, in_gib
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.simulation.one_host import HostReplay
+from dasfprof.handles.trial.grid import Host, cluster_sizes
+
+# --- cores that workers share ---------------------------------------------------------------------
+
+
+def task(number: int, worker: int, start: float, stop: float, cpu: float) -> dict[str, Any]:
+    """Give a run without any latency; all came at the begin."""
+    times = {"scheduler_waiting": 0.0, "sent": start, "received": start, "ready": start}
+    times |= {"executing": start, "start": start, "done": stop, "known": stop}
+    about = {"worker_id": worker, "duration": stop - start, "cpu": cpu}
+    return {"key": f"f-{number}", **about, **times}
+
+
+def replay(cpu: float, cores: float = 2, **more: Any) -> HostReplay:
+    """Replay eight tasks of 1 s, which two workers of one thread took in turn."""
+    tasks = [task(n, n % 2, n // 2, n // 2 + 1, cpu) for n in range(8)]
+    trace = made_trace(tasks, workers=[{"boot_id": "scheduler's"}] * 2)
+    return HostReplay(Run.of(trace), cores, **more)
+
+
+def test_tasks_that_wait_gain_by_threads_and_those_that_compute_by_cores() -> None:
+    waits, computes = replay(0.0), replay(1.0)
+    assert waits.obstacle == computes.obstacle == ""
+    assert waits.wall(2, 1) == computes.wall(2, 1) == pytest.approx(4)
+    assert waits.wall(2, 4) == pytest.approx(1, abs=0.1)
+    # 8 s of work on two cores, however many threads.
+    assert computes.wall(2, 4) == pytest.approx(4, abs=0.1)
+    assert computes.wall(1, 2) == pytest.approx(4, abs=0.1)
+    assert computes.wall(1, 1) == pytest.approx(8, abs=0.1)
+    assert replay(1.0, cores=8).wall(2, 4) == pytest.approx(1, abs=0.1)
+    # Half of each waits: the other half takes its share of the cores.
+    assert replay(0.5).wall(2, 4) == pytest.approx(2.25, abs=0.4)
+
+
+def test_tasks_that_take_turns_gain_by_workers_alone() -> None:
+    found = replay(0.0, one_at_a_time=True)
+    assert found.wall(2, 4) == found.wall(2, 1) == pytest.approx(4)
+    assert found.wall(4, 1) == pytest.approx(2, abs=0.2)
+
+
+def test_what_was_not_recorded_is_not_foretold() -> None:
+    found = replay(math.nan)
+    assert "CPU seconds" in found.obstacle
+    assert math.isnan(found.wall(2, 4))
+
+
+def test_the_clusters_that_a_host_has_room_for() -> None:
+    sizes = cluster_sizes(Host(2, 8e9), {})
+    assert sizes == [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4)]
+    many = cluster_sizes(Host(12, 8e9), {})
+    assert {workers for workers, _ in many} == {1, 2, 4, 8, 12}
+    assert all(6 <= workers * threads <= 48 for workers, threads in many)
+    given = {"n_workers": [3], "threads_per_worker": [1, 32]}
+    assert cluster_sizes(Host(2, 8e9), given) == [(3, 1), (3, 32)]
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+CHANGE = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "4 GiB"}
+
+
+def point(before: list[float], after: list[float], results: Any = "equal", **more: Any) -> Point:
+    gain = judge_gain(np.array(before), np.array(after))
+    runs = [TriedRun(False, x, x) for x in before] + [TriedRun(True, x, x) for x in after]
+    change = {**CHANGE, **more}
+    about = {"gain": gain, "results": Agreement(results, "They differ."), "runs": runs}
+    return Point(change, trial=Trial(change, **about))  # type: ignore[arg-type]
+
+
+def tuning(best: Point | None, **more: Any) -> Tuning:
+    return Tuning({"n_workers": 1, "threads_per_worker": 8}, [best] if best else [], best, **more)
+
+
+def test_a_gain_is_a_line_and_a_profile() -> None:
+    more = {"OMP_NUM_THREADS": "1", "array.chunk-size": "64MiB", "--chunk": "5000"}
+    found = tuning(point([4.0, 4.1, 3.9], [2.0, 2.1, 1.9], **more))
+    assert found.kind == "tuned"
+    assert found.line == 'LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="4 GiB")'
+    assert found.sentences[0].startswith("Gained 2 s of 4 s")
+    assert yaml.safe_load(found.profile) == {
+        "distributed": {"nanny": {"pre-spawn-environ": {"OMP_NUM_THREADS": "1"}}},
+        "array": {"chunk-size": "64MiB"},
+        "dasfprof": {"tuned": {**CHANGE, "arguments": {"--chunk": "5000"}}},
+    }
+
+
+def test_what_gains_nothing_or_varies_is_not_advised() -> None:
+    nothing = tuning(point([4.0, 4.02, 3.98], [3.99, 4.0, 3.98]))
+    assert (nothing.kind, nothing.line, nothing.profile) == ("as it is", "", "")
+    assert nothing.sentences[0].startswith("Keep it as it is")
+    varies = tuning(point([4.0, 6.0, 2.0], [3.0, 5.0, 2.0]))
+    assert (varies.kind, varies.profile) == ("cannot tell", "")
+    assert varies.sentences[0].startswith("Cannot tell which is best, as runs vary")
+    differ = Tuning({}, [point([4.0, 4.1, 3.9], [2.0, 2.1, 1.9], "differ")])
+    assert (differ.kind, differ.sentences[0]) == ("results differ", "Nothing is advised.")
+    assert tuning(None).kind == "no result"
+
+
+def test_of_many_that_are_tried_one_gains_by_chance_more_often() -> None:
+    before, after = np.array([4.0, 4.1, 3.9]), np.array([3.7, 3.6, 3.65])
+    alone, of_many = judge_gain(before, after), judge_gain(before, after, tests=5)
+    assert of_many.p == pytest.approx(min(alone.p * 5, 1.0))
+
+
+def test_memory_is_rounded_down() -> None:
+    assert in_gib(4 * 2**30) == "4 GiB"
+    assert in_gib(11.79 * 2**30) == "11.7 GiB"

@@ -1,0 +1,136 @@
+"""``dasfprof tune`` on real programs: the best of what a host has room for, or a clear word.
+
+Tasks sleep, so that what else the machine does matters little.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from distributed import LocalCluster
+from jsonschema import Draft202012Validator
+from shell import shell
+
+import dasfprof
+from dasfprof.report.documents import read_schema
+
+pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+
+PROGRAM = """
+import os, sys, time
+from distributed import Client
+def fetch(number, size):
+    time.sleep(0.2 * size if {by_size} else 0.2)
+    return size
+if __name__ == "__main__":
+    size = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    with {client} as client:
+        sizes = [size] * (12 // size)
+        total = sum(client.gather(client.map(fetch, range(len(sizes)), sizes)))
+        {end}
+"""
+#: In threads of the program's process a cluster starts at once.
+CLIENT = "Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)"
+ONE_OR_SIX = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1,6")
+
+
+def program(
+    directory: Path, *, end: str = "print(total)", client: str = CLIENT, by_size: bool = True
+) -> None:
+    """Write a program of twelve pieces that sleep, in tasks of as many as its argument says."""
+    text = PROGRAM.format(client=client, end=end, by_size=by_size)
+    (directory / "program.py").write_text(text)
+
+
+def tuned(
+    *arguments: str, cwd: Path, code: int = 0
+) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    """Tune a program; give what was found, and how the command ended."""
+    done = shell("dasfprof", "tune", "--json", *arguments, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    Draft202012Validator(read_schema("tune")).validate(document)
+    return document, done
+
+
+def test_threads_that_a_replay_foretells_and_the_next_run_has(tmp_path: Path) -> None:
+    program(tmp_path)
+    found, _ = tuned(*ONE_OR_SIX, "program.py", cwd=tmp_path)
+
+    assert found["verdict"] == "tuned"
+    assert found["line"].startswith("LocalCluster(n_workers=1, threads_per_worker=")
+    assert "processes=False" in found["line"]
+    best = found["points"][0]
+    assert best["change"] == found["settings"]
+    # Twelve tasks of 200 ms, one by one, and six or more at a time.
+    assert found["as_it_is"]["seconds"] > 2.4 > best["measured"]
+    six = next(one for one in found["points"] if one["change"]["threads_per_worker"] == 6)
+    assert six["predicted"] < 1.5
+    assert best["trial"]["results"]["kind"] == "equal"
+
+    profile = yaml.safe_load((tmp_path / found["profile"]).read_text())
+    assert profile["dasfprof"]["tuned"] == found["settings"]
+    threads = found["settings"]["threads_per_worker"]
+    for number, (given, variables) in enumerate(
+        ((["--config", "tuned.yaml"], {}), ([], {"DASK_CONFIG": "tuned.yaml"}))
+    ):
+        traces = f"traces-{number}"
+        command = ("dasfprof", "run", "-d", traces, *given, "program.py")
+        assert shell(*command, cwd=tmp_path, **variables).returncode == 0
+        recorded = dasfprof.TraceAnalyser(tmp_path / traces, progress=False).trace
+        assert recorded.workers["nthreads"].dropna().tolist() == [threads]
+
+
+def test_an_argument_of_the_script(tmp_path: Path) -> None:
+    """Each task takes as long, however much it has to do: the largest size is best."""
+    program(tmp_path, by_size=False)
+    sizes = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1")
+    sizes += ("--parameter", "--size=1,6")
+    found, _ = tuned(*sizes, "program.py", "--size", "2", cwd=tmp_path)
+
+    assert (found["verdict"], found["settings"]) == ("tuned", {"--size": "6"})
+    assert found["line"] is None
+    done = shell("dasfprof", "run", "--config", "tuned.yaml", "program.py", cwd=tmp_path)
+    assert done.stdout == "12\n"
+    assert "2 task runs" in done.stderr or "2 tasks" in done.stderr
+
+
+def test_nothing_is_advised_where_results_differ(tmp_path: Path) -> None:
+    program(tmp_path, end="print(sum(client.nthreads().values()))")
+    found, _ = tuned(*ONE_OR_SIX, "program.py", cwd=tmp_path, code=1)
+
+    assert (found["verdict"], found["settings"], found["line"]) == ("results differ", {}, None)
+    assert found["sentences"][0] == "Nothing is advised."
+    assert not (tmp_path / "tuned.yaml").exists()
+
+
+def test_programs_that_cannot_be_tuned(tmp_path: Path) -> None:
+    program(tmp_path, end="raise ValueError('no such file')")
+    done = shell("dasfprof", "tune", "program.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "fails as it is (exit code 1)" in done.stderr
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp") as here:
+        program(tmp_path, client=f"Client({here.scheduler_address!r})")
+        done = shell("dasfprof", "tune", "program.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "makes no LocalCluster" in done.stderr
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    program(tmp_path)
+    (tmp_path / "mine.yaml").write_text("array:\n  chunk-size: 1GiB\n")
+    for arguments, words in (
+        (("-o", "mine.yaml"), "mine.yaml is there, and no resource profile"),
+        (("--parameter", "threads=2"), "there is no setting 'threads'"),
+        (("--parameter", "n_workers=2,more"), "n_workers=more: give numbers"),
+        (("--parameter", f"--size={','.join(map(str, range(1, 20)))}"), "give 12 at most"),
+    ):
+        done = shell("dasfprof", "tune", *arguments, "program.py", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in " ".join(done.stderr.replace("│", "").split())
