@@ -292,10 +292,24 @@ class _BeforeImport(importlib.abc.MetaPathFinder):
             self._call()
 
 
+#: Where MPI says which of its processes this one is. Those that are a scheduler or a worker, as
+#: dask-mpi makes them of the same script, have no client.
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
 def _report(recorder: ClientRecorder, target: str, head: int) -> None:
     for refusal in recorder.refusals:
         echo(f"dasfprof: {clean(refusal)}", err=True)
-    if not recorder.clusters and not recorder.refusals:
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
+    if recorder.clusters or recorder.refusals:
+        pass
+    elif rank is not None:
+        say(
+            f"dasfprof: rank {clean(rank)} of {clean(target)} connected no distributed.Client; the "
+            "rank that did, if any, has the run.",
+            err=True,
+        )
+    else:
         say(
             f"dasfprof: {clean(target)} connected no distributed.Client in its own process, or "
             "replaced distributed.client.preload in Dask's config, so nothing was recorded. What "
