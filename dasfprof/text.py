@@ -13,6 +13,7 @@ import math
 import re
 import unicodedata
 from datetime import datetime, timezone
+from typing import Any
 
 _ELLIPSIS = "…"
 _PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -155,3 +156,10 @@ def file_part(text: str) -> str:
     """Return text as a safe part of a file's name; of an address without its scheme."""
     scheme, _, rest = str(text).rpartition("://")
     return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"
+
+
+def job_words(job: Any) -> str:
+    """Write the variables that name a process's job; empty: it has none, or nothing tells."""
+    if not isinstance(job, dict):
+        return ""
+    return ", ".join(f"{name} {value}" for name, value in job.items())

@@ -212,6 +212,9 @@ class Questions:
     ) -> pd.DataFrame:
         """Sum up what was moved between workers."""
 
+    def workers(self) -> pd.DataFrame:
+        """List the lives of workers: on which host and in which job, when they came and went, and why."""
+
     def degradation(self) -> pd.DataFrame:
         """Test whether each function gets slower as the run goes on, by the steps of the guide."""
 

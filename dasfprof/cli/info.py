@@ -14,7 +14,15 @@ from dasfprof.cli.sources import open_source, source_argument
 from dasfprof.report.documents import schema_of
 from dasfprof.report.json_text import json_of
 from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
-from dasfprof.text import clean, count_of, elide, format_date, format_duration, format_size
+from dasfprof.text import (
+    clean,
+    count_of,
+    elide,
+    format_date,
+    format_duration,
+    format_size,
+    job_words,
+)
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
@@ -152,6 +160,11 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
         _entry("no cluster", of_local(local).text.removeprefix("no cluster: "))
     for command in sorted({str(file.fact("command") or "") for file in contents} - {""}):
         _entry("command", elide(command, _MAX_VALUE))
+    for job, whose in sorted(_jobs(contents).items()):
+        workers = len(whose - {"scheduler", "client"})
+        what = [count_of(workers, "worker")] if workers else []
+        what += [who for who in ("scheduler", "client") if who in whose]
+        _entry("job", f"{job}: {', '.join(what)}")
     for versions in sorted({_versions(file) for file in contents} - {""}):
         _entry("versions", versions)
     events = sum((file.events for file in contents), Counter[str]())
@@ -168,6 +181,15 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
     for words in absent:
         _entry("no file", words)
     _entry("lost", _lost(contents, is_absent=bool(absent)))
+
+
+def _jobs(contents: list[FileContents]) -> dict[str, set[str]]:
+    """Return whose processes belong to each job, by the variables that name it."""
+    jobs: dict[str, set[str]] = {}
+    for file in contents:
+        if job := job_words(file.fact("job")):
+            jobs.setdefault(job, set()).add(file.owner() or "client")
+    return jobs
 
 
 def _lost(contents: list[FileContents], is_absent: bool) -> str:
@@ -288,6 +310,7 @@ def _run_as_json(contents: list[FileContents]) -> None:
             "host": file.fact("host"),
             "process": file.fact("pid"),
             "owner": file.owner() or None,
+            "job": file.fact("job"),
             "state": file.state,
             "closed": file.is_closed,
             "events": dict(file.events),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -176,10 +177,24 @@ def run(
     ctx.exit(outcome.exit_code)
 
 
+#: Where MPI says which of its processes this one is. Those that are a scheduler or a worker, as
+#: dask-mpi makes them of the same script, have no client.
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
 def _report(recorder: ClientRecorder, target: str, head: int) -> None:
     for refusal in recorder.refusals:
         echo(f"dasfprof: {clean(refusal)}", err=True)
-    if not recorder.clusters and not recorder.refusals:
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
+    if recorder.clusters or recorder.refusals:
+        pass
+    elif rank is not None:
+        say(
+            f"dasfprof: rank {clean(rank)} of {clean(target)} connected no distributed.Client; the "
+            "rank that did, if any, has the run.",
+            err=True,
+        )
+    else:
         say(
             f"dasfprof: {clean(target)} computed nothing with Dask in its own process, so nothing "
             "was recorded: it connected no distributed.Client, or replaced "

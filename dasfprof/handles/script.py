@@ -197,8 +197,10 @@ class RecordedCluster:
                 run.collect(run.directory)
 
     def _is_known_to_be_closed(self) -> bool:
+        from dasfprof.recording.cluster.link import status_of
+
         cluster = self.cluster() if self.cluster is not None else None
-        return cluster is not None and cluster.status.name in ("closed", "failed")
+        return status_of(cluster) in ("closed", "failed")
 
 
 @dataclass

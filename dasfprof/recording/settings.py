@@ -24,6 +24,7 @@ from dasfprof.database.runs import run_directory
 from dasfprof.database.storage import shown
 from dasfprof.errors import InvalidArgumentError, UnknownOptionError
 from dasfprof.recording.dask_internals.names import missing
+from dasfprof.recording.probes.process import job_of_process
 from dasfprof.recording.shipping.places import choose_place, local_directory
 from dasfprof.text import file_part
 
@@ -137,7 +138,7 @@ class RunSettings(RunOptions):
             Further entries of the file's header.
         """
         host = socket.gethostname()
-        lost = missing(plugin)
+        lost, job = missing(plugin), job_of_process()
         parts = [self.name, plugin, *(file_part(part) for part in (host, owner))]
         return FileDatabase(
             Path(self.directory, "-".join(parts) + ".msgpack"),
@@ -152,6 +153,7 @@ class RunSettings(RunOptions):
                 "run_uuid": self.uuid,
                 "run_created": self.created,
                 "cores": cpu_count(),
+                **({"job": job} if job else {}),
                 **({"missing": lost} if lost else {}),
                 **header,
             },

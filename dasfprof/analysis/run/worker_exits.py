@@ -14,7 +14,7 @@ import pandas as pd
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database.columns import Array
-from dasfprof.text import clean, elide, format_duration, format_size
+from dasfprof.text import clean, elide, format_duration, format_size, job_words
 
 # --- How the process of a worker ended, and what its evidence proves of the cause -----------------
 
@@ -105,6 +105,9 @@ def departure(trace: Trace, life: int) -> Departure:
         else "",
         f"its host had {format_size(available)} of {format_size(total)} left"
         if host_was_full
+        else "",
+        f"its job was {elide(clean(job), _LONGEST)}: how that ended, its system's own log says"
+        if (job := job_words(row["job"]))
         else "",
         f"the last error that Dask logged there, {format_duration(left - row['last_error_time'])} "
         f"before, was {error}"

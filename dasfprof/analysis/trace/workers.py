@@ -41,6 +41,8 @@ class Worker:
     memory_sizes: dict[str, float] = field(default_factory=dict)
     #: The variables of its process that say how many threads libraries start; None: not recorded.
     thread_limits: dict[str, str] | None = None
+    #: The variables that name its job; None: none, or not recorded.
+    job: dict[str, str] | None = None
     #: The control group that limits its process's memory, and those bytes; None: not known.
     memory_group: str | None = None
     group_limit: float | None = None
@@ -110,6 +112,7 @@ class WorkerRegister:
             if header.get("plugin") == "SchedulerPlugin":
                 scheduler = self.workers[self.id_of(host, "scheduler")]
                 scheduler.boot_id, scheduler.pid = header.get("boot_id"), header.get("pid")
+                scheduler.job = job_in(header)
             return None
         label, address = facts.get("label"), facts.get("address")
         number = self.id_of(host, _text(label), None if address is None else str(address))
@@ -124,6 +127,7 @@ class WorkerRegister:
             worker.memory_group = facts["memory_group"]
             worker.group_limit = facts.get("group_limit")
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
+        worker.job = job_in(header)
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True
         worker.serialising |= header.get("serialising") is True
@@ -215,6 +219,7 @@ class WorkerRegister:
             "memory_group": _texts(worker.memory_group for worker in workers),
             "group_limit": np.array([worker.group_limit for worker in workers], dtype=float),
             "thread_limits": _texts(worker.thread_limits for worker in workers),
+            "job": _texts(worker.job for worker in workers),
             "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
             "boot_id": _texts(worker.boot_id for worker in workers),
@@ -233,6 +238,14 @@ class WorkerRegister:
             "last_error_time": np.array([worker.last_error_time for worker in workers], float),
         }
         return pd.DataFrame(columns).rename_axis(index="worker_id")
+
+
+def job_in(header: dict[str, Any]) -> dict[str, str] | None:
+    """Return the variables that name a process's job, as its file's header has them."""
+    job = header.get("job")
+    if not isinstance(job, dict):
+        return None
+    return {str(name): str(value) for name, value in job.items()}
 
 
 def _categorical(texts: list[str], ids: Array) -> pd.Categorical:

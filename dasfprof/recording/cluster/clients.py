@@ -18,7 +18,7 @@ from dasfprof.recording.cluster.calls import (
     ping,
     stop_on_worker,
 )
-from dasfprof.recording.cluster.link import SCHEDULER, Answers, ClusterLink, ask_workers
+from dasfprof.recording.cluster.link import SCHEDULER, Answers, ClusterLink, ask_workers, status_of
 from dasfprof.recording.settings import RunSettings
 from dasfprof.text import count_of
 
@@ -51,9 +51,10 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     """
     if pipeline is None:
         pipeline = _current_client()
-    if isinstance(pipeline, Cluster):
-        if pipeline.status.name in ("closed", "closing", "failed"):
-            raise RegistrationError(f"{pipeline!r} is {pipeline.status.name}; start a new one.")
+    if _is_cluster(pipeline):
+        status = status_of(pipeline)
+        if status in ("closed", "closing", "failed"):
+            raise RegistrationError(f"{pipeline!r} is {status}; start a new one.")
         asynchronous = bool(pipeline.asynchronous)
         return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
     # A DASF pipeline has an executor, whose `client` is Dask's; its own `register_plugin`
@@ -83,6 +84,13 @@ def has_client() -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_cluster(pipeline: Any) -> bool:
+    """Return whether it is a cluster that a `Client` takes; dask-gateway's is no `Cluster`."""
+    if isinstance(pipeline, Cluster):
+        return True
+    return isinstance(getattr(pipeline, "scheduler_address", None), str)
 
 
 def _current_client() -> Client:

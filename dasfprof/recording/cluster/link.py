@@ -72,6 +72,12 @@ class Answers:
     silent: dict[str, str] = field(default_factory=dict)
 
 
+def status_of(cluster: Any) -> str:
+    """Return a cluster's status, empty without one: dask-gateway's is a text, Dask's an enum."""
+    status = getattr(cluster, "status", "")
+    return str(getattr(status, "name", status))
+
+
 class ClusterLink:
     """The connection from a client's process to a cluster, also after the client has closed.
 
@@ -94,7 +100,7 @@ class ClusterLink:
     @property
     def is_closed(self) -> bool:
         """Whether the cluster is known to have closed; its processes wrote their files then."""
-        return self._cluster is not None and self._cluster.status.name in ("closed", "failed")
+        return status_of(self._cluster) in ("closed", "failed")
 
     async def on_scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None

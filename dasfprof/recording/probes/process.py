@@ -1,4 +1,4 @@
-"""`ProcessUsage`: what this process uses; CPU of its threads; connections; kills in its group.
+"""`ProcessUsage`: what this process uses; its job; CPU of its threads; connections; kills.
 
 On Linux it reads files of ``/proc/self`` through descriptors that stay open: psutil opens and
 parses more than is needed, which would take more than half of a tick (`benchmarks/`). On other
@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -24,6 +25,41 @@ _INTERNET = (b"TCP", b"UDP", b"MPTCP")
 
 #: Bytes to read, more than the length of any of the files.
 _LENGTH = 1024
+
+
+#: Variables in which batch systems and clouds say which job a process belongs to. No other variable
+#: of the environment is recorded.
+JOB_VARIABLES = (
+    "SLURM_JOB_ID",
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "LSB_JOBINDEX",
+    "JOB_ID",
+    "SGE_TASK_ID",
+    "OAR_JOB_ID",
+    "AWS_BATCH_JOB_ID",
+    "COILED_CLUSTER_ID",
+    "COILED_INSTANCE_ID",
+    "DASK_GATEWAY_CLUSTER_NAME",
+    "POD_NAME",
+)
+#: Characters of a value.
+_LONGEST_VALUE = 200
+
+
+def job_of_process(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the `JOB_VARIABLES` that are set; in a pod that does not name it, its ``HOSTNAME``.
+
+    Grid Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, LSF ``LSB_JOBINDEX`` to
+    0 in those without an array: these tell nothing.
+    """
+    told = {name: environment.get(name, "")[:_LONGEST_VALUE] for name in JOB_VARIABLES}
+    if "KUBERNETES_SERVICE_HOST" in environment and not told["POD_NAME"]:
+        told["POD_NAME"] = environment.get("HOSTNAME", "")[:_LONGEST_VALUE]
+    nothing = {("SGE_TASK_ID", "undefined"), ("LSB_JOBINDEX", "0")}
+    return {name: value for name, value in told.items() if value and (name, value) not in nothing}
 
 
 class Usage(NamedTuple):

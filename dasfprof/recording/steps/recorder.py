@@ -18,6 +18,7 @@ from distributed import Client
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import check_process
+from dasfprof.recording.cluster.link import status_of
 from dasfprof.recording.cluster.scheduler_watch import SchedulerWatch
 from dasfprof.recording.dask_internals.graphs import (
     place_hooks,
@@ -208,7 +209,7 @@ class StepRecorder:
 
         The end of a client does not count: the cluster may have others.
         """
-        return bool(self._cluster is not None and self._cluster.status.name == "closed")
+        return status_of(self._cluster) == "closed"
 
     def stop(self) -> None:
         """End the recording and write everything that was recorded. Idempotent."""

@@ -1,0 +1,69 @@
+"""The lives of workers: each one's host, job and process, when it came and went, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.worker_exits import exit_words
+from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.questions import NO_PARTS, question
+from dasfprof.text import job_words
+
+
+def _came_and_went(trace: Run) -> bool:
+    """Return whether workers had jobs, or processes of them ended while the cluster went on."""
+    lives = trace.workers[(trace.workers["kind"] == "worker").to_numpy()]
+    return bool(lives["job"].notna().any() or lives[["exit_code", "silent"]].notna().any(axis=None))
+
+
+@question(
+    "Workers: their jobs, and how they ended",
+    "balance",
+    page="workers",
+    expendable=("Process", "Memory Limit (MB)", "Node"),
+    needs=_came_and_went,
+    in_parts=NO_PARTS,
+)
+def workers(trace: Run) -> pd.DataFrame:
+    """List the lives of workers: on which host and in which job, when they came and went, and why.
+
+    Returns
+    -------
+    DataFrame
+        A row a life of a worker's process, as they came: ``Worker``, ``Node``, ``Process``;
+        ``Job``: the variables in which a batch system or a cloud names its job, such as
+        ``SLURM_JOB_ID 4711``, empty: none was set, or nobody recorded it; ``Threads``, ``Memory
+        Limit (MB)``; ``Joined (s)`` and ``Left (s)`` the cluster (from the trace's begin, by the
+        scheduler; NA where it told nothing; one that was there before joins as recording begins);
+        ``Reason`` of the scheduler, as Dask calls it; ``Ended`` by what is known of its process:
+        exit code, signal, or its nanny's word; empty: nothing is; ``Task Runs`` in its files.
+
+    Notes
+    -----
+    The reason is what the scheduler was told first, not why somebody asked. Batch systems end jobs
+    with SIGTERM and then SIGKILL, whether for a walltime or a preemption: their own log says which.
+    """
+    lives = np.flatnonzero((trace.workers["kind"] == "worker").to_numpy())
+    rows = trace.workers.iloc[lives]
+    begins = np.fmin(rows["joined"].to_numpy(), rows["first_seen"].to_numpy())
+    order = np.argsort(begins, kind="stable")
+    lives, rows = lives[order], rows.iloc[order]
+    ran = np.bincount(trace.tasks["worker_id"].to_numpy(), minlength=len(trace.workers))[lives]
+    ended = [exit_words(trace, life) for life in lives.tolist()]
+    return pd.DataFrame(
+        {
+            "Worker": known_texts(rows["worker"]),
+            "Node": known_texts(rows["host"]),
+            "Process": whole(rows["pid"].to_numpy(dtype=float, na_value=np.nan)),
+            "Job": text(np.array([job_words(job) for job in rows["job"]], dtype=object)),
+            "Threads": whole(rows["nthreads"].to_numpy(dtype=float, na_value=np.nan)),
+            "Memory Limit (MB)": rows["memory_limit"].to_numpy() / 1e6,
+            "Joined (s)": trace.since_begin(rows["joined"]),
+            "Left (s)": trace.since_begin(rows["left"]),
+            "Reason": known_texts(rows["left_reason"]),
+            "Ended": text(np.array(ended, dtype=object)),
+            "Task Runs": ran,
+        }
+    )
