@@ -73,7 +73,8 @@ class Trace:
     #: memory_limit, memory_target, memory_spill, memory_pause`` (bytes, NaN: none, see
     #: `MEMORY_SIZES`), ``memory_group, group_limit`` (the control group that limits its process,
     #: and those bytes; None and NaN: none, or unknown), ``thread_limits`` (variables such as
-    #: OMP_NUM_THREADS that its process has, a dict; None: not recorded), ``first_seen, last_seen,
+    #: OMP_NUM_THREADS that its process has, a dict; None: not recorded), ``resources`` (that tasks
+    #: may ask it for, a dict of amounts; None: not recorded), ``first_seen, last_seen,
     #: boot_id, pid, closed, joined, left,
     #: left_reason, exit_code`` (of its process; negative: the signal; NaN: unknown),
     #: ``exit_reason``, ``silent`` (seconds without a heartbeat, if the scheduler gave it up for
