@@ -74,6 +74,13 @@ class Questions:
     def per_function_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each function waited for and did, and what to do about it."""
 
+    def why(
+        self,
+        key: str,
+        run_id: int | None = None,
+    ) -> pd.DataFrame:
+        """Say what one task waited for, and why the scheduler chose its worker."""
+
     def cprofile(
         self,
         function: str | None = None,

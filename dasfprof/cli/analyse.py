@@ -191,7 +191,7 @@ def _show_function(
 
     tables = drill_down.tables_of(analyser, function)
     if as_json:
-        following = drill_down.after_function(function, where)
+        following = drill_down.after_function(tables, function, where)
         kept = {name: table.head(head or len(table)) for name, table in tables.items()}
         click.echo(step_document(analyser, title, None, kept, following))
     else:

@@ -50,13 +50,18 @@ def after_finding(findings: pd.DataFrame, where: str) -> list[str]:
     return commands + [_command("-a", call, where) for call in _questions(findings)]
 
 
-def after_function(name: str, where: str) -> list[str]:
-    """Return the commands that give the rows of which a function's figures are made."""
+def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> list[str]:
+    """Return the commands that give the rows of which a function's figures are made.
+
+    The last one says of its longest run why it ran there, and what it waited for.
+    """
+    longest = tables["task_bottleneck"]["Task Key"].astype(str).tolist()[:1]
     literal = json.dumps(name)
     return [
         _command("-a", f"call_tree({literal})", where),
         _command("-a", f"task_arguments({literal})", where),
         f"{_command('-a', 'processed_tasks', '-o rows')} {where}",
+        *(_command("-a", f"why({json.dumps(key)})", where) for key in longest),
     ]
 
 
@@ -121,7 +126,7 @@ def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, where:
         shown = f" (first {rows} of {len(table)} rows)" if len(table) > rows else ""
         heading(_OF_FUNCTION[name_of_table], shown, apart=True)
         echo(format_table(table, terminal_width(), rows=rows) if len(table) else "  None.")
-    print_next(after_function(name, where))
+    print_next(after_function(tables, name, where))
 
 
 def print_next(commands: Iterable[str]) -> None:

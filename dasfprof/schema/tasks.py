@@ -313,6 +313,7 @@ key             key      key      the key
 run_id          int      id       Dask's number of the attempt
 victim          text     text     address that lost it
 thief           text     text     address that got it
+requested       time     time     the scheduler asked the victim for it
 """,
 )
 
@@ -326,6 +327,7 @@ name            value    object   as Dask calls it
 host            text     text     as the scheduler knows it, often an IP address
 nthreads        int      count    its threads
 memory_limit    int      bytes    that it may take; 0: no limit
+resources       value    object   that tasks may ask it for, a dict of their amounts
 """,
 )
 

@@ -233,6 +233,8 @@ class TraceBuilder:
                 threads = joined["nthreads"][row]
                 worker.nthreads = int(threads) if np.isfinite(threads) else None
             worker.memory_limit = worker.memory_limit or float(joined["memory_limit"][row]) or None
+            resources = joined["resources"][row]
+            worker.resources = resources if isinstance(resources, dict) else None
         for row, address in enumerate(left["worker"]):
             worker = register.workers[register.id_of_address(str(address))]
             worker.left = float(left["timestamp"][row])

@@ -61,6 +61,8 @@ class Worker:
     #: When it left and why, by the scheduler.
     left: float | None = None
     left_reason: str | None = None
+    #: What tasks may ask it for, and how much there is of each; None: nothing tells.
+    resources: dict[str, float] | None = None
     #: How its process ended: the exit status; negative: the signal. NaN: nothing tells.
     exit_code: float = np.nan
     #: Why its nanny ended it.
@@ -220,6 +222,7 @@ class WorkerRegister:
             "group_limit": np.array([worker.group_limit for worker in workers], dtype=float),
             "thread_limits": _texts(worker.thread_limits for worker in workers),
             "job": _texts(worker.job for worker in workers),
+            "resources": _texts(worker.resources for worker in workers),
             "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
             "boot_id": _texts(worker.boot_id for worker in workers),

@@ -1,12 +1,9 @@
 """`SchedulerTaskPlugin`: records task runs, graphs, steals and workers as the scheduler sees them.
 
 Hooks run on the scheduler's event loop. They keep the times of tasks that have not ended and append
-a note for each task run that ends, and for each result that goes. Notes are stored flat in lists
-(`Source.width`), and tuples of plain values are kept for each task, which the garbage collector
-does not track: tracked objects would trigger a full collection, which stops the scheduler.
-
-The scheduler's file holds what workers cannot know: queueing, steals, failed attempts on workers
-that died, and workers that joined and left.
+a note of each task run that ends, and of each result that goes: what workers cannot know. Notes are
+stored flat in lists (`Source.width`), and tuples of plain values are kept for each task: tracked
+objects would trigger a full collection of the garbage collector, which stops the scheduler.
 """
 
 from __future__ import annotations
@@ -96,10 +93,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._receiver: Receiver | None = None
         self.uploader: Uploader | None = None
         #: For tasks that have not ended, by key: when and by which stimulus each became known, when
-        #: it was queued, and when it was stolen.
+        #: it was queued, when it was stolen, and when the scheduler asked to move it.
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
+        self._requested: dict[Any, float] = {}
         #: For those on a worker: when and by which stimulus each was sent, and to which address.
         self._sent: dict[Any, tuple[float, str, str]] = {}
 
@@ -339,13 +337,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
-            if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
+            if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "request":
+                left = {key: at for key, at in self._requested.items() if key in self._sent}
+                self._requested = left | {key: at for at, _, key, *_ in msg[1]}
+            elif topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
-                self._tell(STOLEN, key, self._tasks[key].run_id, victim, thief)
-                sent = self._sent.get(key)
-                if sent is not None:
+                requested = self._requested.pop(key, None)
+                self._tell(STOLEN, key, self._tasks[key].run_id, victim, thief, requested)
+                if key in self._sent:
                     self._stolen[key] = time()
-                    self._sent[key] = *sent[:2], thief
+                    self._sent[key] = *self._sent[key][:2], thief
             elif isinstance(msg, dict) and self._changes is not None:
                 self._changes.logged(topic, msg)
         except Exception:
@@ -364,7 +365,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
-            self._note(ADDED.note(time(), worker, *facts))
+            self._note(ADDED.note(time(), worker, *facts, dict(state.resources)))
             if self._exits is not None:
                 self._exits.joined(worker, state)
         except Exception:
