@@ -19,7 +19,7 @@ import zipfile
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dasfprof.recording.storage_calls.when_imported import WhenImported
+from dasfprof.recording.dask_internals.patch import WhenImported
 
 if TYPE_CHECKING:
     from distributed import Client

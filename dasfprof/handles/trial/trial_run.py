@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.handles.script import Outcome, observe_clients, run_script
-from dasfprof.recording.storage_calls.when_imported import WhenImported
+from dasfprof.recording.dask_internals.patch import WhenImported
 
 
 def main(path: str) -> int:
