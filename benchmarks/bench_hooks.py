@@ -31,7 +31,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import make_settings
-from dasfprof.recording.task_runs import run_queue
+from dasfprof.recording.task_runs import thread_time
 
 CALLS = 2000
 
@@ -154,7 +154,7 @@ async def measure(rounds: int) -> Result:
 def thread_loop(worker: Any) -> Callable[..., float]:
     """Make a loop that runs tasks as a worker's thread does; it gives seconds a run."""
     task = Task("inc-1", int)
-    (queue,) = (one for one in gc.get_objects() if isinstance(one, run_queue.RunQueue))
+    (queue,) = (one for one in gc.get_objects() if isinstance(one, thread_time.RunQueue))
 
     def loop(run: Any, calls: int = CALLS) -> float:
         token = distributed.worker._worker_cvar.set(worker)
@@ -175,8 +175,8 @@ def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
     observed = distributed.worker._run_task_simple
     loop = thread_loop(worker)
     both = [partial(loop, observed), partial(loop, observed.__wrapped__)]
-    for kind, brief in (("brief", run_queue.BRIEF), ("longer", 0.0)):
-        with mock.patch.object(run_queue, "BRIEF", brief):  # seconds
+    for kind, brief in (("brief", thread_time.BRIEF), ("longer", 0.0)):
+        with mock.patch.object(thread_time, "BRIEF", brief):  # seconds
             _row(result, f"run queue of a {kind} task, in the task's thread", *both, rounds)
 
 

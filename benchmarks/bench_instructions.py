@@ -310,11 +310,11 @@ class _RunAtOnce(Executor):
 def _stop_our_clocks() -> None:
     """Let the recorder do nothing by the clock, and take each task for brief."""
     from dasfprof.recording.plugins import tasks
-    from dasfprof.recording.task_runs import run_queue
+    from dasfprof.recording.task_runs import thread_time
     from dasfprof.recording.under_way import scheduler
     from dasfprof.recording.under_way.loop import Pulse
 
-    run_queue.BRIEF = run_queue.STALE = tasks.LEAST = 600.0
+    thread_time.BRIEF = thread_time.STALE = tasks.LEAST = 600.0
     scheduler.INTERVAL = 600.0
     Pulse.__init__.__defaults__ = (600.0,)  # type: ignore[misc]
 

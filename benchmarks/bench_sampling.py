@@ -28,9 +28,8 @@ from dasfprof import TraceAnalyser
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.stacks import StackRows
 from dasfprof.recording.stack_samples import sampler
-from dasfprof.recording.stack_samples.stacks import StackReader
+from dasfprof.recording.stack_samples.stacks import StackReader, StackRows
 from dasfprof.recording.stack_samples.subjects import Pace, Subject
 from dasfprof.schema.stack_samples import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE

@@ -28,8 +28,7 @@ from dasfprof.recording.cluster.clients import (
     remove_plugins,
 )
 from dasfprof.recording.cluster.home import Home
-from dasfprof.recording.cluster.link import ClusterLink, within
-from dasfprof.recording.cluster.scheduler_watch import is_on_network
+from dasfprof.recording.cluster.link import ClusterLink, is_on_network, within
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker_profiler import WorkerProfiler

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dasfprof.when_imported import WhenImported
+from dasfprof.recording.dask_internals.patch import WhenImported
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.when_imported import WhenImported
+from dasfprof.recording.dask_internals.patch import WhenImported
 
 if TYPE_CHECKING:
     from dasfprof.recording.cluster.changed_options import ChangedOptions

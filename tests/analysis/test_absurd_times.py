@@ -12,7 +12,7 @@ import pytest
 from traces import Plugin, row
 
 from dasfprof import EventProfiler, Trace, TraceAnalyser
-from dasfprof.recording.probes.disks import DISK_USAGE
+from dasfprof.recording.probes.host import DISK_USAGE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (
     CLOCK,

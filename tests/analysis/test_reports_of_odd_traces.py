@@ -19,7 +19,7 @@ from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.run import Run
-from dasfprof.recording.probes.disks import DISK_USAGE
+from dasfprof.recording.probes.host import DISK_USAGE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (
     COMPUTE,

@@ -10,7 +10,7 @@ import pytest
 from traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
-from dasfprof.recording.probes.disks import DISK_USAGE
+from dasfprof.recording.probes.host import DISK_USAGE
 from dasfprof.schema.resources import RESOURCE_USAGE
 
 T = 1.7e9

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from stand_ins import uuid_of
 
-from dasfprof.recording.probes.cuda_devices import Device, devices_of_cuda, visible_devices
+from dasfprof.recording.probes.nvml import Device, devices_of_cuda, visible_devices
 
 
 def gpu(letter: str, index: int, bus: int, name: str = "A100", parts: str = "") -> Device:

@@ -16,8 +16,8 @@ from distributed import Client, Event
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.allocations import moments, observer
-from dasfprof.recording.allocations.tracing import tracing
+from dasfprof.recording import allocations
+from dasfprof.recording.allocations import tracing
 from dasfprof.recording.settings import make_settings
 
 client = client_of(1, 2, processes=False)
@@ -150,8 +150,8 @@ def test_a_program_that_traces_itself_is_left_alone(
 def test_looks_are_bounded_and_failures_reach_no_task(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moments, "MOST_HELD", -1)  # too many blocks for a look
-    monkeypatch.setattr(observer, "MOST_FUNCTIONS", 1)
+    monkeypatch.setattr(allocations, "MOST_HELD", -1)  # too many blocks for a look
+    monkeypatch.setattr(allocations, "MOST_FUNCTIONS", 1)
     with dasfprof.profile(client, directory=tmp_path / "many", memory="tracemalloc"):
         client.submit(hold_one, key="first-1").result()
         client.submit(hold_one, key="second-1").result()
@@ -163,9 +163,9 @@ def test_looks_are_bounded_and_failures_reach_no_task(
     def broken() -> Any:
         raise RuntimeError("injected")
 
-    monkeypatch.setattr(observer, "look", broken)
+    monkeypatch.setattr(allocations, "look", broken)
     with dasfprof.profile(client, directory=tmp_path / "broken", memory="tracemalloc"):
-        monkeypatch.setattr(moments, "MOST_HELD", 1 << 40)
+        monkeypatch.setattr(allocations, "MOST_HELD", 1 << 40)
         assert len(client.submit(hold_one, pure=False).result()) == 1_000_000
 
 
@@ -188,9 +188,9 @@ def test_it_is_chosen_by_argument_and_config() -> None:
         ([("/x/site-packages/a.py", 1), ("/x/site-packages/b.py", 3)], 20, []),
         ([("/w.py", 1), ("/p/lib/python3.12/asyncio/events.py", 3)], 20, []),
         # The profiler's own.
-        ([("/x/dasfprof/recording/allocations/moments.py", 1)], 5, []),
+        ([("/x/dasfprof/recording/allocations.py", 1)], 5, []),
     ],
 )
 def test_whose_an_allocation_is(frames: Any, calls: int, lines: list[int]) -> None:
-    found = moments._stack_of_task(tuple(frames), calls)
+    found = allocations._stack_of_task(tuple(frames), calls)
     assert [line for _, _, line in found] == lines

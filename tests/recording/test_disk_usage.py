@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from dasfprof.recording.probes.disks import DISK_USAGE, DiskProbe
+from dasfprof.recording.probes.host import DISK_USAGE, DiskProbe
 
 NAMES = [name for name, _ in DISK_USAGE.fields + DISK_USAGE.args]
 

@@ -15,8 +15,7 @@ from recorded_facts import facts
 
 import dasfprof
 from dasfprof import FileDatabase, InstantEvent
-from dasfprof.recording.stack_samples.rest import REST
-from dasfprof.recording.stack_samples.schedule import Schedule
+from dasfprof.recording.stack_samples.schedule import REST, Schedule
 
 pytestmark = pytest.mark.dask_internals
 

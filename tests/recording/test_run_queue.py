@@ -24,7 +24,7 @@ from recorded_facts import assert_whole, computed, trace_files
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs import run_queue
+from dasfprof.recording.task_runs import thread_time
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells what threads wait"
@@ -177,7 +177,7 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
         reads += 1
         return plain_pread(*args)
 
-    queue = run_queue.RunQueue(HookGuard())
+    queue = thread_time.RunQueue(HookGuard())
     monkeypatch.setattr(os, "pread", counted)
     run = queue.wrap(lambda task, span, delay: dict(zip(("start", "stop"), span, strict=True)))
 
@@ -187,26 +187,26 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
         reads = 0
         run(SimpleNamespace(key="x"), (start, start + seconds), 0.5)
         reading = queue.readings.pop("x")
-        assert run_queue.correction_of(reading) == 0.5
+        assert thread_time.correction_of(reading) == 0.5
         return reads, reading
 
-    brief, longer = run_queue.BRIEF / 4, 2 * run_queue.BRIEF
+    brief, longer = thread_time.BRIEF / 4, 2 * thread_time.BRIEF
     assert read(100.0, brief)[0] == 2  # the thread's first: as it begins, and since that is old
     for i in range(4):
         assert read(100.001 + i * 1e-4, brief) == (0, 0.5)
-    assert read(100.0 + 2 * run_queue.STALE, brief) == (1, 0.5)
+    assert read(100.0 + 2 * thread_time.STALE, brief) == (1, 0.5)
     reads, reading = read(100.02, longer)  # since the last reading, of an earlier task
     assert (reads, reading[3]) == (1, False)
-    waited = run_queue.run_queue_seconds(reading)
+    waited = thread_time.run_queue_seconds(reading)
     assert waited is not None
     assert 0 <= waited <= SLACK
-    assert run_queue.run_queue_seconds(reading, duration=1.0, cpu=1.0) == 0.0
+    assert thread_time.run_queue_seconds(reading, duration=1.0, cpu=1.0) == 0.0
     reads, reading = read(100.03, longer)
     assert (reads, reading[3]) == (2, True)
     queue.stop()
     reads, reading = read(100.04, longer)
     assert (reads, reading) == (0, (reading[0], None, 0.5, False, 0.0))
-    assert run_queue.cpu_seconds(reading, 0.0, 1.0) is None
+    assert thread_time.cpu_seconds(reading, 0.0, 1.0) is None
 
 
 def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_what_a_system_does_not_tell_is_missing_and_said(
     path = tmp_path / "schedstat"
     if content is not None:
         path.write_text(content)
-    monkeypatch.setattr(run_queue, "SCHEDSTAT", str(path))
+    monkeypatch.setattr(thread_time, "SCHEDSTAT", str(path))
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,

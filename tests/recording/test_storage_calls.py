@@ -373,7 +373,7 @@ def test_errors_and_results_are_those_of_fsspec() -> None:
 def test_an_import_that_fails_fails_as_before() -> None:
     program = (
         "import sys\n"
-        "from dasfprof.when_imported import WhenImported\n"
+        "from dasfprof.recording.dask_internals.patch import WhenImported\n"
         "heard = []\n"
         "waits = WhenImported(('email.mime.text', 'no.such'), lambda: heard.append(1))\n"
         "waits.start()\n"

@@ -19,7 +19,7 @@ from open_files import open_files
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.nvtx import TaskRanges
-from dasfprof.recording.task_runs.run_queue import RunQueue
+from dasfprof.recording.task_runs.thread_time import RunQueue
 
 FUNCTIONS = ("_run_task_simple", "_run_task_async")
 

@@ -29,8 +29,8 @@ from recorded_facts import computed, facts, frames_of, trace_files
 import dasfprof
 from dasfprof.database.reader import TraceFile
 from dasfprof.recording.dask_internals.held_locks import held_by
-from dasfprof.recording.dask_internals.inspection import worker_view
-from dasfprof.recording.notes.stacks import MOST_STACKS, StackRows
+from dasfprof.recording.dask_internals.inspection import views
+from dasfprof.recording.stack_samples.stacks import MOST_STACKS, StackRows
 from dasfprof.recording.under_way.loop import ClientUnderWay, LoopWatch
 from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
@@ -512,7 +512,7 @@ def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> N
 
     def look() -> None:
         while not done.is_set():
-            rows = worker_view.tasks_under_way(worker, 0.0, cpu)
+            rows = views.tasks_under_way(worker, 0.0, cpu)
             assert all(row["cpu"] is None or row["cpu"] >= 0 for row in rows)
 
     cpu: dict[Any, float] = {}
@@ -527,7 +527,7 @@ def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> N
         done.set()
         looker.join()
     wait_until(lambda: not worker.active_threads)
-    assert worker_view.tasks_under_way(worker, 0.0, cpu) == []
+    assert views.tasks_under_way(worker, 0.0, cpu) == []
     assert cpu == {}
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dasfprof.recording.dask_internals.local_schedulers import Run
-from dasfprof.recording.stack_samples.rest import REST
+from dasfprof.recording.stack_samples.schedule import REST
 
 
 class LocalWorker:

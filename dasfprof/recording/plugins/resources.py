@@ -15,9 +15,14 @@ from typing import Any
 from dasfprof.database.writer import Source
 from dasfprof.recording.notes.layout import fold_rows
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
-from dasfprof.recording.probes.disks import DiskProbe
 from dasfprof.recording.probes.gpu import DeviceMemoryProbe, GpuProbe
-from dasfprof.recording.probes.host import HostPressure, Probe, ResourceProbe, WorkerProbe
+from dasfprof.recording.probes.host import (
+    DiskProbe,
+    HostPressure,
+    Probe,
+    ResourceProbe,
+    WorkerProbe,
+)
 from dasfprof.recording.probes.processes import ProcessesProbe
 from dasfprof.recording.settings import RunSettings
 

@@ -19,7 +19,7 @@ from time import time
 from typing import Any
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.allocations.observer import trace_allocations
+from dasfprof.recording.allocations import trace_allocations
 from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
 from dasfprof.recording.dask_internals.metering import (
@@ -39,18 +39,17 @@ from dasfprof.recording.notes.task_notes import (
     FETCHED,
     RUN,
     SHUFFLED,
+    UNKNOWN,
+    ClockCorrections,
     TaskNotes,
 )
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.stack_samples.rest import REST
 from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.schedule import REST
 from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
 from dasfprof.recording.storage_calls.task_storage import TaskStorage
-from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
-from dasfprof.recording.task_runs.clock_correction import UNKNOWN, ClockCorrections
 from dasfprof.recording.task_runs.function_code import FunctionCode
-from dasfprof.recording.task_runs.garbage import collections_of
 from dasfprof.recording.task_runs.logs import watch_logs
 from dasfprof.recording.task_runs.outcomes import (
     STATES,
@@ -59,15 +58,16 @@ from dasfprof.recording.task_runs.outcomes import (
     run_by_state,
     transfer,
 )
-from dasfprof.recording.task_runs.results import ResultDescriber
-from dasfprof.recording.task_runs.run_queue import (
+from dasfprof.recording.task_runs.thread_time import (
     Reading,
     RunQueue,
     availability,
+    collections_of,
     correction_of,
     cpu_seconds,
 )
 from dasfprof.recording.task_runs.tracebacks import Tracebacks
+from dasfprof.recording.task_runs.values import LEAST, ResultDescriber, TaskArguments
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import watch_worker
 from dasfprof.schema.stack_samples import LOOP_SAMPLE, TASK_SAMPLE

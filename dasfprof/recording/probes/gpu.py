@@ -15,15 +15,16 @@ from typing import Any, Protocol
 import dask.config
 
 from dasfprof.recording.dask_internals.patch import Patch
-from dasfprof.recording.probes.cuda_devices import (
+from dasfprof.recording.probes.nvml import (
     Device,
+    GpuReader,
     VisibleDevices,
     ask_cuda,
     devices_of_cuda,
+    reason_of,
     visible_devices,
     with_instances,
 )
-from dasfprof.recording.probes.nvml import GpuReader, reason_of
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_FAILURE, GPU_USAGE, GpuAvailability
 

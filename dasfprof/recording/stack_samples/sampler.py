@@ -33,7 +33,6 @@ from typing import Any
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.recording.dask_internals.inspection.stacks import current_frames
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.stacks import StackRows
 from dasfprof.recording.stack_samples.kernel import (
     QUICK,
     QUICKEST,
@@ -43,9 +42,8 @@ from dasfprof.recording.stack_samples.kernel import (
     quicken,
     wake_in_time,
 )
-from dasfprof.recording.stack_samples.rest import REST
-from dasfprof.recording.stack_samples.schedule import Schedule
-from dasfprof.recording.stack_samples.stacks import Seen
+from dasfprof.recording.stack_samples.schedule import REST, Schedule
+from dasfprof.recording.stack_samples.stacks import Seen, StackRows
 from dasfprof.recording.stack_samples.subjects import Pace, Subject, Write
 from dasfprof.schema.declaration import Schema
 

@@ -18,8 +18,7 @@ from distributed import Client
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import check_process
-from dasfprof.recording.cluster.link import status_of
-from dasfprof.recording.cluster.scheduler_watch import SchedulerWatch
+from dasfprof.recording.cluster.link import SchedulerWatch, status_of
 from dasfprof.recording.dask_internals.graphs import (
     place_hooks,
     remove_hooks,
@@ -34,8 +33,7 @@ from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import ClientThread, Subject
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, NotedLines, place_of
-from dasfprof.recording.steps.pipeline import watch_pipeline
-from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission
+from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission, watch_pipeline
 from dasfprof.recording.task_runs.function_code import SentFunctions
 from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows

@@ -19,8 +19,7 @@ from functools import partial
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple, TypeAlias
 
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
-from dasfprof.when_imported import WhenImported
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches, WhenImported
 
 
 class StorageCall(NamedTuple):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dasfprof.recording.dask_internals import task_functions, task_prints
-from dasfprof.recording.dask_internals.task_logs import listen
+from dasfprof.recording.dask_internals import task_functions
+from dasfprof.recording.dask_internals.task_logs import listen, listen_to_prints
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_runs.results import type_name
+from dasfprof.recording.task_runs.values import type_name
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.tasks import LOG_RECORD, WORKER_ERROR
 
@@ -77,7 +77,7 @@ def watch_logs(
         too_many = partial(rows.losses.add, "too many logs")
         undo.append(listen(worker, settings.log_level, write, too_many, guard))
         if settings.record_prints:
-            undo.append(task_prints.listen(worker, write, too_many, guard))
+            undo.append(listen_to_prints(worker, write, too_many, guard))
 
 
 def _error(record: logging.LogRecord) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic, time
 from typing import Any
 
-from dasfprof.recording.dask_internals.inspection import stacks, waits
+from dasfprof.recording.dask_internals.inspection import stacks
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
@@ -171,7 +171,7 @@ class ClientUnderWay:
         state = self._busy.state(asleep, cpu, now)
         if stack != self._stack:
             self._stack, self._since = stack, time()
-        wait, memory = waits.wait_in(frames), resident_memory()
+        wait, memory = stacks.wait_in(frames), resident_memory()
         if memory is not None and abs(memory - (self._memory or 0)) >= _CHANGE:
             self._memory = memory
         if not self._repeats.is_due(now, (stack, wait, self._memory), state):

@@ -11,7 +11,7 @@ from dasfprof.database.losses import Losses
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.recording.dask_internals.inspection.stacks import Stack
 from dasfprof.recording.notes.layout import SchemaRow, fold_rows
-from dasfprof.recording.notes.stacks import StackRows
+from dasfprof.recording.stack_samples.stacks import StackRows
 from dasfprof.schema.declaration import Schema
 
 

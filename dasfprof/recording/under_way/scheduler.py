@@ -13,7 +13,7 @@ from time import monotonic, thread_time
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_WANTED, scheduler_view
+from dasfprof.recording.dask_internals.inspection.views import MOST_WANTED, scheduler_view
 from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_dropped_copies
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory

@@ -9,7 +9,7 @@ from typing import Any
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
-from dasfprof.recording.dask_internals.inspection.worker_view import tasks_under_way
+from dasfprof.recording.dask_internals.inspection.views import tasks_under_way
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.under_way.loop import LoopWatch, Pulse
 from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows

@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -25,7 +26,6 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-import dasfprof
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
 from dasfprof.report.formats.packed_file import opened
 from dasfprof.report.formats.slices.drawn import DrawnRun
@@ -118,7 +118,7 @@ class Spans:
         yield from self._of_tasks()
 
     def _body(self, of_resources: list[tuple[list[Any], list[Span]]]) -> RequestBody:
-        scope = {"name": "dasfprof", "version": dasfprof.__version__}
+        scope = {"name": "dasfprof", "version": version("dasfprof")}
         return {
             "resourceSpans": [
                 {

@@ -18,9 +18,13 @@ from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from dasfprof.recording.dask_internals.inspection import processes
-from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_KEYS, scheduler_view
 from dasfprof.recording.dask_internals.inspection.stacks import frames_of_coroutine
-from dasfprof.recording.dask_internals.inspection.worker_view import tasks_under_way, worker_view
+from dasfprof.recording.dask_internals.inspection.views import (
+    MOST_KEYS,
+    scheduler_view,
+    tasks_under_way,
+    worker_view,
+)
 
 #: Seconds after which a worker that has not answered counts as slow: its process is looked at.
 _PATIENCE = 0.3

@@ -1,20 +1,27 @@
-"""`trace_allocations`: records which lines of a worker's tasks allocated what they held."""
+"""`trace_allocations`: records which lines of a worker's tasks allocated what they held.
+
+Python's tracemalloc tells it, where that is asked for. It traces a whole process, without saying
+which thread allocated what. So a task run is told of only if no other one ran in its process at
+the time.
+"""
 
 from __future__ import annotations
 
 import functools
 import logging
 import math
+import os
+import re
 import threading
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 from dask.utils import key_split
 
-from dasfprof.recording.allocations.moments import Moment, look
-from dasfprof.recording.allocations.tracing import TracedRun, tracing
+from dasfprof.recording.dask_internals.inspection.stacks import Stack
 from dasfprof.recording.dask_internals.task_functions import (
     RUN_TASK,
     Run,
@@ -22,9 +29,172 @@ from dasfprof.recording.dask_internals.task_functions import (
     observe,
 )
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_runs.tracebacks import of_library
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.allocations import ALLOCATION, TRACED_FUNCTION
+
+# --- Moment: what was live at a moment, by the stacks that allocated it ---------------------------
+
+#: The stacks of a moment that are kept.
+MOST_STACKS = 10
+#: Bytes that tracemalloc itself may hold at a look: some million blocks, of 0.3 s.
+MOST_HELD = 50_000_000
+
+#: What calls tasks' functions, and what is no task's at all.
+_CALLERS = re.compile(r"/(distributed/worker|dask/_task_spec)\.py$|/dasfprof/recording/")
+_OF_OTHERS = re.compile(r"/(asyncio|tornado|distributed|dasfprof/recording)/")
+
+
+@dataclass
+class Moment:
+    """What was live, and allocated since a task run began."""
+
+    size: int = 0
+    #: Bytes and blocks of the stacks with most.
+    stacks: list[tuple[Stack, int, int]] = field(default_factory=list)
+
+
+def look() -> Moment | None:
+    """Return this moment; None if there are too many blocks for a look."""
+    if tracemalloc.get_tracemalloc_memory() > MOST_HELD:
+        return None
+    # `take_snapshot` would make objects of each; of equal stacks there is one tuple.
+    traces: Any = tracemalloc._get_traces()  # type: ignore[attr-defined]
+    sums: dict[int, list[Any]] = {}
+    for _, size, frames, calls in traces:
+        found = sums.get(id(frames))
+        if found is None:
+            sums[id(frames)] = [size, 1, frames, calls]
+        else:
+            found[0] += size
+            found[1] += 1
+    moment = Moment(sum(found[0] for found in sums.values()))
+    for size, blocks, frames, calls in sorted(sums.values(), key=lambda found: -found[0]):
+        stack = _stack_of_task(frames, calls)
+        if stack:
+            moment.stacks.append((stack, size, blocks))
+            if len(moment.stacks) == MOST_STACKS:
+                break
+    return moment
+
+
+def _stack_of_task(frames: tuple[tuple[str, int], ...], calls: int) -> Stack:
+    """Return the frames of a task's function, the outermost first; empty if it is none of a task.
+
+    Where the outer calls are missing, it is taken for a task's if code of the user's is in it:
+    other threads of a worker run libraries.
+
+    Parameters
+    ----------
+    frames
+        File and line of each, the innermost first, as many as tracemalloc keeps.
+    calls
+        How many there were.
+    """
+    stack: list[tuple[str, str, int]] = []
+    for file, line in frames:
+        if _CALLERS.search(file):
+            break
+        stack.append(("", file, line))
+    files = [file for _, file, _ in stack]
+    if any(_OF_OTHERS.search(file) for file in files):
+        return ()
+    if len(stack) == len(frames) and (calls <= len(frames) or all(map(of_library, files))):
+        return ()
+    return tuple(stack[::-1])
+
+
+# --- Tracing: tracemalloc of this process, and the task runs that go on under it ------------------
+
+#: Frames of each allocation that are kept, from the innermost on. Each makes it dearer.
+FRAMES = 12
+
+
+@dataclass(eq=False)
+class TracedRun:
+    """A task run that goes on."""
+
+    #: Whether no other one has run in the process since it began.
+    alone: bool = True
+    #: Bytes from which a moment is worth a look.
+    least: float = 0.0
+    #: The fullest moment that was seen, and the most bytes that were live at any, until then.
+    fullest: Moment = field(default_factory=Moment)
+    peak: int = 0
+
+
+class Tracing:
+    """Starts tracemalloc with its first user, and stops it with the last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._runs: set[TracedRun] = set()
+
+    def start(self) -> None:
+        """Trace from now on.
+
+        Raises
+        ------
+        RuntimeError
+            If the program traces allocations itself.
+        """
+        with self._lock:
+            if not self._users:
+                if tracemalloc.is_tracing():
+                    raise RuntimeError("the program uses tracemalloc itself")
+                tracemalloc.start(FRAMES)
+            self._users += 1
+
+    def stop(self) -> None:
+        """Undo `start`, at the end of the task runs that go on."""
+        with self._lock:
+            self._users -= 1
+            self._stop_if_unused()
+
+    def begin(self, least: float) -> TracedRun:
+        """Note that a task run begins; if it is alone, what was allocated before is forgotten."""
+        with self._lock:
+            run = TracedRun(alone=not self._runs, least=least)
+            for other in self._runs:
+                other.alone = False
+            self._runs.add(run)
+            if run.alone:
+                tracemalloc.clear_traces()
+            return run
+
+    def end(self, run: TracedRun) -> None:
+        """Note that a task run has ended."""
+        with self._lock:
+            self._runs.discard(run)
+            self._stop_if_unused()
+
+    def _stop_if_unused(self) -> None:
+        # Before Python 3.12.9 and 3.13.2 a thread that allocates just then may crash.
+        if self._users <= 0 and not self._runs:
+            tracemalloc.stop()
+
+    def run_alone(self) -> TracedRun | None:
+        """Return the task run that goes on, if there is but one and has been since it began."""
+        runs = tuple(self._runs)
+        return runs[0] if len(runs) == 1 and runs[0].alone else None
+
+    def forget(self) -> None:
+        """Trace nothing in a forked child, where no task of the parent's runs."""
+        self._lock, self._runs = threading.Lock(), set()
+        if self._users:
+            self._users = 0
+            tracemalloc.stop()
+
+
+tracing = Tracing()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=tracing.forget)
+
+
+# --- trace_allocations: records which lines of a worker's tasks allocated what they held ----------
 
 logger = logging.getLogger(__name__)
 
