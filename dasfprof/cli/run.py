@@ -185,29 +185,28 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 def _report(recorder: ClientRecorder, target: str, head: int) -> None:
     for refusal in recorder.refusals:
         echo(f"dasfprof: {clean(refusal)}", err=True)
-    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
-    if recorder.clusters or recorder.refusals:
-        pass
-    elif rank is not None:
-        say(
-            f"dasfprof: rank {clean(rank)} of {clean(target)} connected no distributed.Client; the "
-            "rank that did, if any, has the run.",
-            err=True,
-        )
-    else:
-        say(
-            f"dasfprof: {clean(target)} computed nothing with Dask in its own process, so nothing "
-            "was recorded: it connected no distributed.Client, or replaced "
-            "distributed.client.preload in Dask's config, and nothing ran on Dask's own schedulers "
-            "(threads, processes, sync). What another process computes, or a scheduler that is not "
-            "Dask's, cannot be observed from here.",
-            err=True,
-        )
+    if not recorder.clusters and not recorder.refusals:
+        say(f"dasfprof: {_nothing_recorded(clean(target))}", err=True)
     for cluster in recorder.clusters:
         try:
             _report_run(cluster.run, head)
         except DasfprofError as error:
             echo(f"dasfprof: {clean(error)}", err=True)
+
+
+def _nothing_recorded(target: str) -> str:
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
+    if rank is not None:
+        return (
+            f"rank {clean(rank)} of {target} connected no distributed.Client; the rank that did, "
+            "if any, has the run."
+        )
+    return (
+        f"{target} computed nothing with Dask in its own process, so nothing was recorded: it "
+        "connected no distributed.Client, or replaced distributed.client.preload in Dask's config, "
+        "and nothing ran on Dask's own schedulers (threads, processes, sync). What another process "
+        "computes, or a scheduler that is not Dask's, cannot be observed from here."
+    )
 
 
 def _report_run(run: ProfiledRun, head: int) -> None:
