@@ -407,6 +407,12 @@ def test_a_trial_loads_nothing_of_dask_before_the_script() -> None:
     assert not loaded_by("import dasfprof.handles.trial.trial_run") & {"distributed", "dask"}
 
 
+def test_what_listens_to_dasks_own_schedulers_loads_nothing_of_distributed() -> None:
+    # It is imported as Dask is, which `import distributed` does half way.
+    module = "dasfprof.recording.dask_internals.local_schedulers"
+    assert "distributed" not in loaded_by(f"import {module}")
+
+
 def test_recording_loads_nothing_heavy_beyond_distributed() -> None:
     plugins = "dasfprof.recording.plugins"
     statement = f"import {plugins}.scheduler, {plugins}.worker_profiler"

@@ -36,8 +36,8 @@ from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.host import HostPressure, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.thread_time import RunQueue
-from dasfprof.recording.task_runs.values import ResultDescriber
 
 #: Workers, and recorders that can each log a first error: two on each worker, one on the scheduler,
 #: one in the client's process.

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from dask.sizeof import sizeof
 
 from dasfprof.recording.cluster.by_value import by_value
-from dasfprof.recording.task_runs.values import ResultDescriber
+from dasfprof.recording.task_runs.results import ResultDescriber
 
 logger = logging.getLogger(__name__)
 

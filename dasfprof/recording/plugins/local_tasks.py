@@ -20,6 +20,7 @@ from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import TaskThreads
 from dasfprof.recording.storage_calls.task_storage import TaskStorage
+from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.thread_time import (
     BRIEF,
@@ -29,7 +30,6 @@ from dasfprof.recording.task_runs.thread_time import (
     open_own,
 )
 from dasfprof.recording.task_runs.tracebacks import Tracebacks, raised_at
-from dasfprof.recording.task_runs.values import LEAST, TaskArguments
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import TasksUnderWay

@@ -49,6 +49,7 @@ from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.schedule import REST
 from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
 from dasfprof.recording.storage_calls.task_storage import TaskStorage
+from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.logs import watch_logs
 from dasfprof.recording.task_runs.outcomes import (
@@ -58,6 +59,7 @@ from dasfprof.recording.task_runs.outcomes import (
     run_by_state,
     transfer,
 )
+from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.thread_time import (
     Reading,
     RunQueue,
@@ -67,7 +69,6 @@ from dasfprof.recording.task_runs.thread_time import (
     cpu_seconds,
 )
 from dasfprof.recording.task_runs.tracebacks import Tracebacks
-from dasfprof.recording.task_runs.values import LEAST, ResultDescriber, TaskArguments
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import watch_worker
 from dasfprof.schema.stack_samples import LOOP_SAMPLE, TASK_SAMPLE

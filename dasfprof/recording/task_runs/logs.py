@@ -11,7 +11,7 @@ from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_logs import listen, listen_to_prints
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_runs.values import type_name
+from dasfprof.recording.task_runs.results import type_name
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.tasks import LOG_RECORD, WORKER_ERROR
 

@@ -13,8 +13,8 @@ from dasfprof.recording.dask_internals.metering import (
     fetch_seconds,
 )
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
+from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.recording.task_runs.tracebacks import raised_at
-from dasfprof.recording.task_runs.values import ResultDescriber, type_name
 from dasfprof.schema.steps import ANNOTATION
 
 #: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,

@@ -1,124 +1,21 @@
-"""What task runs were called with and what they returned: types, dtypes, shapes and lengths.
+"""`TaskArguments`: what task runs were called with, by type, dtype, shape and length.
 
-The data are not touched.
+Values may be secrets, so they are left out unless they are asked for, and then only those of plain
+types are written: the code of no other class is called. Results of other tasks are looked at only
+where they are in memory. A brief task would pay more for this than it takes, so it is told only of
+runs over `LEAST`, and of those that failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import GetSetDescriptorType
 from typing import Any
 
 from dasfprof.recording.dask_internals.task_functions import Part, Result, arguments_of
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.tasks import TASK_ARGUMENTS
-
-# --- The type, dtype and shape of a task's result, read without touching the data -----------------
-#
-# ``getattr(value, "dtype")`` is not safe for every value: a DataFrame may have a column of that
-# name, a Delayed has every attribute, and a property may compute or wait. So the way to read a
-# value is chosen once for each type: properties that are implemented in C (as in numpy, cupy, torch
-# and pyarrow), and those of packages whose properties are known to be fast. No code of other
-# classes is called.
-
-Shape = tuple[int, ...] | None
-#: The name of a value's type, its dtype object and its shape.
-Description = tuple[str, Any, Shape]
-Reader = Callable[[Any], Description]
-
-_MAX_TYPES = 10_000
-
-#: Packages whose properties `shape` and `dtype`, in Python, neither compute nor wait.
-_ANSWER_AT_ONCE = frozenset(
-    (
-        "anndata",
-        "cudf",
-        "cupy",
-        "geopandas",
-        "numpy",
-        "pandas",
-        "polars",
-        "scipy",
-        "sparse",
-        "xarray",
-    )
-)
-
-#: Reads an attribute of a class without code of its metaclass.
-_ask_type = type.__getattribute__
-
-
-class ResultDescriber:
-    """Describes results; caches one reader for each type."""
-
-    def __init__(self) -> None:
-        self._known: dict[type, Reader] = {}
-        #: The descriptions of values of the known types that have no shape.
-        self.plain: dict[type, Description] = {}
-
-    def __call__(self, value: Any) -> Description:
-        """Return the value's type name, dtype object and shape, None for those that it lacks."""
-        kind = type(value)
-        reader = self._known.get(kind)
-        if reader is None:
-            if len(self._known) >= _MAX_TYPES:  # types created at run time must not accumulate
-                self._known.clear()
-                self.plain.clear()
-            read_shape = _find(kind, "shape")
-            if read_shape is None:
-                self.plain[kind] = type_name(kind), None, None
-            reader = self._known[kind] = _choose_reader(kind, read_shape)
-        return reader(value)
-
-
-def type_name(kind: type | None) -> str:
-    """Return a type's name as ``module.qualname``; Dask passes None for the type of None."""
-    if kind is None:
-        return "NoneType"
-    module, name = _ask_type(kind, "__module__"), _ask_type(kind, "__qualname__")
-    return name if module == "builtins" else f"{module}.{name}"
-
-
-def _choose_reader(kind: type, read_shape: Callable[[Any, type], Any] | None) -> Reader:
-    name, read_dtype = type_name(kind), _find(kind, "dtype")
-    if read_shape is None:
-        nothing = name, None, None
-        return lambda value: nothing
-    if read_dtype is None:
-        return lambda value: (name, None, _plain(read_shape(value, kind)))
-    return lambda value: (name, read_dtype(value, kind), _plain(read_shape(value, kind)))
-
-
-def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
-    """Return what reads an attribute without `__getattribute__`; None where it is not safe."""
-    for base in _ask_type(kind, "__mro__"):
-        declared = _ask_type(base, "__dict__")
-        if name in declared:
-            descriptor = declared[name]
-            package = str(_ask_type(base, "__module__")).partition(".")[0]
-            if isinstance(descriptor, GetSetDescriptorType) or package in _ANSWER_AT_ONCE:
-                return getattr(descriptor, "__get__", None)
-            return None
-    return None
-
-
-def _plain(shape: Any) -> Shape:
-    if type(shape) is not tuple:
-        return None
-    for length in shape:
-        if type(length) is not int:
-            return None
-    return shape
-
-
-# --- TaskArguments: what task runs were called with, by type, dtype, shape and length -------------
-#
-# Values may be secrets, so they are left out unless they are asked for, and then only those of
-# plain types are written: the code of no other class is called. Results of other tasks are looked
-# at only where they are in memory. A brief task would pay more for this than it takes, so it is
-# told only of runs over `LEAST`, and of those that failed.
 
 #: Seconds of the briefest task run that is told of.
 LEAST = 0.01
