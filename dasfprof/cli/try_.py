@@ -98,7 +98,7 @@ def try_(
       dasfprof try pipeline.py
       dasfprof try --change n_workers=4 --change threads_per_worker=1 pipeline.py --input data/
       dasfprof try --change --chunk=5000 pipeline.py --chunk 1000
-      dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30min -d traces -m my_package.pipeline
+      dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30m -d traces -m my_package.pipeline
     """
     target, *_ = command
     if target.startswith("-"):
@@ -182,7 +182,7 @@ def seconds_of(text: str) -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not seconds > 0:
-        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10min.")
+        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10m.")
     return seconds
 
 
