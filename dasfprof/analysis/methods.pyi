@@ -1,8 +1,9 @@
 """The methods of the registered questions; written by ``python -m dasfprof.analysis.stub``."""
 # ruff: noqa: E501
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -195,12 +196,15 @@ class Questions:
         self,
         durations: Sequence[float] | None = None,
         *,
+        deadline: float | str | None = None,
         threads_per_worker: int | None = None,
         memory: bool = False,
         memory_limit: float | None = None,
-        price: float | None = None,
+        price: float | str | pd.DataFrame | Sequence[Mapping[str, Any]] | None = None,
+        start_up: float | str = 0.0,
+        history: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     ) -> pd.DataFrame:
-        """Find how many workers a wanted duration needs, and how many the scheduler can feed."""
+        """Find how many workers a wanted duration needs, or which cluster meets a deadline for least."""
 
     def chunk_sizing(
         self,

@@ -17,8 +17,9 @@ _HEAD = '''\
 """The methods of the registered questions; written by ``python -m dasfprof.analysis.stub``."""
 # ruff: noqa: E501
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -47,6 +48,7 @@ def _method(question: Question) -> str:
             parameters.append("*")
             keyword_only = True
         annotation = inspect.formatannotation(item.annotation).replace("collections.abc.", "")
+        annotation = annotation.replace("typing.", "").replace("pandas.", "pd.")
         annotation = annotation.replace("'", '"')
         default = "" if item.default is item.empty else f" = {item.default!r}".replace("'", '"')
         parameters.append(f"{item.name}: {annotation}{default}")

@@ -118,11 +118,10 @@ class ScriptInterrupted(SystemExit):
 @recording_flags(name="the script's name", directory="the working directory")
 @click.option(
     "--config",
-    type=click.Path(exists=True, dir_okay=True, path_type=Path),
-    envvar="DASK_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file of Dask's config that the script is to have, such as the resource profile that "
-    "dasfprof tune writes: local clusters have its workers, threads and memory.  [default: what "
-    "DASK_CONFIG names]",
+    "dasfprof tune writes: its workers, threads and memory are those of local clusters, and its "
+    "arguments those of the script.",
 )
 @click.option(
     "--head",

@@ -50,6 +50,14 @@ _LONGEST = 700
     "threads or bytes, or half of them. Default: what the findings say.",
 )
 @click.option(
+    "--parameter",
+    metavar="NAME",
+    default="",
+    help="The argument of the script, such as --chunk, or the variable of the environment, by "
+    "which it takes a whole number that says how large its chunks or batches are: what findings "
+    "say of these is tried by it.",
+)
+@click.option(
     "--time-limit",
     default="10 minutes",
     show_default=True,
@@ -72,6 +80,7 @@ def try_(
     command: tuple[str, ...],
     module: bool,
     changes: tuple[str, ...],
+    parameter: str,
     time_limit: str,
     tolerance: float,
     as_json: bool,
@@ -98,7 +107,8 @@ def try_(
       dasfprof try pipeline.py
       dasfprof try --change n_workers=4 --change threads_per_worker=1 pipeline.py --input data/
       dasfprof try --change --chunk=5000 pipeline.py --chunk 1000
-      dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30min -d traces -m my_package.pipeline
+      dasfprof try --parameter --chunk pipeline.py --chunk 1000
+      dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30m -d traces -m my_package.pipeline
     """
     target, *_ = command
     if target.startswith("-"):
@@ -108,11 +118,13 @@ def try_(
     from dasfprof.database.storage import is_url
     from dasfprof.handles.trial.process import Program
     from dasfprof.handles.trial.runs import ProgramRuns
-    from dasfprof.handles.trial.settings import read_change
+    from dasfprof.handles.trial.settings import checked_parameter, read_change
     from dasfprof.handles.trial.trial import Trials
 
     try:
         change = dict(map(read_change, changes)) or None
+        if parameter:
+            checked_parameter(parameter)
     except InvalidArgumentError as error:
         raise click.UsageError(clean(error)) from error
     directory = options.pop("directory")
@@ -126,7 +138,7 @@ def try_(
             traces = new_directory(traces)
         limit = seconds_of(time_limit)
         runs = ProgramRuns(program, Path(work, "runs"), traces, limit, tolerance, tell)
-        tried = Trials(runs).try_all(change)
+        tried = Trials(runs, parameter).try_all(change)
     if as_json:
         from dasfprof.report.documents import schema_of
         from dasfprof.report.json_text import json_of
@@ -182,7 +194,7 @@ def seconds_of(text: str) -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not seconds > 0:
-        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10min.")
+        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10m.")
     return seconds
 
 

@@ -5,37 +5,43 @@ Nothing of Dask is imported here, since the script may change what Dask reads as
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.dask_internals.patch import WhenImported
 
 if TYPE_CHECKING:
     from dasfprof.recording.cluster.changed_options import ChangedOptions
+
+logger = logging.getLogger(__name__)
 
 
 def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
     """Have the script take a file of Dask's config; return its arguments as that says.
 
     Dask reads the file when it is imported. A resource profile says besides what Dask takes from
-    no file: options of local clusters, variables of this process, arguments.
+    no file: options of local clusters, which those of any other file of Dask's config may say as
+    well; and variables of this process, and arguments.
     """
     change_clusters({})
     if config is None:
         return tuple(args)
+    import yaml
+
+    try:
+        found = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"--config {config}: this is no YAML: {error}") from error
     os.environ["DASK_CONFIG"] = str(config.absolute())
     if "dask" in sys.modules:
         import dask
 
         dask.config.refresh(paths=[*dask.config.paths, str(config.absolute())])
-    if config.is_dir():
-        return tuple(args)
-    import yaml
-
-    found = yaml.safe_load(config.read_text(encoding="utf-8"))
 
     def told(*places: str) -> dict[str, str]:
         data = found
@@ -49,7 +55,12 @@ def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
 
 
 def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
-    """Have local clusters of this process other options, those of Dask's config if of no trial.
+    """Have local clusters of this process other options.
+
+    Parameters
+    ----------
+    settings
+        Keywords of `ChangedOptions`; empty: of no trial, so that only Dask's config may say some.
 
     Returns
     -------
@@ -59,11 +70,17 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
     found: list[ChangedOptions] = []
 
     def place() -> None:
-        from dasfprof.recording.cluster.changed_options import ChangedOptions
+        import dask
 
-        if not found:
+        if found or not (settings or dask.config.get("dasfprof.tuned", default=None)):
+            return
+        try:
+            from dasfprof.recording.cluster.changed_options import ChangedOptions
+
             found.append(ChangedOptions(**settings))
             found[0].place()
+        except Exception:  # the script imports Dask, whatever becomes of this
+            logger.warning("options of local clusters are not changed", exc_info=True)
 
     # Dask's parts have been imported when the whole of `distributed` has.
     if "distributed" in sys.modules:

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from dasfprof.cli.script_settings import with_arguments
 
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.trial.results import compare_prints, compare_values
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
+from dasfprof.handles.trial.trial import given_value
 
 # --- seconds --------------------------------------------------------------------------------------
 
@@ -126,9 +128,11 @@ def test_no_gain_counts_where_results_differ() -> None:
 
 def test_what_a_setting_is_of() -> None:
     texts = ("n_workers=4", "processes=no", "OMP_NUM_THREADS=1", "array.chunk-size=64MiB")
+    texts += ("--chunk=5000",)
     settings = Settings.of(dict(map(read_change, texts)))
     assert settings.options == {"n_workers": 4, "processes": False}
     assert settings.environment == {"OMP_NUM_THREADS": "1"}
+    assert settings.arguments == {"--chunk": "5000"}
     assert settings.variables == {"OMP_NUM_THREADS": "1", "DASK_ARRAY__CHUNK_SIZE": "64MiB"}
 
 
@@ -157,3 +161,12 @@ def test_more_and_fewer_by_the_cluster_that_there_was() -> None:
     assert numbers == {"n_workers": 2, "threads_per_worker": 4, "memory_limit": 2_000_000_000}
     with pytest.raises(InvalidArgumentError, match="had 1"):
         in_numbers({"threads_per_worker": "fewer"}, Shape(4, 1, 1e9))
+
+
+def test_arguments_of_a_script() -> None:
+    given = ("--in", "data", "--chunk", "1000", "-n=3")
+    assert given_value("--chunk", given) == "1000"
+    assert given_value("-n", given) == "3"
+    assert given_value("--none", given) == ""
+    changed = with_arguments(given, {"--chunk": "5000", "-n": "4", "--more": "1"})
+    assert changed == ("--in", "data", "--chunk", "5000", "-n=4", "--more", "1")

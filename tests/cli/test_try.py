@@ -194,6 +194,39 @@ def test_nothing_to_try(tmp_path: Path) -> None:
     assert "setting that can be tried" in done.stdout or "nothing to try" in done.stdout
 
 
+CHUNKED = """
+import sys
+import dask, dask.array as da
+from distributed import Client
+if __name__ == "__main__":
+    rows = {rows}
+    with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None):
+        x = da.ones((4000, 1000), chunks=(rows, 1000))
+        for _ in range(3):
+            x = (x + 1).map_blocks(lambda block: block * 2)
+        with dask.config.set({{"optimization.fuse.active": False}}):
+            print(float(x.sum().compute()))
+"""
+
+
+def test_larger_chunks_by_an_argument_of_the_script(tmp_path: Path) -> None:
+    """Chunks of 5 rows make 800 tasks a layer; findings say how many times larger they are best."""
+    (tmp_path / "program.py").write_text(CHUNKED.format(rows="int(sys.argv[2])"))
+    arguments = ("--parameter", "--rows", "program.py", "--rows", "5")
+    (trial, *_), _ = tried(*arguments, cwd=tmp_path)
+
+    assert (trial["rule"], trial["verdict"]) == ("tasks-too-small", "gained")
+    assert int(trial["change"]["--rows"]) >= 20
+    assert trial["results"]["kind"] == "equal"
+
+
+def test_a_size_of_chunks_that_reaches_none(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(CHUNKED.format(rows="400"))
+    (trial,), _ = tried("--change", "array.chunk-size=8MiB", "program.py", cwd=tmp_path)
+
+    assert "the program seems to choose its chunks itself" in " ".join(trial["notes"])
+
+
 def test_wrong_usage(tmp_path: Path) -> None:
     program(tmp_path)
     done = shell("dasfprof", "try", "--change", "threads=2", "program.py", cwd=tmp_path)
@@ -203,6 +236,8 @@ def test_wrong_usage(tmp_path: Path) -> None:
         shell("dasfprof", "try", "--time-limit", "soon", "program.py", cwd=tmp_path).returncode == 2
     )
     assert shell("dasfprof", "try", "no.py", cwd=tmp_path).returncode == 2
+    done = shell("dasfprof", "try", "--parameter", "rows", "program.py", cwd=tmp_path)
+    assert (done.returncode, "no parameter of a program" in done.stderr) == (2, True)
 
 
 # --- functions ------------------------------------------------------------------------------------

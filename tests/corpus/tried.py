@@ -2,18 +2,25 @@
 
 ``python tests/corpus/tried.py [--time-limit 600] [NAME ...]`` tries programs of ``followed.py``:
 those whose remedy is a setting of their cluster, by what their findings say, and those that look
-alike, by what the others' findings say. Prints what each gained, and what was promised.
+alike, by what the others' findings say; and programs of its own, whose remedy is a variable, a
+setting of Dask's config, or a parameter of theirs that says how large chunks or batches are. To
+persist is no setting. Prints what each gained, and what was promised.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import dask
+import dask.array as da
 import followed
+import numpy as np
 from distributed import Client
 
 import dasfprof
@@ -36,6 +43,92 @@ NONE: dict[str, dict[str, int]] = {
 }
 
 
+@dataclass(frozen=True)
+class Own:
+    """A program whose remedy is no option of its cluster."""
+
+    run: Callable[[Client], object]
+    cluster: tuple[int, int]
+    #: What it begins with, as variables; and the one that says how large its pieces are.
+    environment: Mapping[str, str]
+    parameter: str = ""
+
+
+def few_rows(_: Client) -> object:
+    """Add and multiply chunks of a few rows."""
+    x = da.ones((6000, 100), chunks=(int(os.environ["ROWS"]), 100))
+    with dask.config.set({"optimization.fuse.active": False}):
+        return float(((x + 1).map_blocks(np.sqrt) * 2).sum().compute())
+
+
+def count_up(numbers: list[int]) -> int:
+    """Do a little for each number."""
+    return sum(numbers)
+
+
+def small_batches(client: Client) -> object:
+    """Send a task for each number, or for as many as a batch has."""
+    size = int(os.environ["BATCH"])
+    batches = [list(range(n, min(n + size, 3000))) for n in range(0, 3000, size)]
+    return sum(client.gather(client.map(count_up, batches)))
+
+
+def multiply(number: int) -> float:
+    """Multiply matrices, with as many threads as the library starts."""
+    matrix = np.random.default_rng(number).random((500, 500))
+    for _ in range(12):
+        matrix = matrix @ matrix.T / 500.0
+    return float(matrix[0, 0])
+
+
+def library_threads(client: Client) -> object:
+    """Multiply on as many workers as there are cores, each with threads of the library's own."""
+    return sum(client.gather(client.map(multiply, range(32))))
+
+
+def behind_a_long_one(client: Client) -> object:
+    """Send small tasks behind a long one, though another worker could have them."""
+    seconds = [0.15] * 14 + [2.5] + [0.15] * 17
+    return sum(client.gather(client.map(followed.wait, range(32), seconds)))
+
+
+OWN = {
+    "few_rows": Own(few_rows, (1, 2), {"ROWS": "5"}, "ROWS"),
+    "small_batches": Own(small_batches, (1, 2), {"BATCH": "1"}, "BATCH"),
+    "library_threads": Own(library_threads, (2, 1), {"OMP_NUM_THREADS": "8"}),
+    "behind_a_long_one": Own(
+        behind_a_long_one,
+        (2, 1),
+        {
+            "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "10.0",
+            "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",
+        },
+    ),
+}
+
+
+def work_of_own(client: Client, name: str) -> object:
+    """Run one of them as it is."""
+    client.wait_for_workers(1)
+    client.run(followed.wait, 0, 0.0)
+    return OWN[name].run(client)
+
+
+def try_own(name: str, time_limit: float) -> Trial:
+    """Try what findings say of a program whose remedy is no option of its cluster."""
+    own = OWN[name]
+    cluster = {"n_workers": own.cluster[0], "threads_per_worker": own.cluster[1]}
+    function, had = partial(work_of_own, name=name), dict(os.environ)
+    os.environ.update(own.environment)
+    try:
+        return dasfprof.try_(
+            function, cluster=cluster, time_limit=time_limit, parameter=own.parameter
+        )
+    finally:
+        os.environ.clear()
+        os.environ.update(had)
+
+
 def work(client: Client, name: str) -> None:
     """Run a program as it is."""
     program = {**followed.PROGRAMS, **followed.ALIKE}[name]
@@ -46,6 +139,8 @@ def work(client: Client, name: str) -> None:
 
 def try_program(name: str, time_limit: float) -> Trial:
     """Try what the program's findings say; of those that look alike what the others' do."""
+    if name in OWN:
+        return try_own(name, time_limit)
     program = {**followed.PROGRAMS, **followed.ALIKE}[name]
     workers, threads = program.cluster
     cluster: dict[str, Any] = {"n_workers": workers, "threads_per_worker": threads}
@@ -64,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=600.0)
     options = parser.parse_args(arguments)
     print(f"{'program':32}{'verdict':14}{'gained':>8}{'95 %':>16}{'of':>8}{'promised':>10}  change")
-    for name in options.programs or (*GAIN, *NONE):
+    for name in options.programs or (*GAIN, *OWN, *NONE):
         try:
             trial = try_program(name, options.time_limit)
         except TrialError as error:

@@ -34,8 +34,9 @@ OF_PROGRAMS = ("chunks", "batch", "persist")
 class Change:
     """What a finding's words say to set."""
 
-    #: By name: keywords of a cluster (`OF_CLUSTERS`), variables of the environment, in capitals, or
-    #: what the program has (`OF_PROGRAMS`). Bytes are whole numbers.
+    #: By name: keywords of a cluster (`OF_CLUSTERS`), variables of the environment, in capitals,
+    #: settings of Dask's config, with dots, or what the program has (`OF_PROGRAMS`). Bytes are
+    #: whole numbers.
     settings: Mapping[str, Value]
     #: Settings that are to stay: what is said, and promised, holds for them as they are.
     excludes: tuple[str, ...] = ()
@@ -44,6 +45,8 @@ class Change:
     #: Whose tasks it is about, and the line that built them, where it is the program's.
     function: str | None = None
     line: str | None = None
+    #: How many times as large chunks or batches are then; None: it is about neither.
+    times: float | None = None
 
     @property
     def is_of_program(self) -> bool:
@@ -189,7 +192,14 @@ def _tasks_too_small(f: Any, said: Statement, run: RunFigures) -> list[Change]:
         if advice.how == "batches"
         else {"chunks": str(advice.new_chunks or advice.new_size)}
     )
-    return [Change(settings, function=advice.function, line=line)]
+    times = float(advice.inputs if advice.how == "batches" else advice.factor)
+    return [Change(settings, function=advice.function, line=line, times=times)]
+
+
+def _sent_ahead(f: Any, _said: Statement, _run: RunFigures) -> list[Change]:
+    if not f.queued or f.blocked is not None:
+        return []
+    return [Change({"distributed.scheduler.worker-saturation": "1.0"})]
 
 
 def _recomputation(f: Any, _said: Statement, _run: RunFigures) -> list[Change]:
@@ -208,5 +218,6 @@ _CHANGES: Mapping[str, _Maker] = {
     "memory-near-limit": _memory_limit,
     "memory-pressure": _memory_pressure,
     "tasks-too-small": _tasks_too_small,
+    "sent-ahead": _sent_ahead,
     "recomputation": _recomputation,
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +31,7 @@ from dasfprof.analysis.run.times import (
 )
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
+from dasfprof.database import find_runs
 from dasfprof.database.columns import Array
 
 
@@ -49,6 +52,19 @@ class Run(Trace):
             made = cls(**{field.name: getattr(trace, field.name) for field in fields(Trace)})
             vars(trace).setdefault("_run", made)
         return cast("Run", vars(trace)["_run"])
+
+    @classmethod
+    def all_of(cls, source: str | os.PathLike[str]) -> list[Run]:
+        """Return the runs of a source: of a directory each that is in it.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there is none.
+        """
+        found = [run.files for run in find_runs(Path(source))] if Path(source).is_dir() else []
+        sources: list[Any] = list(found) or [source]
+        return [cls.of(Trace.from_database(one, progress=False)) for one in sources]
 
     # --- One clock: the scheduler's, in seconds from the run's begin ------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,7 @@ from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.simulation.changes import changed_cluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
+from dasfprof.analysis.tables.cluster_choice import Prices, clusters_in_time
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.lines import check_price
 from dasfprof.analysis.tables.memory_forecast import SPILLS, recorded_or_given_limit
@@ -39,17 +41,23 @@ def cluster_sizing(
     run: Run,
     durations: Sequence[float] | None = None,
     *,
+    deadline: float | str | None = None,
     threads_per_worker: int | None = None,
     memory: bool = False,
     memory_limit: float | None = None,
-    price: float | None = None,
+    price: Prices | None = None,
+    start_up: float | str = 0.0,
+    history: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
 ) -> pd.DataFrame:
-    """Find how many workers a wanted duration needs, and how many the scheduler can feed.
+    """Find how many workers a wanted duration needs, or which cluster meets a deadline for least.
 
     Parameters
     ----------
     durations
         Seconds; None asks about the recorded duration, its double, half, quarter and eighth.
+    deadline
+        Seconds, or a text such as ``"10 minutes"``, from asking for the cluster to the end. The
+        answer is then another table, of replays: see below.
     threads_per_worker
         None takes the recorded number, the median over workers.
     memory
@@ -57,12 +65,32 @@ def cluster_sizing(
     memory_limit
         Bytes that a worker may take, beyond which results go to disk; None: as recorded.
     price
-        What a worker costs for an hour.
+        What a worker costs for an hour. With a deadline also a table of the machines that can be
+        had, a DataFrame, a list of dicts or the path of a CSV file, with a row a kind: ``name``,
+        ``threads`` (or ``cores``) and ``price`` for an hour, and, where known, ``memory`` (bytes,
+        or a text such as ``"16 GiB"``), ``workers`` of a machine (else as many as give each the
+        recorded threads) and ``speed`` (2: its threads are twice as fast as recorded).
+    start_up
+        Seconds until workers are there, with a deadline: paid, and part of the time.
+    history
+        Other runs of the same program on other numbers of threads, with a deadline: traces, or
+        their directory. Then functions take the more or less time that these lead to expect.
 
     Returns
     -------
     DataFrame
-        A row a duration:
+        With a deadline, a row a cluster that was replayed, of 1 to 200 workers: those that meet it,
+        the cheapest first, then others, the soonest first:
+
+        - ``Kind``, ``Machines``, ``Workers``, ``Threads per Worker``
+        - ``Start-up (s)``: with what the client took before its first graph; ``Likely (s)``: from
+          asking for the cluster to the end; ``At Most (s)``: what nine of ten runs stay below
+        - ``Idle (%)`` of the threads' time; ``Cost``, ``Cost of Idle``
+        - ``Memory per Worker (MB)``: a limit with which the fullest spills nothing; NA: not
+          foretold, or not looked at, as it is too late
+        - ``Verdict``, or why nothing can be predicted
+
+        Without, a row a duration:
 
         - ``Wanted Duration (s)``
         - ``Threads at Least``: fewer cannot work the tasks off in time; ``Threads Enough``:
@@ -89,10 +117,30 @@ def cluster_sizing(
     ``processes = tasks * seconds a task / wanted duration`` (it is printed there without the
     number of tasks, and upside down). The scheduler can feed ``rate * seconds a task`` threads,
     as the guide has it too.
+
+    With a deadline, the run is replayed (see `scaling`) on a ladder of numbers of workers, and
+    between the last that is late and the first that is in time by halves. At most it takes 6 %
+    more than is likely, half of what the calibration misses by, or what nine of ten runs of the
+    history stay below, whichever is most. By the history, the logarithm of a function's mean
+    seconds is a line of the logarithm of the threads, if its slope is twice its standard error.
     """
     _check(durations, threads_per_worker)
-    check_price(price)
     limit = recorded_or_given_limit(run, memory_limit)
+    if deadline is not None:
+        if isinstance(price, int | float):
+            check_price(price)
+        return clusters_in_time(
+            run,
+            deadline,
+            price=price,
+            threads_per_worker=threads_per_worker or _threads_per_worker(run),
+            memory_limit=limit,
+            start_up=start_up,
+            history=history,
+        )
+    if price is not None and not isinstance(price, int | float):
+        raise InvalidArgumentError("price: a table of machines is for a deadline; give one.")
+    check_price(price)
     recorded = run.recorded
     times = run.times
     seconds = thread_seconds(run, times)

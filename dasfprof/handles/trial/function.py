@@ -27,6 +27,7 @@ def try_(
     directory: str | os.PathLike[str] | None = None,
     time_limit: float = 600.0,
     tolerance: float = 1e-6,
+    parameter: str = "",
 ) -> Trial:
     """Run a function as it is and with a change, and say what that gains and how sure it is.
 
@@ -51,6 +52,9 @@ def try_(
         Seconds for all runs.
     tolerance
         The share by which floats of results may differ.
+    parameter
+        The variable of the environment by which the function takes a whole number that says how
+        large its chunks or batches are: what findings say of these is tried by it.
 
     Returns
     -------
@@ -70,6 +74,30 @@ def try_(
     >>> dasfprof.try_(compute, {"threads_per_worker": 1, "n_workers": 4})  # doctest: +SKIP
     """
     change = None if changes is None else {n: checked(n, value) for n, value in changes.items()}
+    if any(name.startswith("-") for name in (*(change or {}), parameter)):
+        raise InvalidArgumentError(
+            "a function is given no arguments of a command: name a variable."
+        )
+    with tempfile.TemporaryDirectory(prefix="dasfprof-try-") as place:
+        program = program_of(function, cluster, Path(place))
+        traces = Path(place, "traces") if directory is None else Path(directory)
+        runs = ProgramRuns(program, Path(place) / "runs", traces, time_limit, tolerance)
+        tried = Trials(runs, parameter).try_all(change)
+    best = next((trial for trial in tried if trial.kind == "gained"), tried[0])
+    best.notes.extend(f"Tried as well: {trial}" for trial in tried if trial is not best)
+    return best
+
+
+def program_of(
+    function: Callable[..., object], cluster: Mapping[str, object] | None, place: Path
+) -> Program:
+    """Pickle a function into a directory, to be run in processes of their own; see `try_`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it cannot be pickled.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
         takes_client = any(one.default is one.empty for one in parameters)
@@ -79,14 +107,7 @@ def try_(
         raise InvalidArgumentError(
             f"{function!r} cannot be pickled, to be run in another process: {error}"
         ) from error
-    with tempfile.TemporaryDirectory(prefix="dasfprof-try-") as place:
-        source = Path(place) / "function"
-        source.write_bytes(payload)
-        name = getattr(function, "__name__", "function")
-        program = Program(name.strip("<>"), function=str(source))
-        traces = Path(place, "traces") if directory is None else Path(directory)
-        runs = ProgramRuns(program, Path(place) / "runs", traces, time_limit, tolerance)
-        tried = Trials(runs).try_all(change)
-    best = next((trial for trial in tried if trial.kind == "gained"), tried[0])
-    best.notes.extend(f"Tried as well: {trial}" for trial in tried if trial is not best)
-    return best
+    source = place / "function"
+    source.write_bytes(payload)
+    name = getattr(function, "__name__", "function")
+    return Program(name.strip("<>"), function=str(source))

@@ -63,6 +63,8 @@ class Done:
     seconds: float
     #: How many clusters were recorded.
     recorded: int
+    #: How many task runs ended.
+    tasks: int
     #: Its traces.
     runs: list[ComparedRun]
     #: The file of the value that a function returned.
@@ -129,6 +131,7 @@ def run_program(
         refusals=found.get("refusals", []),
         seconds=sum(run.seconds for run in runs) if is_whole else float("nan"),
         recorded=len(runs),
+        tasks=sum(len(run.trace.tasks) for run in runs),
         runs=runs,
         value=value,
     )

@@ -34,6 +34,8 @@ from dasfprof.text import clean, count_of, format_duration
 
 #: A run with a change is ended after so many times what one without takes, and some seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
+#: The setting of Dask's config for arrays' chunks.
+_CHUNKS = "array.chunk-size"
 #: Directories of the traces of runs as they are, and of the first one, which is not compared.
 _AS_IT_IS, _FIRST = "as-it-is", "first"
 
@@ -220,7 +222,7 @@ class ProgramRuns:
         tests
             How many changes are compared with the same runs as they are.
         """
-        notes = [*notes, *_already(sides[1], change)]
+        notes = [*notes, *_already(sides[1], change), *self._same_chunks(sides[1], change)]
         if not obstacle and not all(sides):
             obstacle = "The time was up before it could be told: give more with --time-limit."
         if obstacle:
@@ -244,6 +246,16 @@ class ProgramRuns:
             ],
             notes=notes,
         )
+
+    def _same_chunks(self, changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
+        """Say that a size of chunks changed nothing, if so."""
+        tasks = self.plain[0].tasks
+        if _CHUNKS not in change or not changed or any(one.tasks != tasks for one in changed):
+            return []
+        return [
+            f"As many tasks ran as before ({tasks}): the program seems to choose its chunks "
+            f"itself, and {_CHUNKS} is for those that Dask chooses."
+        ]
 
     def note_on_files(self) -> list[str]:
         """Say which files of the working directory the program wrote; empty if none."""

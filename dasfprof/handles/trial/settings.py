@@ -99,6 +99,21 @@ def read_values(text: str) -> tuple[str, list[Value]]:
     return name, found
 
 
+def checked_parameter(name: str) -> None:
+    """Refuse what is no argument and no variable of the environment.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither.
+    """
+    if not (_VARIABLE.fullmatch(name) or _ARGUMENT.fullmatch(name)):
+        raise InvalidArgumentError(
+            f"{name!r} is no parameter of a program: give an argument, such as --chunk, or a "
+            "variable of the environment."
+        )
+
+
 def checked(name: str, value: Value) -> Value:
     """Return the value of a setting as its keyword takes it.
 

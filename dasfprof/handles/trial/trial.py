@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import psutil
 from dask.utils import parse_bytes
@@ -52,6 +53,9 @@ class Trials:
     """What is tried of a program."""
 
     runs: ProgramRuns
+    #: The argument or variable by which the program takes the size of its chunks or batches: what
+    #: findings say of these is tried by it. Empty: none.
+    parameter: str = ""
 
     def try_all(self, change: Mapping[str, Value] | None) -> list[Trial]:
         """Try a change, or, without one, what findings say: the best first, until one gains.
@@ -62,12 +66,26 @@ class Trials:
             If the program fails as it is, does not end, or computes nothing that is recorded.
         """
         first = self.runs.begin()
-        found, unfit = suggestions(first) if change is None else ([Suggested(change)], "")
+        found, unfit = [Suggested(change)] if change is not None else [], ""
+        if change is None:
+            found, unfit = suggestions(first, self._as_parameter if self.parameter else None)
         if not found:
             return [Trial({}, obstacle=unfit)]
         tried = self._try_each(found)
         tried[-1].notes.extend(self.runs.note_on_files())
         return tried
+
+    def _as_parameter(self, data: Mapping[str, Any]) -> Mapping[str, Value] | None:
+        """Return a finding's larger chunks or batches as a parameter's value; None: neither."""
+        if not data["times"]:
+            return None
+        value = given_value(self.parameter, self.runs.program.command[1:])
+        if not value.isdecimal():
+            raise InvalidArgumentError(
+                f"{self.parameter}={value!r}: the program is to be given a whole number by it, "
+                "which can be made larger."
+            )
+        return {self.parameter: str(max(round(int(value) * data["times"]), 1))}
 
     def _try_each(self, found: Sequence[Suggested]) -> list[Trial]:
         tried: list[Trial] = []
@@ -126,7 +144,11 @@ def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:
     )
 
 
-def suggestions(done: Done) -> tuple[list[Suggested], str]:
+#: What a finding says of the program's own code, as a setting; None: it is none.
+_AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None]
+
+
+def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[Suggested], str]:
     """Return what the findings of a run say to set, by seconds at stake; or why there is nothing.
 
     What has no seconds, as it cures no loss of time, is not tried.
@@ -139,6 +161,7 @@ def suggestions(done: Done) -> tuple[list[Suggested], str]:
             weight = float(table.attrs["costs"][place])
             for data in table.attrs["changes"][place]:
                 change, rule = data["settings"], str(row["Rule"])
+                change = (as_setting and as_setting(data)) or change
                 if any(name in OF_PROGRAMS for name in change):
                     own.append(f"{in_words(change)} ({rule})")
                 elif weight > 0:
@@ -155,7 +178,21 @@ def suggestions(done: Done) -> tuple[list[Suggested], str]:
     if not count:
         return [], "None of the known faults was found: there is nothing to try."
     said = f" In the program's own code: {'; '.join(own)}." if own else ""
+    if any("persist" in words for words in own):
+        said += " To persist has to be done by hand, as only the program knows what it uses again."
+    if any(name in words for words in own for name in ("chunks", "batch")):
+        said += " Where an argument or a variable says how large these are, name it: --parameter."
     return [], (
         f"No finding says a setting that can be tried ({count_of(count, 'finding')}). Give one "
         f"with --change, or see what they say with dasfprof run.{said}"
     )
+
+
+def given_value(name: str, arguments: Sequence[str]) -> str:
+    """Return what a program is given by an argument or a variable of the environment."""
+    for place, one in enumerate(arguments):
+        if one == name:
+            return "".join(arguments[place + 1 : place + 2])
+        if one.startswith(f"{name}="):
+            return one.partition("=")[2]
+    return os.environ.get(name, "")

@@ -1,0 +1,176 @@
+"""Which cluster meets a deadline for least money: by hand, and where nothing can be foretold."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from traces import Plan, Task, held_results, made_trace
+
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.simulation.cluster_choice import FunctionScaling
+from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
+
+
+def recorded(
+    directory: Path, count: int = 48, seconds: float = 10.0, **about: Any
+) -> TraceAnalyser:
+    """Record a run of tasks that are alike, on two workers of one thread."""
+    tasks = [
+        Task(f"f-{n}", n % 2, n // 2 * seconds, (n // 2 + 1) * seconds, **about)
+        for n in range(count)
+    ]
+    return Plan(tasks, threads=1).write(directory)
+
+
+def test_the_fewest_workers_that_are_in_time(tmp_path: Path) -> None:
+    """48 tasks of 10 s: n workers take 10 s for each round of n."""
+    table = recorded(tmp_path).cluster_sizing(deadline=130.0, price=3.6)
+    best = table.iloc[0]
+    # 120 s on four, and 6 % more are in time; three take 160 s.
+    assert best["Workers"] == 4
+    assert best["Likely (s)"] == pytest.approx(120, rel=0.02)
+    assert best["At Most (s)"] == pytest.approx(120 * 1.06, rel=0.02)
+    assert best["Cost"] == pytest.approx(4 * 120 * 0.001, rel=0.02)
+    assert best["Idle (%)"] == pytest.approx(0, abs=2)
+    assert best["Verdict"].startswith("The cheapest that meets it")
+    (three,) = table[table["Workers"] == 3].to_dict("records")
+    assert three["Verdict"].startswith("Too late, by 30")
+    # On five, ten rounds: two of fifty places stay idle.
+    (five,) = table[table["Workers"] == 5].to_dict("records")
+    assert five["Idle (%)"] == pytest.approx(4, abs=2)
+    assert five["Cost of Idle"] == pytest.approx(0.04 * five["Cost"], abs=0.02)
+    assert five["Verdict"].startswith("Meets it, and costs")
+
+
+def test_start_up_is_part_of_the_time_and_paid(tmp_path: Path) -> None:
+    table = recorded(tmp_path).cluster_sizing(deadline="130s", price=3.6, start_up="1 minute")
+    best = table.iloc[0]
+    # 70 s are left: 8 workers take 60 s.
+    assert best["Workers"] == 8
+    assert best["Start-up (s)"] == 60
+    assert best["Cost"] == pytest.approx(8 * 120 * 0.001, rel=0.02)
+    assert best["Idle (%)"] == pytest.approx(50, abs=2)
+
+
+def test_kinds_of_machines_and_their_prices(tmp_path: Path) -> None:
+    kinds = [
+        {"name": "small", "cores": 2, "price": 1.0},
+        {"name": "large", "cores": 16, "price": 10.0, "memory": "64 GiB"},
+        {"name": "fast", "cores": 2, "price": 3.0, "speed": 2},
+    ]
+    analyser = recorded(tmp_path)
+    table = analyser.cluster_sizing(deadline=130.0, price=kinds)
+    best = table.groupby("Kind", sort=False).first()
+    assert best.index[0] == "small"
+    # Machines of two workers of one thread each, as recorded.
+    assert (best.loc["small", "Machines"], best.loc["small", "Workers"]) == (2, 4)
+    assert best.loc["small", "Cost"] == pytest.approx(2 * 120 / 3600, rel=0.02)
+    assert (best.loc["large", "Machines"], best.loc["large", "Workers"]) == (1, 16)
+    assert best.loc["large", "Cost"] == pytest.approx(10 * 30 / 3600, rel=0.05)
+    assert (best.loc["fast", "Machines"], best.loc["fast", "Cost"]) == (
+        1,
+        pytest.approx(3 * 120 / 3600, rel=0.02),
+    )
+    file = tmp_path / "kinds.csv"
+    pd.DataFrame(kinds).to_csv(file, index=False)
+    assert analyser.cluster_sizing(deadline=130.0, price=str(file)).equals(table)
+
+
+def test_a_deadline_that_nothing_meets(tmp_path: Path) -> None:
+    table = recorded(tmp_path).cluster_sizing(deadline=9.0)
+    assert table["Verdict"].str.startswith("Too late").all()
+    assert table["Workers"].max() == 200
+    assert table["Cost"].isna().all()
+
+
+def test_memory_is_part_of_it(tmp_path: Path) -> None:
+    """One worker has all results at last, 180 MB in all and 12 % more at most, however many."""
+    analyser = held_results().write(tmp_path)
+    best = analyser.cluster_sizing(deadline=20.0, memory_limit=400e6).iloc[0]
+    assert best["Verdict"].startswith("The least that does")
+    assert best["Memory per Worker (MB)"] == pytest.approx(180 * 1.12 / 0.6, rel=0.01)
+    little = analyser.cluster_sizing(deadline=20.0, memory_limit=100e6)
+    assert not little["Verdict"].str.startswith("The least").any()
+    assert little["Verdict"][0].startswith("Lacks memory: the fullest worker needs up to 202 MB")
+
+
+def test_what_takes_turns_is_not_foretold(tmp_path: Path) -> None:
+    analyser = recorded(tmp_path, 8, 1.0, annotations={"resources": {"GPU": 1}})
+    table = analyser.cluster_sizing(deadline=3.0)
+    assert table["Likely (s)"].isna().all()
+    assert table["Verdict"][0].startswith("Not to be predicted: tasks that ask for the resource")
+
+
+# --- several runs ---------------------------------------------------------------------------------
+
+
+def on(threads: int, seconds: float, count: int = 24) -> Run:
+    """Make a run of tasks that take so long on so many threads, without any latency."""
+    tasks = []
+    for n in range(count):
+        start, stop = n // threads * seconds, (n // threads + 1) * seconds
+        times = {"scheduler_waiting": 0.0, "sent": start, "received": start, "ready": start}
+        times |= {"executing": start, "start": start, "done": stop, "known": stop}
+        about = {"key": f"f-{n}", "worker_id": n % threads, "duration": seconds}
+        tasks.append({**about, **times})
+    return Run.of(made_trace(tasks, workers=[{"boot_id": "scheduler's"}] * threads))
+
+
+def test_functions_that_take_longer_on_more_threads() -> None:
+    """Seconds grow with the square root of the threads: 1, 2 and 4 s on 2, 8 and 32 threads."""
+    runs = [on(2, 1.0), on(8, 2.0), on(4, math.sqrt(2))]
+    found = FunctionScaling.of(runs[0], runs[1:])
+    assert found.powers == {"f": pytest.approx(0.5, abs=0.01)}
+    assert found.error == pytest.approx(0, abs=0.01)
+    assert found.factors(runs[0], 8) == pytest.approx(np.full(24, 0.5), rel=0.02)
+
+
+def test_a_slope_that_may_be_chance_is_none() -> None:
+    runs = [on(2, 1.0), on(4, 1.1), on(8, 0.95)]
+    found = FunctionScaling.of(runs[0], runs[1:])
+    assert found.powers == {"f": 0.0}
+    assert 0.04 < found.error < 0.12
+    assert FunctionScaling.of(runs[0], []).powers == {}
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"deadline": 0}, "deadline=0"),
+        ({"deadline": "soon"}, "deadline='soon'"),
+        ({"deadline": 10, "start_up": -1}, "start_up=-1"),
+        ({"deadline": 10, "price": -1.0}, "price=-1.0"),
+        ({"deadline": 10, "price": [{"name": "a", "threads": 2}]}, "no price"),
+        ({"deadline": 10, "price": [{"name": "a", "threads": 0, "price": 1}]}, "a thread at least"),
+        ({"deadline": 10, "price": []}, "price has the columns none"),
+        ({"deadline": 10, "price": "no.csv"}, "price='no.csv'"),
+        ({"price": [{"name": "a", "threads": 2, "price": 1}]}, "is for a deadline"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        recorded(tmp_path, 4).cluster_sizing(**arguments)
+
+
+def test_no_history(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError, match="no trace file"):
+        recorded(tmp_path / "run", 4).cluster_sizing(deadline=10, history=tmp_path / "none")
+
+
+def test_runs_of_history_are_found(tmp_path: Path) -> None:
+    """A run beside it, whose tasks took twice as long on the same threads: more is uncertain."""
+    analyser = recorded(tmp_path / "one")
+    recorded(tmp_path / "two", seconds=20.0)
+    alone = analyser.cluster_sizing(deadline=200.0).iloc[0]
+    beside = analyser.cluster_sizing(deadline=200.0, history=tmp_path / "two").iloc[0]
+    assert alone["Workers"] == 3
+    assert beside["Workers"] > 3

@@ -1,0 +1,221 @@
+"""Whether what ``dasfprof tune`` chooses is as short as the best of all settings that it looks at.
+
+``python tests/corpus/tuned.py [--times 3] [--time-limit 300] [NAME ...]`` tunes small programs of 2
+to 4 s, then runs each with every setting of the grid in turns, ``--times`` times, and prints how
+much longer the choice took than the best of the grid: medians. Where tuning keeps a program as it
+is, or cannot tell, that is the choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client
+
+from dasfprof.handles.trial.function import program_of
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side
+from dasfprof.handles.trial.settings import Settings
+from dasfprof.handles.trial.tuning import Tuner
+
+#: Workers and threads that are looked at.
+GRID = [(workers, threads) for workers in (1, 2) for threads in (1, 2, 4)]
+PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {}
+
+
+def on(workers: int, threads: int) -> Callable[..., Any]:
+    """Register a program with the cluster that it has as it is."""
+
+    def register(run: Callable[[Client], object]) -> Callable[[Client], object]:
+        PROGRAMS[run.__name__] = run, (workers, threads)
+        return run
+
+    return register
+
+
+def sleeps(number: int, seconds: float) -> int:
+    """Wait as for a service."""
+    time.sleep(seconds)
+    return number
+
+
+def counts(number: int, steps: int = 1_000_000) -> int:
+    """Compute in Python, with its lock."""
+    total = 0
+    for each in range(steps):
+        total += each * number
+    return total
+
+
+def sorts(number: int, length: int = 1_500_000) -> float:
+    """Compute in NumPy, which gives Python's lock back."""
+    values = np.random.default_rng(number).random(length)
+    values.sort()
+    return float(values[length // 2])
+
+
+LOCK = threading.Lock()
+
+
+def takes_turns(number: int) -> int:
+    """Wait for a lock of its process, and hold it."""
+    with LOCK:
+        time.sleep(0.1)
+    return number
+
+
+def block(number: int) -> np.ndarray:
+    """Make 20 MB."""
+    return np.full(2_500_000, float(number))
+
+
+def both(one: np.ndarray, other: np.ndarray) -> float:
+    """Take two blocks."""
+    time.sleep(0.02)
+    return float(one[0] * other[-1])
+
+
+@on(2, 1)
+def service(client: Client) -> object:
+    return sum(client.gather(client.map(sleeps, range(40), seconds=0.15)))
+
+
+@on(1, 1)
+def uneven_service(client: Client) -> object:
+    seconds = [0.05 + 0.1 * (number % 3) for number in range(24)]
+    return sum(client.gather(client.map(sleeps, range(24), seconds)))
+
+
+@on(1, 4)
+def python_loops(client: Client) -> object:
+    return sum(client.gather(client.map(counts, range(32))))
+
+
+@on(1, 1)
+def python_alone(client: Client) -> object:
+    return sum(client.gather(client.map(counts, range(24))))
+
+
+@on(1, 1)
+def sorting(client: Client) -> object:
+    return sum(client.gather(client.map(sorts, range(20))))
+
+
+@on(2, 4)
+def sorting_with_too_many(client: Client) -> object:
+    return sum(client.gather(client.map(sorts, range(32))))
+
+
+@on(1, 4)
+def one_lock(client: Client) -> object:
+    return sum(client.gather(client.map(takes_turns, range(24))))
+
+
+@on(2, 1)
+def each_with_each(client: Client) -> object:
+    blocks = client.map(block, range(8))
+    pairs = [(one, other) for one in blocks for other in blocks if one is not other]
+    return sum(client.gather([client.submit(both, *pair) for pair in pairs]))
+
+
+@on(1, 2)
+def a_chain(client: Client) -> object:
+    future = client.submit(sleeps, 1, 0.2, pure=False)
+    for _ in range(9):
+        future = client.submit(sleeps, future, 0.2, pure=False)
+    return future.result()
+
+
+@on(1, 4)
+def waits_and_counts(client: Client) -> object:
+    waited = client.map(sleeps, range(24), seconds=0.15)
+    return sum(client.gather(client.map(counts, waited, steps=300_000)))
+
+
+@on(2, 2)
+def tiny(client: Client) -> object:
+    return sum(client.gather(client.map(sleeps, range(2000), seconds=0.0)))
+
+
+@on(2, 2)
+def two_stages(client: Client) -> object:
+    first = client.map(sorts, range(10), length=800_000)
+    second = client.map(sleeps, range(10), [0.2] * 10)
+    return sum(client.gather(first)) + sum(client.gather(second))
+
+
+def work(client: Client, name: str) -> object:
+    """Run a program as it is."""
+    client.wait_for_workers(1)
+    client.run(sleeps, 0, 0.0)  # loads the module, which is none of the program's work
+    return PROGRAMS[name][0](client)
+
+
+def tune(name: str, times: int, limit: float) -> str:
+    """Tune a program, run the grid, and say what came of it."""
+    _, (workers, threads) = PROGRAMS[name]
+    cluster = {"n_workers": workers, "threads_per_worker": threads, "silence_logs": logging.ERROR}
+    with tempfile.TemporaryDirectory() as place:
+        program = program_of(partial(work, name=name), cluster, Path(place))
+        runs = ProgramRuns(program, Path(place, "runs"), Path(place, "traces"), limit, 1e-6)
+        grid: dict[str, Sequence[Any]] = {
+            "n_workers": sorted({one for one, _ in GRID}),
+            "threads_per_worker": sorted({one for _, one in GRID}),
+        }
+        tuning = Tuner(runs, grid).tune()
+        tuned_with = runs.count
+        settings = tuning.settings
+        chosen = (
+            int(settings.get("n_workers", workers)),
+            int(settings.get("threads_per_worker", threads)),
+        )
+        truth = ProgramRuns(program, Path(place, "truth"), Path(place, "all"), 3600.0, 1e-6)
+        truth.begin()
+        seconds: dict[tuple[int, int], list[float]] = {}
+        for turn in range(times):
+            for size in [*dict.fromkeys([*GRID, chosen, (workers, threads)])][:: (1, -1)[turn % 2]]:
+                change = {"n_workers": size[0], "threads_per_worker": size[1]}
+                side = PLAIN if size == (workers, threads) else Side(Settings.of(change), "", "all")
+                seconds.setdefault(size, []).append(truth.run(side).seconds)
+    medians = {size: statistics.median(each) for size, each in seconds.items()}
+    best = min(medians, key=medians.__getitem__)
+    over = medians[chosen] / medians[best] - 1
+    return (
+        f"{name:24}{tuning.kind:14}{_size(chosen):>6}{medians[chosen]:8.2f}{_size(best):>8}"
+        f"{medians[best]:8.2f}{over:8.1%}{medians[workers, threads]:8.2f}{tuned_with:6}"
+    )
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="NAME")
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--time-limit", type=float, default=300.0)
+    options = parser.parse_args(arguments)
+    print(
+        f"{'program':24}{'verdict':14}{'choice':>6}{'s':>8}{'best':>8}{'s':>8}{'over':>8}", end=""
+    )
+    print(f"{'as is':>8}{'runs':>6}")
+    for name in options.programs or PROGRAMS:
+        print(tune(name, options.times, options.time_limit), flush=True)
+
+
+if __name__ == "__main__":
+    # So that workers find its functions by their names.
+    from tuned import main as main_by_name
+
+    main_by_name()
