@@ -342,8 +342,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 if sent is not None:
                     self._stolen[key] = time()
                     self._sent[key] = *sent[:2], thief
-            elif isinstance(msg, dict) and self._changes is not None:
+            elif isinstance(msg, dict) and self._changes is not None and self._exits is not None:
                 self._changes.logged(topic, msg)
+                self._exits.logged(topic, msg)
         except Exception:
             self._guard.caught("log_event")
 
