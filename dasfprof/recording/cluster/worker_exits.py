@@ -10,14 +10,14 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from distributed import rpc
+from distributed import NannyPlugin, rpc
 
 from dasfprof.database.reader import CLIENT_GONE
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.cluster.calls import running_plugins
 from dasfprof.recording.cluster.clients import end_run, go_on_with
 from dasfprof.recording.cluster.link import within
-from dasfprof.recording.dask_internals.undocumented import nannies_tell_exits, observe_handler
+from dasfprof.recording.dask_internals.undocumented import observe_handler
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.text import format_duration
@@ -77,7 +77,7 @@ class WorkerExits:
     def left(self, address: str) -> None:
         """Ask the nanny of a worker that left; soon, for it does not know at once."""
         known = self._nannies.pop(address, None)
-        if known is not None and nannies_tell_exits():
+        if known is not None and hasattr(NannyPlugin, "worker_exit"):
             if address in self._told:
                 self._listener(address, *self._told.pop(address))
             else:

@@ -227,13 +227,6 @@ def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Calla
     return lambda: handlers.pop(name, None)
 
 
-def nannies_tell_exits() -> bool:
-    """Return whether nannies of this Dask tell the scheduler how their workers' processes end."""
-    from distributed import NannyPlugin
-
-    return hasattr(NannyPlugin, "worker_exit")
-
-
 def observe_handler(
     scheduler: Any, name: str, observer: Callable[[Any], object], guard: HookGuard
 ) -> Callable[[], object]:
