@@ -316,6 +316,7 @@ PUBLIC_DASK = {
     "dask.utils.parse_timedelta",
     "distributed",
     "distributed.Client",
+    "distributed.NannyPlugin",
     "distributed.Future",
     "distributed.LocalCluster",
     "distributed.Scheduler",
