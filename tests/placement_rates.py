@@ -230,7 +230,7 @@ def main() -> None:
                         counts["sent"] += 1
                         counts["rule"] += one.rule in (None, *METHODS[followed])
         whole += counts
-        print(_row(name, counts))
+        print(_row(name, counts), flush=True)
     print(_row("all", whole))
 
 

@@ -33,6 +33,13 @@ class Questions:
     def client_time(self) -> pd.DataFrame:
         """Put every second of the client's main thread into exactly one class."""
 
+    def cost(
+        self,
+        by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
+        price: float | str | None = None,
+    ) -> pd.DataFrame:
+        """Say what a run cost: the hours of its workers, by what they were spent on, and their price."""
+
     def critical_path(self) -> pd.DataFrame:
         """Return the chain of waits and work that made the run as long as it was."""
 
@@ -115,7 +122,7 @@ class Questions:
 
     def lines(
         self,
-        price: float | None = None,
+        price: float | str | None = None,
     ) -> pd.DataFrame:
         """Sum up what each line of the program built, and what it took of the cluster and the client."""
 

@@ -13,6 +13,7 @@ from dasfprof.cli.sources import (
     connected,
     document,
     open_analyser,
+    price_option,
     source_argument,
     step_document,
 )
@@ -104,6 +105,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     type=click.IntRange(min=1),
     help=f"Number of rows of each table.  [default: {DEFAULT_ROWS}; with --json all]",
 )
+@price_option
 @click.option(
     "--scheduler",
     metavar="ADDRESS",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.sources import between_option, open_analyser, source_argument
+from dasfprof.cli.sources import between_option, open_analyser, price_option, source_argument
 from dasfprof.report.formats import FORMATS, FormatName, file_for
 from dasfprof.report.terminal.console import say
 from dasfprof.text import clean, count_of, format_size
@@ -22,6 +22,7 @@ from dasfprof.text import clean, count_of, format_size
     help="The file to write. Default: the run's name and .html, in the working directory.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
+@price_option
 @between_option
 def report(source: str, output: Path | None, opened: bool, between: tuple[str, str] | None) -> None:
     """Write a run as one HTML file: findings, timeline, resources and tables.

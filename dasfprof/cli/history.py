@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dasfprof.cli.sources import price_option
 from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, count_of, elide
@@ -42,16 +43,19 @@ _EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write an index page instead: a chart and a table of each pipeline, links to reports.",
 )
+@price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, of all runs.")
 def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
     """List the runs of a directory over time, and where their wall time changed.
 
     Runs in the directories in DIRECTORY belong to it too. Summaries of runs are kept in the file
-    .dasfprof-history.json of each directory, so that only new runs are read.
+    .dasfprof-history.json of each directory, so that only new runs are read. With a price what each
+    run cost is told, and at the end what each client's tasks did: named clients count as one, as
+    Client(name="ann").
 
-    The JSON document has "schema" and "runs", an object each. The index page leads to the reports
-    that there are: files of a run's name and .html, as `dasfprof report` writes them, beside the
-    run's files or beside the page.
+    The JSON document has "schema" and "runs", an object each, and with a price "clients". The index
+    page leads to the reports that there are: files of a run's name and .html, as `dasfprof report`
+    writes them, beside the run's files or beside the page.
 
     \b
     Examples:
@@ -61,6 +65,7 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
       dasfprof history --json traces | jq '.runs[] | select(.Change != "")'
     """
     from dasfprof.analysis.history import history as history_of
+    from dasfprof.analysis.history import paid_by_client
     from dasfprof.report.page.history.html import pipelines_of, write_history
 
     table = history_of(directory, by=by)  # type: ignore[arg-type]  # Click has checked it
@@ -72,9 +77,13 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         from dasfprof.report.documents import schema_of
         from dasfprof.report.json_text import json_of, records
 
-        click.echo(json_of({"schema": schema_of("history"), "runs": records(table)}))
+        told = {"schema": schema_of("history"), "runs": records(table)}
+        if "paid" in table.attrs:
+            told["clients"] = records(paid_by_client(table))
+        click.echo(json_of(told))
     if as_json or page is not None:
         return
+    paid = paid_by_client(table) if "paid" in table.attrs else None
     table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")
     for position, (name, own) in enumerate(pipelines_of(table)):
         shown = f" (the last {last})" if len(own) > last else ""
@@ -83,6 +92,9 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         newest = own.tail(last).drop(columns=["Pipeline", "Directory"])
         newest.insert(3, "Bar", _bars(newest["Wall Time (s)"]))
         echo(format_table(newest, terminal_width(), expendable=_EXPENDABLE))
+    if paid is not None:
+        heading("Whose tasks cost that", apart=True)
+        echo(format_table(paid, terminal_width()))
 
 
 def _bars(seconds: pd.Series) -> list[str]:

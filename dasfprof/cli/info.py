@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.sources import open_source, source_argument
+from dasfprof.cli.sources import open_source, price_option, source_argument
 from dasfprof.report.documents import schema_of
 from dasfprof.report.json_text import json_of
 from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
@@ -26,6 +26,7 @@ from dasfprof.text import (
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
+    from dasfprof.database import MultiEventDatabase
     from dasfprof.database.runs import Run
 
 _MAX_VALUE = 400
@@ -37,6 +38,7 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 @click.command()
 @source_argument(required=False)
+@price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def info(source: str, *, as_json: bool) -> None:
     """Show what trace files hold and what was lost.
@@ -72,13 +74,32 @@ def info(source: str, *, as_json: bool) -> None:
         if len(runs) > 1:
             show_runs(source, runs)
             return
-    contents = read_all_contents(open_source(source).databases)
+    database = open_source(source)
+    contents = read_all_contents(database.databases)
+    cost = _cost(database)
     if as_json:
-        _run_as_json(contents)
+        _run_as_json(contents, cost)
         return
     _print_run(source, contents, is_whole=not directory.is_file())
+    if cost is not None:
+        from dasfprof.report.run_summary import cost_in_words
+
+        _entry("cost", cost_in_words(cost))
     for file in contents:
         _print_file(file)
+
+
+def _cost(database: MultiEventDatabase) -> dict[str, Any] | None:
+    """Return what a run cost, where a price is set: for that alone it is analysed."""
+    from dasfprof.config import setting
+
+    if setting("price") is None:
+        return None
+    from dasfprof.handles.analyser import TraceAnalyser
+    from dasfprof.report.run_summary import run_cost
+
+    analyser = TraceAnalyser(database, progress=False)
+    return None if analyser.is_in_parts else run_cost(analyser.run)
 
 
 def _directory_with_runs(parent: Path) -> Path:
@@ -291,7 +312,7 @@ def _runs_as_json(_source: str, runs: Sequence[Run]) -> None:
     click.echo(json_of({"schema": schema_of("info"), "runs": told, "files": []}))
 
 
-def _run_as_json(contents: list[FileContents]) -> None:
+def _run_as_json(contents: list[FileContents], cost: dict[str, Any] | None) -> None:
     """Print what is known of a run, and of each of its files."""
     firsts = [file.first for file in contents if file.first is not None]
     lasts = [file.last for file in contents if file.last is not None]
@@ -301,6 +322,7 @@ def _run_as_json(contents: list[FileContents]) -> None:
         "ended": max(lasts, default=None),
         "files": len(contents),
         "versions": next((file.fact("versions") for file in contents if _versions(file)), None),
+        "cost": cost,
     }
     files = [
         {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dasfprof.documentation import finding_page, finding_url
-from dasfprof.errors import NoSchedulerError
+from dasfprof.errors import InvalidArgumentError, NoSchedulerError
 from dasfprof.report.documents import schema_of
 from dasfprof.report.json_text import json_of, records
 from dasfprof.report.terminal.console import echo
@@ -35,6 +36,38 @@ between_option = click.option(
     help="Read only what overlaps the time between two times, in UTC unless they name a zone, such "
     "as '2026-03-01 12:00' '2026-03-01 13:00'.",
 )
+
+
+def _checked_price(_: click.Context, _param: click.Parameter, given: str | None) -> str | None:
+    if given is not None:
+        from dasfprof.config import setting
+
+        try:
+            setting("price", given)
+        except InvalidArgumentError as error:
+            raise click.BadParameter(clean(error)) from error
+    return given
+
+
+def price_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option ``--price`` to a command: it sets ``dasfprof.price`` while that runs."""
+
+    @wraps(command)
+    def priced(*args: Any, price: str | None, **arguments: Any) -> None:
+        if price is None:
+            command(*args, **arguments)
+            return
+        import dask.config
+
+        with dask.config.set({"dasfprof.price": price}):
+            command(*args, **arguments)
+
+    return click.option(
+        "--price",
+        callback=_checked_price,
+        help="What a worker costs for an hour, such as 0.12 or '0.12 EUR'; '0.03 EUR/thread': what "
+        "a thread does. Default: the setting dasfprof.price, without which no cost is told.",
+    )(priced)
 
 
 def _one_source(ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> str:

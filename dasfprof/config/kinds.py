@@ -7,10 +7,12 @@ before the script imports Dask.
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dasfprof.errors import InvalidArgumentError
 
@@ -177,3 +179,45 @@ class Frequency(Option):
             words = f"a number of times a second from 0 (off) to {_HIGHEST_FREQUENCY}, such as 20"
             raise self.refuse(value, words)
         return float(number)
+
+
+class Price(NamedTuple):
+    """What a worker costs for an hour, or each of its threads."""
+
+    amount: float
+    #: The user's currency, as given; empty: none.
+    label: str = ""
+    per_thread: bool = False
+
+    def of_hours(self, workers: float, threads: float) -> float:
+        """Return the price of so many hours of workers, which are so many of threads."""
+        return self.amount * (threads if self.per_thread else workers)
+
+    def in_words(self, amount: float) -> str:
+        """Write an amount with the label."""
+        digits = 2 if amount >= 1 or amount == 0 else 2 - math.floor(math.log10(amount))
+        return f"{amount:.{min(digits, 9)}f} {self.label}".rstrip()
+
+
+#: A price as text: a number, a label, and what it is for.
+_PRICE = re.compile(r"\s*([\d.]+(?:e-?\d+)?)\s*([^\s/\d]{0,12})\s*(?:/\s*(worker|thread|core))?\s*")
+
+
+class PriceOption(Option):
+    """What a worker costs for an hour: a number, or text such as ``"0.04 EUR/thread"``."""
+
+    def check(self, value: Any) -> Price | None:
+        """Return the price; None: there is none."""
+        if value is None:
+            return None
+        words = (
+            "what a worker costs for an hour: 0.12, '0.12 EUR' or, for a thread, '0.03 EUR/thread'"
+        )
+        found = None if isinstance(value, bool) else _PRICE.fullmatch(str(value))
+        try:
+            amount = float(found[1]) if found else math.nan
+        except ValueError:
+            amount = math.nan
+        if found is None or not 0 <= amount < math.inf:
+            raise self.refuse(value, words)
+        return Price(amount, found[2], found[3] in {"thread", "core"})

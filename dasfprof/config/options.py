@@ -16,6 +16,7 @@ from dasfprof.config.kinds import (
     Frequency,
     LogLevel,
     Option,
+    PriceOption,
     RunName,
     Seconds,
     Ship,
@@ -217,6 +218,15 @@ class ConfigOptions(TypedDict, total=False):
             None,
             "Memory that an analysis may take, such as 4GB. A larger run is analysed part by part, "
             "each a window of time. null: a quarter of what is free.",
+        ),
+    ]
+    price: Annotated[
+        str | float | None,
+        PriceOption(
+            None,
+            "What a worker costs for an hour: a number, with a currency or without, such as 0.12 "
+            "or 0.12 EUR; 0.03 EUR/thread: what each of its threads costs. With it a run's cost "
+            "is told, by lines, steps, clients and findings.",
         ),
     ]
     progress: Annotated[

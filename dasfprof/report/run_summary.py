@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.accounting import make_accounts
+from dasfprof.analysis.model.cost import hours_of_run
 from dasfprof.analysis.model.first_task import find_first_task
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.model.transfers import shuffled_bytes
 from dasfprof.analysis.run import Run
+from dasfprof.config import setting
+from dasfprof.config.kinds import Price
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
 #: The least share of the time to the first task that is told.
@@ -41,7 +44,8 @@ def summarise(run: Run) -> dict[str, Any]:
         workers), ``versions`` (of packages, by name), ``command`` (the client's program; empty:
         unknown), ``events`` (of user code, the number by name), ``first_task`` (see
         `find_first_task`: ``seconds`` to it from the begin of recording, and those of each of its
-        ``stages``; None where tasks ran before). None: unknown.
+        ``stages``; None where tasks ran before), ``cost`` (None without a price: see `run_cost`).
+        None: unknown.
     """
     tasks, end = run.whole.tasks, run.ending
     unseen = len(run.unseen)
@@ -76,6 +80,30 @@ def summarise(run: Run) -> dict[str, Any]:
         "results": _known(tasks["size"].sum(min_count=1)),
         "events": {str(name): int(n) for name, n in run.events["name"].value_counts().items()},
         "first_task": _first_task(run),
+        "cost": run_cost(run),
+    }
+
+
+def run_cost(run: Run) -> dict[str, Any] | None:
+    """Return what a run cost, where the setting ``dasfprof.price`` tells what a worker does.
+
+    Returns
+    -------
+    dict or None
+        ``amount``, ``currency`` (a label, or empty), ``words`` (both), ``worker_hours`` and, of
+        these, ``idle_hours`` (no task held the thread).
+    """
+    price: Price | None = setting("price")
+    if price is None:
+        return None
+    hours = hours_of_run(run)
+    amount = hours["whole"].price(price)
+    return {
+        "amount": amount,
+        "currency": price.label,
+        "words": price.in_words(amount),
+        "worker_hours": hours["whole"].workers,
+        "idle_hours": hours["idle"].workers + hours["waiting"].workers,
     }
 
 
@@ -107,6 +135,8 @@ def in_words(facts: dict[str, Any]) -> str:
     if facts["capacity"] and facts["held"] is not None:
         share = format_share(facts["held"] / facts["capacity"])
         used = f" Tasks held {share} of the threads' time."
+    if facts["cost"] is not None:
+        used += f" {cost_in_words(facts['cost'])}"
     failed = f", {facts['unseen']:,} of them in no worker's file" if facts["unseen"] else ""
     failed += f", {facts['failed']:,} failed" if facts["failed"] else ""
     failed += f", {count_of(facts['unfinished'], 'task')} unfinished" if facts["unfinished"] else ""
@@ -120,6 +150,13 @@ def in_words(facts: dict[str, Any]) -> str:
         f"{count_of(len(facts['hosts']), 'host')}.{used}"
         f"{' ' if events else ''}{events}"
     )
+
+
+def cost_in_words(cost: dict[str, Any]) -> str:
+    """Write what a run cost, in a sentence."""
+    hours, idle = cost["worker_hours"], cost["idle_hours"]
+    share = f", {format_share(idle / hours)} of them idle" if hours > 0 else ""
+    return f"It cost {cost['words']}: {hours:.3g} worker-hours{share}."
 
 
 def start_in_words(facts: dict[str, Any]) -> str:

@@ -182,7 +182,7 @@ def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
     write(tmp_path, 0, 4.0)
     (tmp_path / FILE).write_text(kept)
     assert len(dasfprof.history(tmp_path, progress=False)) == 1
-    assert json.loads((tmp_path / FILE).read_text())["version"] == 2
+    assert json.loads((tmp_path / FILE).read_text())["version"] == 3
 
 
 def test_nothing_to_list(tmp_path: Path) -> None:

@@ -19,9 +19,12 @@ from dasfprof.analysis.history.summary import (
     stays,
     summarise_run,
 )
+from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import utc
 from dasfprof.analysis.trace.progress import is_wanted, track
+from dasfprof.config import setting
+from dasfprof.config.kinds import Price
 from dasfprof.database import find_runs
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.text import count_of, format_duration, format_share
@@ -40,7 +43,11 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 
 def history(
-    directory: str | os.PathLike[str] = ".", *, by: By = "name", progress: bool | None = None
+    directory: str | os.PathLike[str] = ".",
+    *,
+    by: By = "name",
+    price: float | str | None = None,
+    progress: bool | None = None,
 ) -> pd.DataFrame:
     """List the runs of a directory, and of the directories in it, over time.
 
@@ -51,6 +58,9 @@ def history(
     by
         What makes runs those of one pipeline: ``"name"`` (without the time that registration adds
         to it) or ``"graph"`` (the same functions, each with as many tasks).
+    price
+        What a worker costs for an hour, see `TraceAnalyser.cost`; None: the setting
+        ``dasfprof.price``.
     progress
         See `TraceAnalyser`.
 
@@ -65,8 +75,11 @@ def history(
         than the run before; ``34 % slower`` or ``faster`` where the wall time changed and stayed
         so; else empty. ``What Changed``: of the latter, the functions whose task runs take another
         time since, with their medians, those that make the most difference; empty: none does.
-        ``Directory``: where its files are. ``attrs["seconds"]``: for each row the seconds of its
-        task runs by step, or by function where no run of the pipeline has steps.
+        ``Directory``: where its files are. With a price also ``Worker Hours``, ``Idle (%)`` of them
+        and ``Cost``; ``attrs["paid"]`` then has for each row worker-hours and cost by client, idle
+        ones among them, and ``attrs["currency"]`` the price's label.
+        ``attrs["seconds"]``: for each row the seconds of its task runs by step, or by function
+        where no run of the pipeline has steps.
 
     Raises
     ------
@@ -108,7 +121,58 @@ def history(
         seconds += _seconds_of(own)
     table = _table(ordered, changes)
     table.attrs["seconds"] = seconds
+    declared: Price | None = setting("price", price)
+    return table if declared is None else _priced(table, ordered, declared)
+
+
+def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd.DataFrame:
+    """Add what runs cost, and who paid for that."""
+    none = (0.0, 0.0)
+    paid: list[dict[str, tuple[float, float]]] = []
+    for run in runs:
+        idle = {f"({name})": run["hours"].get(name, none) for name in ("waiting", "idle")}
+        spent = {**run["clients"], **idle}
+        paid.append({name: (each[0], price.of_hours(*each)) for name, each in spent.items()})
+    whole = [run["hours"].get("whole", none) for run in runs]
+    hours = np.array([workers for workers, _ in whole], dtype=float)
+    unused = np.array([own["(waiting)"][0] + own["(idle)"][0] for own in paid], dtype=float)
+    place = table.columns.tolist().index("Task Runs")
+    cost = [price.of_hours(*each) for each in whole]
+    table.insert(place, "Worker Hours", pd.Series(hours))
+    table.insert(place + 1, "Idle (%)", pd.Series(ratio(unused, hours) * 100))
+    table.insert(place + 2, "Cost", pd.Series(cost, dtype=float))
+    table.attrs |= {"paid": paid, "currency": price.label}
     return table
+
+
+def paid_by_client(table: pd.DataFrame) -> pd.DataFrame:
+    """Sum up what the runs of a history cost by client, the dearest first; idle hours come last.
+
+    Parameters
+    ----------
+    table
+        What `history` gives with a price.
+
+    Returns
+    -------
+    DataFrame
+        ``Client``, ``Runs``, ``Worker Hours``, ``Cost``.
+    """
+    sums: dict[str, list[float]] = {}
+    for run in table.attrs["paid"]:
+        for name, (hours, cost) in run.items():
+            own = sums.setdefault(name, [0, 0.0, 0.0])
+            own[0], own[1], own[2] = own[0] + 1, own[1] + hours, own[2] + cost
+    idle = ("(waiting)", "(idle)")
+    names = sorted(sums, key=lambda name: (name in idle, -sums[name][2], name))
+    return pd.DataFrame(
+        {
+            "Client": pd.Series(names, dtype=object),
+            "Runs": [int(sums[name][0]) for name in names],
+            "Worker Hours": [sums[name][1] for name in names],
+            "Cost": [sums[name][2] for name in names],
+        }
+    )
 
 
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:

@@ -23,6 +23,14 @@ import numpy as np
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.live.so_far import still_to_come
 from dasfprof.analysis.model.accounting import make_accounts
+from dasfprof.analysis.model.cost import (
+    IDLE,
+    WAITING,
+    Hours,
+    client_groups,
+    hours_of_groups,
+    hours_of_run,
+)
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RUNNING
@@ -59,7 +67,8 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     ``ended``, ``findings`` (their number by severity), ``versions``, ``functions`` (task runs that
     ended well, their seconds and the median of these, by name, of those with the most seconds),
     ``steps`` (seconds of their task runs, by name; empty: there are none), ``goes_on``, ``left``
-    (of a run that does: see `StillToCome`). None: unknown.
+    (of a run that does: see `StillToCome`), ``hours`` (of workers, and of their threads: ``whole``,
+    and of these ``idle`` and ``waiting``), ``clients`` (the same hours, by client). None: unknown.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     return {
@@ -78,7 +87,18 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
         "steps": _steps(trace) if has_steps(trace) else {},
         "goes_on": not stays(trace),
         "left": None if (left := still_to_come(trace)) is None else asdict(left),
+        "hours": _plain(hours_of_run(trace)),
+        "clients": _plain(_clients(trace)),
     }
+
+
+def _clients(trace: NormalRun) -> dict[str, Hours]:
+    hours = hours_of_groups(trace, *client_groups(trace))
+    return {name: each for name, each in hours.items() if name not in (IDLE, WAITING)}
+
+
+def _plain(hours: dict[str, Hours]) -> dict[str, tuple[float, float]]:
+    return {name: (each.workers, each.threads) for name, each in hours.items() if each.workers > 0}
 
 
 def _functions(trace: NormalRun) -> dict[str, tuple[int, float, float]]:
@@ -136,7 +156,7 @@ logger = logging.getLogger(__name__)
 #: The file's name; nobody takes it for a trace.
 FILE = ".dasfprof-history.json"
 #: Of what is in it; files of others are not read.
-_VERSION = 2
+_VERSION = 3
 
 #: Size and time of change, in ns, of each file of a run, by its name.
 State = dict[str, list[int]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.accounting import busy_seconds, make_accounts
+from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.client_time import find_calls
+from dasfprof.analysis.model.cost import IDLE, WAITING, hours_of_groups
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import line_groups
@@ -18,6 +19,8 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import known_texts, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.time_accounting import NO_TASK
+from dasfprof.config import setting
+from dasfprof.config.kinds import Price
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -40,13 +43,13 @@ def has_noted_lines(run: Run) -> bool:
     ),
     needs=has_noted_lines,
 )
-def lines(run: Run, price: float | None = None) -> pd.DataFrame:
+def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
     """Sum up what each line of the program built, and what it took of the cluster and the client.
 
     Parameters
     ----------
     price
-        Of a worker for an hour, in any currency: the table then has ``Cost``.
+        Of a worker for an hour, see `cost`: the table then has ``Cost``.
 
     Returns
     -------
@@ -75,14 +78,14 @@ def lines(run: Run, price: float | None = None) -> pd.DataFrame:
     Raises
     ------
     InvalidArgumentError
-        If the price is no number, or less than nothing.
+        If that is no price.
 
     Notes
     -----
     Threads are idle for no line's sake, so that they have a row of their own. Building collections
     takes the client time that is in no call.
     """
-    check_price(price)
+    declared: Price | None = setting("price", price)
     names, sums = _sums(run)
     spent = _spent(run, names)
     busy = spent[:, :USES].sum(axis=1)
@@ -93,7 +96,7 @@ def lines(run: Run, price: float | None = None) -> pd.DataFrame:
             "Tasks": sums["tasks"].astype(np.int64),
             "Thread Time (s)": spent.sum(axis=1),
             "Share (%)": ratio(busy, np.full(len(busy), busy.sum())) * 100,
-            **({} if price is None else {"Cost": _cost(run, names, price)}),
+            **({} if declared is None else {"Cost": _cost(run, names, declared)}),
             **{f"{each.label} (s)": spent[:, each] for each in _BUSY if spent[:, each].any()},
             "Critical Path (s)": sums["path"],
             "Failed": sums["failed"].astype(np.int64),
@@ -170,17 +173,12 @@ def check_price(price: float | None) -> None:
         raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
-def _cost(run: Run, names: list[str], price: float) -> Array:
+def _cost(run: Run, names: list[str], price: Price) -> Array:
     """Return what the threads cost that each line's tasks held; at the end those that were idle."""
-    ran, accounts = run.whole, make_accounts(run)
-    lives, workers = accounts.lives, len(run.workers)
-    of_second = np.zeros(workers)
-    of_second[lives.ids] = ratio(np.full(len(lives.ids), price / 3600), lives.threads)
-    codes, own = line_groups(ran.tasks, ran.unseen)
-    groups = codes * workers + ran.slots.worker
-    spent = busy_seconds(ran, groups, len(own) * workers).sum(axis=1).reshape(len(own), workers)
-    cost = dict(zip(own, np.nansum(spent * of_second, axis=1).tolist(), strict=True))
-    cost[NO_TASK] = np.nansum(accounts.of_lives[:, USES:].sum(axis=1) * of_second[lives.ids])
+    ran = run.whole
+    hours = hours_of_groups(run, *line_groups(ran.tasks, ran.unseen))
+    cost = {name: each.price(price) for name, each in hours.items()}
+    cost[NO_TASK] = cost.pop(WAITING) + cost.pop(IDLE)
     return np.array([cost.get(name, 0.0) for name in names])
 
 

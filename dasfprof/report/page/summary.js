@@ -37,6 +37,7 @@ export function showSummary({ title, summary, accounting, notes, timeline }) {
     ...unfinished(summary),
     ...moved(summary),
     ...firstTask(summary),
+    ...cost(summary),
   ];
   byId("tiles").replaceChildren(...tiles.map((tile) => tileElement(...tile)));
   const list = notes.map((note) => make("li", {}, shortened(note, 1000)));
@@ -75,6 +76,14 @@ function firstTask({ first_task: found }) {
   const [stage, seconds] = stages.reduce((most, next) => (next[1] > most[1] ? next : most));
   const about = `after recording began; longest: ${stage} ${formatSeconds(seconds)}`;
   return [["First task", formatSeconds(found.seconds), about]];
+}
+
+/** What the run cost, where a price is set. */
+function cost({ cost: found }) {
+  if (!found) return [];
+  const { worker_hours: hours, idle_hours: idle, words } = found;
+  const share = hours > 0 ? formatShare(idle / hours) : formatShare(NaN);
+  return [["Cost", visible(words), `${hours.toPrecision(3)} worker-hours, ${share} of them idle`]];
 }
 
 /** Unknown where nothing ran, or a run that did not end moved nothing yet. */

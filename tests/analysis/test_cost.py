@@ -1,0 +1,185 @@
+"""What a run cost, worked out by hand: all rows sum to the hours of workers that came and went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from traces import Plan, Task
+
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.history import history, paid_by_client
+from dasfprof.cli.main import cli
+from dasfprof.config import setting
+from dasfprof.config.kinds import Price
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.report.run_summary import in_words, summarise
+
+HOUR = 3600.0
+
+
+def shared(**more: Any) -> Plan:
+    """Two clients share two workers of two threads for 3 h; the second comes after an hour.
+
+    Thread-hours: the first worker is there for 3 h, so 6; the second for 2 h, so 4. Ann's tasks
+    hold a thread for 2 h, Bob's for 1 h on the second worker; in the last hour nobody has any.
+    """
+    tasks = [
+        Task("load-0", 0, 0.0, 2 * HOUR, graph="update-graph-0"),
+        Task("fit-0", 1, HOUR, 2 * HOUR, arrival=HOUR, graph="update-graph-1"),
+    ]
+    ann, bob = (f"Client-{name}-{'0' * 8}-0000-0000-0000-{'0' * 12}" for name in ("ann", "bob"))
+    used = [(who, at * HOUR, {}) for who in (0, 1) for at in (who, 3)]
+    held = [(who, at, {"state": "running"}) for who, at, _ in used]
+    return Plan(
+        tasks,
+        graphs=(0.0, HOUR),
+        clients=(ann, bob),
+        joined=(0.0, HOUR),
+        used=used,
+        held=held,
+        **more,
+    )
+
+
+#: Worker-hours: a thread-hour is half of a worker's.
+EXPECTED = {"ann": 1.0, "bob": 0.5, "(waiting)": 1.5, "(idle)": 2.0}
+
+
+@pytest.fixture
+def analyser(tmp_path: Path) -> TraceAnalyser:
+    return shared().write(tmp_path)
+
+
+def by_name(table: pd.DataFrame, column: str) -> dict[str, float]:
+    return dict(zip(table.iloc[:, 0], table[column].round(6), strict=True))
+
+
+def test_clients_and_idle_threads_sum_to_the_whole(analyser: TraceAnalyser) -> None:
+    table = analyser.cost("client", price="0.5 EUR")
+    assert by_name(table, "Worker Hours") == EXPECTED
+    assert by_name(table, "Cost") == {name: hours / 2 for name, hours in EXPECTED.items()}
+    assert table["Worker Hours"].sum() == pytest.approx(5.0)
+    assert table["Share (%)"].sum() == pytest.approx(100.0)
+    assert table.attrs["currency"] == "EUR"
+
+
+def test_threads_may_be_what_costs(analyser: TraceAnalyser) -> None:
+    table = analyser.cost("client", price="0.25/thread")
+    # Each worker has two.
+    assert by_name(table, "Cost") == {name: hours / 2 for name, hours in EXPECTED.items()}
+
+
+@pytest.mark.parametrize("by", ["step", "line", "function", "client"])
+def test_each_grouping_sums_to_the_whole(by: Any, analyser: TraceAnalyser) -> None:
+    table = analyser.cost(by, price=2)
+    assert table["Worker Hours"].sum() == pytest.approx(5.0)
+    assert table["Cost"].sum() == pytest.approx(10.0)
+    assert table.iloc[-2:, 0].tolist() == ["(waiting)", "(idle)"]
+    if by == "function":
+        assert by_name(table, "Cost")["load"] == pytest.approx(2.0)
+
+
+def test_lines_cost_the_same(analyser: TraceAnalyser) -> None:
+    lines = analyser.lines(price="2 EUR")
+    assert lines["Cost"].sum() == pytest.approx(10.0)
+    assert by_name(lines, "Cost")["(idle)"] == pytest.approx(7.0)
+
+
+def test_workers_are_priced_by_their_lives(analyser: TraceAnalyser) -> None:
+    table = analyser.cost("worker", price=0.1)
+    assert table["Worker Hours"].round(6).tolist() == [3.0, 2.0]
+    assert table["Cost"].round(6).tolist() == [0.3, 0.2]
+    # Of 6 thread-hours 2 were busy, of 4 one.
+    assert table["Busy (%)"].round(6).tolist() == [33.333333, 25.0]
+
+
+def test_findings_cost_their_part_of_the_run(analyser: TraceAnalyser) -> None:
+    findings, table = analyser.diagnose(), analyser.cost("finding", price=6)
+    assert len(findings) and table["Rule"].tolist() == findings["Rule"].tolist()
+    # 5 worker-hours in 3 h: each second of the run is 5/3 of a worker's.
+    expected = findings["Seconds at stake (s)"] / 3600 * 5 / 3
+    pd.testing.assert_series_equal(table["Worker Hours"], expected, check_names=False)
+    pd.testing.assert_series_equal(table["Cost"], expected * 6, check_names=False)
+
+
+def test_without_a_price_hours_alone(analyser: TraceAnalyser) -> None:
+    assert "Cost" not in analyser.cost("client")
+    assert "Cost" not in analyser.lines()
+    assert summarise(analyser.run)["cost"] is None
+
+
+def test_the_setting_is_a_price_for_all(analyser: TraceAnalyser) -> None:
+    import dask
+
+    with dask.config.set({"dasfprof.price": "2 EUR"}):
+        assert analyser.lines()["Cost"].sum() == pytest.approx(10.0)
+        facts = summarise(analyser.run)
+    assert facts["cost"]["amount"] == pytest.approx(10.0)
+    assert facts["cost"]["idle_hours"] == pytest.approx(3.5)
+    assert "It cost 10.00 EUR: 5 worker-hours, 70 % of them idle." in in_words(facts)
+
+
+@pytest.mark.parametrize(
+    ("given", "price"),
+    [
+        (0.12, Price(0.12)),
+        ("0.12", Price(0.12)),
+        ("0.12 EUR", Price(0.12, "EUR")),
+        ("0.03 €/core", Price(0.03, "€", True)),
+        ("3/worker", Price(3.0)),
+        ("1e-3 USD/thread", Price(0.001, "USD", True)),
+    ],
+)
+def test_prices(given: float | str, price: Price) -> None:
+    assert setting("price", given) == price
+
+
+@pytest.mark.parametrize("given", [-1, "free", "1 EUR/day", float("inf"), True, "1.2.3"])
+def test_what_is_no_price(given: Any, analyser: TraceAnalyser) -> None:
+    with pytest.raises(InvalidArgumentError, match="price"):
+        analyser.cost("step", price=given)
+
+
+def test_history_says_who_paid(tmp_path: Path) -> None:
+    for day in (1, 2):
+        shared(run=f"daily-{day}", run_uuid=str(day), run_created=float(day)).write_files(tmp_path)
+    table = history(tmp_path, price="2 EUR", progress=False)
+    assert table["Worker Hours"].round(6).tolist() == [5.0, 5.0]
+    assert table["Cost"].round(6).tolist() == [10.0, 10.0]
+    assert table["Idle (%)"].round(6).tolist() == [70.0, 70.0]
+    paid = paid_by_client(table)
+    assert by_name(paid, "Cost") == {name: 4 * hours for name, hours in EXPECTED.items()}
+    assert paid["Runs"].tolist() == [2, 2, 2, 2]
+    # Kept summaries know hours, so that another price needs no reading.
+    again = history(tmp_path, price=1, progress=False)
+    assert again["Cost"].round(6).tolist() == [5.0, 5.0]
+    assert "Cost" not in history(tmp_path, progress=False)
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_commands_take_a_price(tmp_path: Path) -> None:
+    shared().write_files(tmp_path)
+    place = str(tmp_path)
+    assert "10.00 EUR: 5 worker-hours" in printed("info", "--price", "2 EUR", place)
+    told = json.loads(printed("info", "--json", "--price", "2 EUR", place))
+    assert told["runs"][0]["cost"]["amount"] == pytest.approx(10.0)
+    assert json.loads(printed("info", "--json", place))["runs"][0]["cost"] is None
+    told = json.loads(printed("analyse", "--json", "--price", "2", "-a", "cost('client')", place))
+    assert told["summary"]["cost"]["amount"] == pytest.approx(10.0)
+    (rows,) = told["tables"].values()
+    assert sum(row["Cost"] for row in rows) == pytest.approx(10.0)
+    told = json.loads(printed("history", "--json", "--price", "2", place))
+    assert {row["Client"] for row in told["clients"]} == set(EXPECTED)
+    assert "Whose tasks cost that" in printed("history", "--price", "2", place)
+    refused = CliRunner().invoke(cli, ["info", "--price", "free", place])
+    assert refused.exit_code == 2 and "what a worker costs" in refused.output
