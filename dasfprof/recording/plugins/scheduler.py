@@ -22,10 +22,10 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
+from dasfprof.recording import dashboard, telemetry
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
-from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.notes.layout import discard
 from dasfprof.recording.notes.scheduler_notes import (
@@ -143,7 +143,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.take_all("start", self._undo)
             return
         try:
-            self._undo.append(add_page(scheduler, self.settings))
+            self._undo.append(dashboard.add_page(scheduler, self.settings))
+            self._undo.append(telemetry.add_metrics(scheduler, self.settings, self.database))
         except Exception:
             self._guard.caught("dashboard")
 
