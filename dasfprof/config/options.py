@@ -143,6 +143,20 @@ class Recorded(TypedDict, total=False):
     ]
 
 
+class Shown(TypedDict, total=False):
+    """Options that say where else a run is shown while it goes on: keywords and flags."""
+
+    prometheus: Annotated[
+        bool | None,
+        Switch(
+            False,
+            "Show metrics of the run on the scheduler's /metrics, for Prometheus: open tasks, "
+            "findings so far, and where the time went. It needs prometheus_client there: pip "
+            "install 'dasfprof[prometheus]'.",
+        ),
+    ]
+
+
 class Tuning(TypedDict, total=False):
     """Options that change how a run is written and not what: keywords and flags."""
 
@@ -201,7 +215,7 @@ class Tuning(TypedDict, total=False):
     ]
 
 
-class Options(Recorded, Tuning, total=False):
+class Options(Recorded, Shown, Tuning, total=False):
     """The keywords of `register_default_profiler`, besides those that have a position."""
 
 
@@ -259,6 +273,7 @@ class RunOptions:
     record_prints: bool
     arguments: ArgumentsKept
     record_code: bool
+    prometheus: bool
 
 
 def _declared(kind: type) -> dict[str, Option]:

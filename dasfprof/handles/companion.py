@@ -3,6 +3,7 @@
 ====================== ===========================================================================
 ``state FILES``        the run's state as a line of JSON for each line of input, for the dashboard
 ``findings SOURCE``    the findings as JSON
+``metrics SOURCE``     the findings and the classes of threads' time as JSON, for Prometheus
 ``report SOURCE PATH`` the report
 ====================== ===========================================================================
 """
@@ -130,6 +131,9 @@ def main(what: str, source: str, *others: str) -> None:
     analyser = TraceAnalyser(open_run(source))
     if what == "findings":
         sys.stdout.write(json_of(records(analyser.diagnose())))
+    elif what == "metrics":
+        tables = {"findings": analyser.diagnose(), "time_accounting": analyser.time_accounting()}
+        sys.stdout.write(json_of({name: records(table) for name, table in tables.items()}))
     else:
         title = title_of(analyser.in_memory, default=Path(source).resolve().name)
         analyser.report(others[0], title=title)

@@ -45,6 +45,7 @@ from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
+from dasfprof.recording.telemetry import add_metrics
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.schema.stack_samples import LOOP_SAMPLE
@@ -72,7 +73,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     settings
         The run.
     companion
-        The module that answers for the run's page on the dashboard; None: there is no page.
+        The module that answers for the run's page on the dashboard and analyses it for its metrics;
+        None: there are none.
     """
 
     def __init__(self, settings: RunSettings, companion: str | None = None) -> None:
@@ -145,7 +147,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             return
         try:
             if self._companion is not None:
-                self._undo.append(add_page(scheduler, self.settings, self._companion))
+                told = scheduler, self.settings, self._companion
+                self._undo += [add_page(*told), add_metrics(*told, self.database)]
         except Exception:
             self._guard.caught("dashboard")
 
