@@ -96,7 +96,7 @@ def test_findings_become_metrics(tmp_path: Path) -> None:
             {"Rule": "a", "Severity": "high", "Seconds at stake (s)": 0.5},
             {"Rule": "b", "Severity": "low", "Seconds at stake (s)": None},
         ],
-        "tables": {"time_accounting": [{"Class": "Computing", "Thread Time (s)": 4.0}]},
+        "time_accounting": [{"Class": "Computing", "Thread Time (s)": 4.0}],
     }
     assert list(_samples_of(document)) == [
         ("dasfprof_findings", ("a", "high"), 2.0),
