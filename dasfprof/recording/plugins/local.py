@@ -99,7 +99,7 @@ class SchedulerFile:
 
     def add_worker(self, worker: LocalWorker) -> None:
         """Note a scheduler that tasks run on."""
-        facts = worker.address, worker.name, self._host, worker.state.nthreads, 0
+        facts = worker.address, worker.name, self._host, worker.state.nthreads, 0, {}
         self._note(ADDED.note(time(), *facts))
 
     def begin(self, compute: Compute) -> None:
