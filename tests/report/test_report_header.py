@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import dask
 from opened_pages import EVENTS, Opener
 from traces import Plan, Task, filled, write_trace
 
@@ -44,3 +45,19 @@ def test_the_timeline_begins_on_the_first_screen(open_page: Opener, tmp_path: Pa
     # Errors first.
     assert analyser.diagnose()["Rule"].iloc[0] == "errors"
     assert "ended in an error" in told.first.text_content()
+
+
+def test_what_a_run_cost_where_a_price_is_set(open_page: Opener, tmp_path: Path) -> None:
+    # Two workers for two hours, each with a thread that was busy for one.
+    tasks = [Task("load-0", 0, 0.0, 3600.0), Task("load-1", 1, 3600.0, 7200.0)]
+    used = [(who, at, {}) for who in (0, 1) for at in (0.0, 7200.0)]
+    held = [(who, at, {"state": "running"}) for who, at, _ in used]
+    analyser = Plan(tasks, threads=1, used=used, held=held).write(tmp_path / "traces")
+    with dask.config.set({"dasfprof.price": "0.5 EUR"}):
+        priced = analyser.report(tmp_path / "priced.html")
+    page = open_page(priced)
+    told = dict(zip(page.texts("#tiles dt"), page.texts("#tiles dd:not(.about)"), strict=True))
+    assert told["Cost"] == "2.00 EUR"
+    assert "4.00 worker-hours, 50 % of them idle" in page.texts("#tiles dd.about")
+    plain = open_page(analyser.report(tmp_path / "plain.html"))
+    assert "Cost" not in plain.texts("#tiles dt")
