@@ -309,6 +309,13 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
             "Dask's, cannot be observed from here.",
             err=True,
         )
+    if "frisky" in sys.modules and not recorder.clusters:
+        say(
+            "dasfprof: this program imported Frisky, whose scheduler takes no plugins: pass its "
+            "client to dasfprof.profile() for what Frisky records itself, or use a "
+            "distributed.Client.",
+            err=True,
+        )
     for cluster in recorder.clusters:
         try:
             _report_run(cluster.run, head)
