@@ -25,7 +25,6 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-import dasfprof
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
 from dasfprof.report.formats.packed_file import opened
 from dasfprof.report.formats.slices.drawn import DrawnRun
@@ -118,7 +117,8 @@ class Spans:
         yield from self._of_tasks()
 
     def _body(self, of_resources: list[tuple[list[Any], list[Span]]]) -> RequestBody:
-        scope = {"name": "dasfprof", "version": dasfprof.__version__}
+        version = self._run.surroundings.versions.get("dasfprof", "")
+        scope = {"name": "dasfprof", "version": version}
         return {
             "resourceSpans": [
                 {
