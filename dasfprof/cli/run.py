@@ -200,6 +200,12 @@ def _nothing_recorded(target: str) -> str:
             f"rank {clean(rank)} of {target} connected no distributed.Client; the rank that did, "
             "if any, has the run."
         )
+    if "frisky" in sys.modules:
+        return (
+            f"{target} imported Frisky, whose scheduler takes no plugins, so nothing was recorded: "
+            "pass its client to dasfprof.profile() for what Frisky records itself, or use a "
+            "distributed.Client."
+        )
     return (
         f"{target} computed nothing with Dask in its own process, so nothing was recorded: it "
         "connected no distributed.Client, or replaced distributed.client.preload in Dask's config, "

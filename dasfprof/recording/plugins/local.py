@@ -99,8 +99,8 @@ class SchedulerFile:
 
     def add_worker(self, worker: LocalWorker) -> None:
         """Note a scheduler that tasks run on."""
-        facts = worker.address, worker.name, self._host, worker.state.nthreads, 0, {}
-        self._note(ADDED.note(time(), *facts))
+        facts = worker.address, worker.name, self._host, worker.state.nthreads
+        self._note(ADDED.note(time(), *facts, 0, {}))
 
     def begin(self, compute: Compute) -> None:
         """Note that a graph is computed."""

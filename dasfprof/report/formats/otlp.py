@@ -17,7 +17,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -118,7 +117,8 @@ class Spans:
         yield from self._of_tasks()
 
     def _body(self, of_resources: list[tuple[list[Any], list[Span]]]) -> RequestBody:
-        scope = {"name": "dasfprof", "version": version("dasfprof")}
+        version = self._run.surroundings.versions.get("dasfprof", "")
+        scope = {"name": "dasfprof", "version": version}
         return {
             "resourceSpans": [
                 {
