@@ -168,14 +168,14 @@ def analyse(  # noqa: PLR0917
 def _show_finding(
     analyser: TraceAnalyser, title: str, rule: str, where: str, *, as_json: bool
 ) -> None:
-    from dasfprof.cli import drill_down
+    from dasfprof.cli import sources
 
-    findings = drill_down.findings_of(analyser, rule)
+    findings = sources.findings_of(analyser, rule)
     if as_json:
-        following = drill_down.after_finding(findings, where)
+        following = sources.after_finding(findings, where)
         click.echo(step_document(analyser, title, findings, {}, following))
     else:
-        drill_down.print_finding(findings, where)
+        sources.print_finding(findings, where)
 
 
 def _show_function(
@@ -187,15 +187,15 @@ def _show_function(
     head: int | None,
     as_json: bool,
 ) -> None:
-    from dasfprof.cli import drill_down
+    from dasfprof.cli import sources
 
-    tables = drill_down.tables_of(analyser, function)
+    tables = sources.tables_of(analyser, function)
     if as_json:
-        following = drill_down.after_function(function, where)
+        following = sources.after_function(function, where)
         kept = {name: table.head(head or len(table)) for name, table in tables.items()}
         click.echo(step_document(analyser, title, None, kept, following))
     else:
-        drill_down.print_function(tables, function, head or DEFAULT_ROWS, where)
+        sources.print_function(tables, function, head or DEFAULT_ROWS, where)
 
 
 def _answer(
@@ -221,7 +221,7 @@ def _answer(
     whole = bool(head or analyses or output)
     answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests, whole=whole)
     if not (analyses or output) and "findings" in answers:
-        from dasfprof.cli.drill_down import after_overview, print_next
+        from dasfprof.cli.sources import after_overview, print_next
 
         print_next(after_overview(answers["findings"], where)[:1])
     if output is not None:

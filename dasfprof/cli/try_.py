@@ -125,8 +125,7 @@ def try_(
         trials = Trials(program, Path(work, "runs"), traces, _seconds(time_limit), tolerance, _tell)
         tried = trials.try_all(change)
     if as_json:
-        from dasfprof.report.documents import schema_of
-        from dasfprof.report.json_text import json_of
+        from dasfprof.report.documents import json_of, schema_of
 
         told = [trial.as_data() for trial in tried]
         click.echo(json_of({"schema": schema_of("try"), "program": name, "tried": told}))

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.first_task import Stage, find_first_task
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.stack_samples.sentences import BUILDS, client_meanwhile
+from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
 from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
 
 #: The share of the time from the begin of recording to the last task's end.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from dasfprof.schema.client import DYNAMIC
+from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
 
 #: States of tasks that have not ended, as the scheduler calls them.
