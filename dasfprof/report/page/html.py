@@ -15,7 +15,7 @@ from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
 from dasfprof.documentation import finding_url
 from dasfprof.report.page.document import write_document
-from dasfprof.report.page.flame.flame_data import FlameData
+from dasfprof.report.page.flame_data import FlameData
 from dasfprof.report.page.packing import (
     PackedColumn,
     in_group,
@@ -23,7 +23,7 @@ from dasfprof.report.page.packing import (
     table_facts,
     whole_numbers,
 )
-from dasfprof.report.page.resources.resource_data import ResourceData
+from dasfprof.report.page.resource_data import ResourceData
 from dasfprof.report.page.timeline.client_data import client_columns
 from dasfprof.report.page.timeline.details_data import (
     argument_columns,
