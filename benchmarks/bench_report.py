@@ -21,7 +21,7 @@ from synthetic import FUNCTIONS, TOKENS, row
 
 from dasfprof import FileDatabase, TraceAnalyser, write_report
 from dasfprof.database.writer import Source
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 from dasfprof.schema.under_way import STACK
 

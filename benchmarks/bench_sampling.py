@@ -31,7 +31,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.stack_samples import sampler
 from dasfprof.recording.stack_samples.stacks import StackReader, StackRows
 from dasfprof.recording.stack_samples.subjects import Pace, Subject
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK
 

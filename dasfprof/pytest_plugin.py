@@ -85,7 +85,7 @@ class ProfiledTest:
 
     def assert_no_finding(self, severity: str = "high") -> None:
         """Fail the test if a finding is as grave as this, or graver."""
-        from dasfprof.analysis.diagnosis.findings import SEVERITIES
+        from dasfprof.analysis.diagnosis.registry import SEVERITIES
         from dasfprof.errors import InvalidArgumentError
 
         if severity not in SEVERITIES:

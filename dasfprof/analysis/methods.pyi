@@ -147,17 +147,14 @@ class Questions:
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
+    def sent_values(self) -> pd.DataFrame:
+        """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line."""
+
     def actor_calls(
         self,
         by: Literal["method", "actor"] = "method",
     ) -> pd.DataFrame:
         """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks."""
-
-    def sent_values(self) -> pd.DataFrame:
-        """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line."""
-
-    def gpu_memory(self) -> pd.DataFrame:
-        """Say what each worker had in its GPU's memory when that was fullest."""
 
     def imbalance(
         self,
@@ -177,6 +174,12 @@ class Questions:
     ) -> pd.DataFrame:
         """Say which lines allocated what functions held, of the fullest moment seen of each function."""
 
+    def gpu_memory(self) -> pd.DataFrame:
+        """Say what each worker had in its GPU's memory when that was fullest."""
+
+    def died_of_memory(self) -> pd.DataFrame:
+        """Say of each worker that died of want of memory which function took it, and how sure that is."""
+
     def memory_peak(
         self,
         by: Literal["cluster", "worker"] = "cluster",
@@ -195,9 +198,6 @@ class Questions:
         by: Literal["cluster", "worker", "function"] = "cluster",
     ) -> pd.DataFrame:
         """Say which memory grows from one computation to the next, and how sure that is."""
-
-    def died_of_memory(self) -> pd.DataFrame:
-        """Say of each worker that died of want of memory which function took it, and how sure that is."""
 
     def cluster_sizing(
         self,

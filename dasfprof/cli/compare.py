@@ -112,7 +112,7 @@ def compare(
     comparison = compare_runs(before, after)
     gate = None if limit is None else check_slower(comparison, limit)
     if as_json:
-        from dasfprof.report.json_text import json_of
+        from dasfprof.report.documents import json_of
 
         click.echo(json_of(comparison_data(comparison, gate)))
     else:
@@ -134,8 +134,7 @@ def compare(
 
 def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
     """Return a comparison as dicts and lists; tables are lists of objects by label."""
-    from dasfprof.report.documents import schema_of
-    from dasfprof.report.json_text import records
+    from dasfprof.report.documents import records, schema_of
 
     verdict = comparison.verdict
     tables = {

@@ -13,10 +13,10 @@ import numpy as np
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
+from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.rotated_files import Segments, absent_files
-from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.schema import KINDS
 from dasfprof.text import count_of
 

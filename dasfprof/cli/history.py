@@ -74,8 +74,7 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         words = f"Wrote {clean(write_history(table, page))}: {count_of(len(table), 'run')}."
         say(words, err=as_json)
     if as_json:
-        from dasfprof.report.documents import schema_of
-        from dasfprof.report.json_text import json_of, records
+        from dasfprof.report.documents import json_of, records, schema_of
 
         told = {"schema": schema_of("history"), "runs": records(table)}
         if "paid" in table.attrs:

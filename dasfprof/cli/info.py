@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.sources import open_source, price_option, source_argument
-from dasfprof.report.documents import schema_of
-from dasfprof.report.json_text import json_of
+from dasfprof.report.documents import json_of, schema_of
 from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
 from dasfprof.text import (
     clean,
@@ -113,7 +112,7 @@ def _directory_with_runs(parent: Path) -> Path:
 
 def _stored_runs(url: str) -> Sequence[Run]:
     """Return the runs in a storage; none if the URL is that of a run."""
-    from dasfprof.database.stored_runs import find_stored_runs
+    from dasfprof.database.storage import find_stored_runs
     from dasfprof.errors import SourceNotFoundError
 
     try:
@@ -264,7 +263,7 @@ def _print_file(file: FileContents) -> None:
 def _arrival(file: FileContents) -> str:
     """Say how a file came that the scheduler or a storage received; else return an empty text."""
     from dasfprof.database.multi import was_received
-    from dasfprof.database.stored_runs import stored_file
+    from dasfprof.database.storage import stored_file
 
     stored = stored_file(file.path)
     if stored is not None:

@@ -13,8 +13,7 @@ import click
 
 from dasfprof.documentation import finding_page, finding_url
 from dasfprof.errors import InvalidArgumentError, NoSchedulerError
-from dasfprof.report.documents import schema_of
-from dasfprof.report.json_text import json_of, records
+from dasfprof.report.documents import json_of, records, schema_of
 from dasfprof.report.terminal.console import echo
 from dasfprof.text import clean
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis.tables.questions import Request
     from dasfprof.database import MultiEventDatabase
     from dasfprof.handles.analyser import TraceAnalyser
+
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dasfprof.errors import NoSchedulerError
-from dasfprof.report.documents import schema_of
-from dasfprof.report.json_text import json_of
+from dasfprof.report.documents import json_of, schema_of
 from dasfprof.text import clean, format_date
 
 if TYPE_CHECKING:

@@ -140,8 +140,7 @@ def try_(
         runs = ProgramRuns(program, Path(work, "runs"), traces, limit, tolerance, tell)
         tried = Trials(runs, parameter).try_all(change)
     if as_json:
-        from dasfprof.report.documents import schema_of
-        from dasfprof.report.json_text import json_of
+        from dasfprof.report.documents import json_of, schema_of
 
         told = [trial.as_data() for trial in tried]
         click.echo(json_of({"schema": schema_of("try"), "program": name, "tried": told}))

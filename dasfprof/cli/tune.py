@@ -147,8 +147,7 @@ def tune(
 
 
 def _print_json(name: str, tuning: Tuning, profile: Path | None) -> None:
-    from dasfprof.report.documents import schema_of
-    from dasfprof.report.json_text import json_of
+    from dasfprof.report.documents import json_of, schema_of
 
     about = {"schema": schema_of("tune"), "program": name}
     file = None if profile is None else str(profile)

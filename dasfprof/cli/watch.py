@@ -65,8 +65,7 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
 
 
 def _print_documents(run: LiveRun, *, once: bool) -> None:
-    from dasfprof.report.documents import schema_of
-    from dasfprof.report.json_text import json_of
+    from dasfprof.report.documents import json_of, schema_of
 
     while True:
         began = time.monotonic()
@@ -79,7 +78,7 @@ def _print_documents(run: LiveRun, *, once: bool) -> None:
 
 
 def _print_state(run: LiveRun, source: str) -> None:
-    from dasfprof.report.json_text import records
+    from dasfprof.report.documents import records
     from dasfprof.report.terminal.console import console
     from dasfprof.report.terminal.live_view import live_view
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import columns, encoders, values
-from dasfprof.database.number_arrays import number_array
-from dasfprof.database.number_columns import encode_numbers
+from dasfprof.database.encoders import encode_numbers
+from dasfprof.database.numbers import number_array
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import EVENT_CLASSES, Event
 

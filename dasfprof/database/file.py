@@ -17,11 +17,11 @@ from typing import Any
 
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
+from dasfprof.database.following import process_facts
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window, is_dasf_trace
 from dasfprof.database.schemas import fold_events, make_batches, split_names
 from dasfprof.database.validation import check_event, check_limits, check_path, missing_file
 from dasfprof.database.writer import Source, TraceWriter
-from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import CannotWriteError, NotATraceError, ReadOnlyError
 from dasfprof.schema.events import (
     CompleteEvent,

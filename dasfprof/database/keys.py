@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dasfprof.database import values
-from dasfprof.database.key_times import TICKS_PER_SECOND as TICKS_PER_SECOND  # noqa: PLC0414  (read from here)
-from dasfprof.database.key_times import many_time_ticks, time_ticks
-from dasfprof.database.number_arrays import number_array
+from dasfprof.database.numbers import TICKS_PER_SECOND as TICKS_PER_SECOND  # noqa: PLC0414  (read from here)
+from dasfprof.database.numbers import many_time_ticks, number_array, time_ticks
 
 #: Kinds of head. FORMAT.md says how each is joined with its tail.
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5

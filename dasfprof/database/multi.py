@@ -24,8 +24,7 @@ from dasfprof.database.reader import (
     make_window,
 )
 from dasfprof.database.runs import Run, choose_run
-from dasfprof.database.storage import is_url
-from dasfprof.database.stored_runs import open_stored
+from dasfprof.database.storage import is_url, open_stored
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape

@@ -127,7 +127,7 @@ class TraceFile:
     path: Path
     #: The first frame's map; empty if the frame is lost.
     header: dict[str, Any] = field(default_factory=dict)
-    #: The closing frame's map; None if there is none: see `dasfprof.database.writing_process`.
+    #: The closing frame's map; None if there is none: see `dasfprof.database.following`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
     #: Events that the writer dropped, in total and by cause (FORMAT.md), and errors that its hooks

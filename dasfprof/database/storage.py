@@ -6,11 +6,36 @@ credentials, as these libraries do: in its environment, in files of its user, fr
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
+import tempfile
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
-from dasfprof.errors import InvalidArgumentError, MissingExtraError
+from dasfprof.database import runs
+from dasfprof.database.output import create_exclusively
+from dasfprof.database.runs import Run, choose_run
+from dasfprof.errors import (
+    DasfprofError,
+    InvalidArgumentError,
+    MissingExtraError,
+    SourceNotFoundError,
+    TraceError,
+)
+from dasfprof.text import count_of
+
+# --- Storage: a directory at a URL, such as s3://bucket/traces, by way of fsspec ------------------
+#
+# fsspec comes with Dask, the libraries of most protocols do not. Each process finds its own
+# credentials, as these libraries do: in its environment, in files of its user, from its host.
 
 _PASSWORD = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
 #: A `pathlib.Path` of a URL, which has lost a slash.
@@ -170,3 +195,239 @@ def why_not_writable(url: str, path: str) -> str | None:
     except Exception as error:  # of whatever library
         return reason(error)
     return None
+
+
+# Runs in a storage: which there are, and their files, copied to this machine as far as needed.
+
+#: Pieces that are fetched at a time.
+_AT_ONCE = 8
+#: The most bytes that are left free for pieces that are missing; what follows is not used.
+_MOST_MISSING = 1 << 30
+
+
+@dataclass
+class StoredFile:
+    """A trace file in a storage, and its copy."""
+
+    path: Path
+    #: Bytes of each piece that was copied, by the byte at which it begins.
+    pieces: dict[int, int] = field(default_factory=dict)
+    #: Bytes of profiles of calls that were copied, by their names.
+    profiles: dict[str, int] = field(default_factory=dict)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Return begin and end of the stretches of bytes that no piece has."""
+        gaps, end = [], 0
+        for begin, size in sorted(self.pieces.items()):
+            if begin > end:
+                gaps.append((end, begin))
+            end = max(end, begin + size)
+        return gaps
+
+
+#: What was copied by this process, by the path of the copy.
+_copied: dict[Path, StoredFile] = {}
+#: The runs that it has met, by URL and directory.
+_runs: dict[tuple[str, str], StoredRun] = {}
+
+
+def stored_file(path: Path) -> StoredFile | None:
+    """Return where a file came from; None if it was not copied from a storage."""
+    return _copied.get(path)
+
+
+class StoredRun(Run):
+    """A run in a storage.
+
+    Parameters
+    ----------
+    storage
+        Where it is.
+    directory
+        The name of its directory there.
+    """
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        told = runs.parse_run(directory)
+        super().__init__(*((told.run, float(told.created)) if told else (directory,)))
+        self.directory = directory
+        self._storage = storage
+        self._files: dict[str, StoredFile] = {}
+        self._place: Path | None = None
+        self._lock = threading.Lock()
+
+    def fetch(self) -> list[Path]:
+        """Copy what is there and not here yet; return the paths of all trace files here.
+
+        A copy has each piece at its place; what is missing between two is zeros, which readers
+        report as damage and pass over.
+
+        Raises
+        ------
+        TraceError
+            If the storage cannot be read.
+        OSError
+            If the copies cannot be written.
+        """
+        with self._lock:
+            return self._fetch()
+
+    def _fetch(self) -> list[Path]:
+        try:
+            found = self._storage.sizes(self.directory)
+        except Exception as error:  # of whatever library
+            raise TraceError(f"{self._storage.url} cannot be read: {reason(error)}") from error
+        wanted: list[tuple[str, StoredFile, int | str]] = []
+        for where, size in sorted(found.items()):
+            directory, _, name = where.rpartition("/")
+            stem, position = runs.stem_of(directory), runs.position_of(name)
+            if stem is None or (position is None and not name.endswith(".pstats")):
+                continue
+            file = self._file(directory, stem)
+            if position is None and file.profiles.get(name) != size:
+                wanted.append((where, file, name))
+            elif position is not None and file.pieces.get(position) != size:
+                wanted.append((where, file, position))
+        with ThreadPoolExecutor(_AT_ONCE if self._storage.parallel else 1) as threads:
+            for begin in range(0, len(wanted), _AT_ONCE):
+                some = wanted[begin : begin + _AT_ONCE]
+                for (_, file, what), data in zip(
+                    some, threads.map(self._get, (where for where, _, _ in some)), strict=True
+                ):
+                    _put(file, what, data)
+        self.files = [file.path for file in self._files.values() if file.pieces]
+        return self.files
+
+    def _get(self, where: str) -> bytes | None:
+        """Return a file's content; None if it is gone."""
+        try:
+            return self._storage.get(f"{self.directory}/{where}")
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            url = f"{self._storage.url}/{self.directory}/{where}"
+            raise TraceError(f"{url} cannot be read: {reason(error)}") from error
+
+    def _file(self, directory: str, stem: str) -> StoredFile:
+        if directory not in self._files:
+            if self._place is None:
+                self._place = Path(tempfile.mkdtemp(dir=_place()))
+            path = create_exclusively(self._place / f"{stem}.msgpack")
+            self._files[directory] = _copied[path] = StoredFile(path)
+        return self._files[directory]
+
+
+def _put(file: StoredFile, what: int | str, data: bytes | None) -> None:
+    """Put a piece, or a profile, into its place."""
+    if data is None:
+        return
+    if isinstance(what, str):
+        (file.path.parent / what).write_bytes(data)
+        file.profiles[what] = len(data)
+        return
+    if what > file.path.stat().st_size + _MOST_MISSING:
+        file.pieces[what] = 0
+        return
+    with file.path.open("r+b") as copy:
+        copy.seek(what)
+        copy.write(data)
+    file.pieces[what] = len(data)
+
+
+def find_stored_runs(url: str) -> list[StoredRun]:
+    """Return the runs in a storage, the newest first. Nothing of them is copied.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If there is no such directory.
+    TraceError
+        If the storage cannot be read.
+    MissingExtraError, InvalidArgumentError
+        If the URL's protocol needs a package that is not installed, or is unknown.
+    """
+    try:
+        storage = Storage(url)
+        names = storage.directories()
+    except DasfprofError:
+        raise
+    except FileNotFoundError as error:
+        raise SourceNotFoundError(f"{shown(url)}: {reason(error)}.") from error
+    except Exception as error:
+        raise TraceError(f"{shown(url)} cannot be read: {reason(error)}") from error
+    found = [_stored_run(storage, name) for name in names if runs.parse_run(name)]
+    return sorted(found, key=lambda run: run.created, reverse=True)
+
+
+def open_stored(url: str) -> list[Path]:
+    """Return copies of the files of the run that a URL stands for.
+
+    The copies stay until this process ends; another call copies what has been added.
+
+    Parameters
+    ----------
+    url
+        A directory that holds one run, with or without the run's name, or a prefix of it, behind
+        it; or the run's own directory.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If there is no run.
+    InvalidArgumentError
+        If several match; the message names them.
+    TraceError, MissingExtraError
+        If the storage cannot be read.
+    """
+    url = url.rstrip("/")
+    found, prefix, place = [], "", url
+    parent, _, name = url.rpartition("/")
+    is_top = parent.endswith("/")
+    with nullcontext() if is_top else suppress(SourceNotFoundError):
+        found = find_stored_runs(url)
+    if not found and not is_top:
+        place, prefix = parent, name
+        found = find_stored_runs(place)
+        if any(run.directory == prefix for run in found):
+            found, prefix = [run for run in found if run.directory == prefix], ""
+    run = choose_run(found, prefix, shown(place), shown(url))
+    files = run.fetch()
+    if not files:
+        raise SourceNotFoundError(
+            f"run {run.name!r} in {shown(place)} has no file yet. Each process puts what it has "
+            "recorded there every 30 s, and at run.flush() and the end."
+        )
+    for path in files:
+        gaps = _copied[path].missing()
+        if gaps:
+            size = sum(end - begin for begin, end in gaps)
+            warnings.warn(
+                f"{path.name}: {count_of(len(gaps), 'piece')} of it or more are missing in "
+                f"{shown(place)} ({size:,} bytes); the rest is used.",
+                stacklevel=3,
+            )
+    return files
+
+
+def _stored_run(storage: Storage, directory: str) -> StoredRun:
+    """Return the run of a directory; the same one each time, as it knows what was copied."""
+    return _runs.setdefault((storage.url, directory), StoredRun(storage, directory))
+
+
+def stored_run(url: str, directory: str) -> StoredRun:
+    """Return the run of a directory, which may have no files yet."""
+    return _stored_run(Storage(url), directory)
+
+
+@cache
+def _place() -> Path:
+    """Return the directory of this process's copies, which is removed as the process ends."""
+    place = Path(tempfile.mkdtemp(prefix="dasfprof-copies-"))
+
+    def remove(pid: int = os.getpid()) -> None:
+        if os.getpid() == pid:  # not in a fork
+            with suppress(OSError):
+                shutil.rmtree(place)
+
+    atexit.register(remove)
+    return place

@@ -28,10 +28,9 @@ from typing import Any
 
 from dasfprof.database import handover
 from dasfprof.database.block_writer import BlockWriter, Folded, Source
-from dasfprof.database.handover import Appender
+from dasfprof.database.handover import Appender, Pace, Wake
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
-from dasfprof.database.pace import Pace, Wake
 
 
 def comes_from_a_signal(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dasfprof.analysis.live import LiveRun, RunState
-from dasfprof.report.json_text import json_of, records
+from dasfprof.report.documents import json_of, records
 from dasfprof.report.terminal.live_view import state_html
 
 #: What such a process runs.

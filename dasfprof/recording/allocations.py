@@ -32,7 +32,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.tracebacks import of_library
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
-from dasfprof.schema.allocations import ALLOCATION, TRACED_FUNCTION
+from dasfprof.schema.profiles import ALLOCATION, TRACED_FUNCTION
 
 # --- Moment: what was live at a moment, by the stacks that allocated it ---------------------------
 

@@ -1,14 +1,67 @@
-"""The JSON documents of commands: each names its schema, whose version rises where it breaks.
-
-A schema is a file ``schemas/COMMAND-VERSION.json`` beside this module, in JSON Schema. Members may
-be added to documents of a version: who reads them ignores what they do not know.
-"""
+"""JSON that every reader takes, and the documents of commands, each of which names its schema."""
 
 from __future__ import annotations
 
 import json
+import math
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# --- Text of a trace as JSON that every reader takes ----------------------------------------------
+
+_ELLIPSIS = "…"
+
+
+def shortened(text: str, longest: int) -> str:
+    """Leave the middle out of a text of more characters than that."""
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    return f"{text[:head]}{_ELLIPSIS}{text[len(text) - (longest - head - 1) :]}"
+
+
+def without_surrogates(text: str) -> str:
+    r"""Write lone surrogates as ``\udcxx``."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def json_of(value: Any) -> str:
+    """Write a value as JSON in ASCII; what JSON has no number for is null, times are ISO 8601."""
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to types that JSON has."""
+    if isinstance(value, dict):
+        return {without_surrogates(str(name)): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.item() if hasattr(value, "item") else value
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as dicts by label; NA is None."""
+    values = table.astype(object).where(table.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in values.to_dict("records")]
+
+
+# --- The JSON documents of commands: each names its schema, whose version rises where it breaks ---
+#
+# A schema is a file ``schemas/COMMAND-VERSION.json`` beside this module, in JSON Schema. Members
+# may be added to documents of a version: who reads them ignores what they do not know.
 
 SCHEMAS = Path(__file__).with_name("schemas")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from traces import Plugin, row
 
-from dasfprof.schema.client import CLIENT_CALLS
-from dasfprof.schema.steps import GRAPH_SENT, LINE, LINE_GRAPH, LINE_LAYER
+from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, LINE, LINE_GRAPH, LINE_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 T = 1.7e9

@@ -16,9 +16,8 @@ from random_runs import random_run
 from traces import made_trace
 from traces.events import T
 
-from dasfprof.analysis.large import told as large_told
-from dasfprof.analysis.large.extent import Extent
-from dasfprof.analysis.large.told import Told
+from dasfprof.analysis.large import extent as large_told
+from dasfprof.analysis.large.extent import Extent, Told
 from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
 from dasfprof.analysis.model.accounting import account_window, make_accounts

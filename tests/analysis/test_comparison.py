@@ -20,7 +20,7 @@ import dasfprof
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.handles.comparison import RunComparison, compare
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 
 #: Pairs of sides of five runs each, drawn from a pool of runs; how many of them must be right.
 PAIRS, RIGHT = 20, 19

@@ -17,7 +17,7 @@ from traces import Plan, T, Task, filled
 
 from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import diagnose
-from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.gaps import Note
 from dasfprof.analysis.wording import Advice, Figures, Words

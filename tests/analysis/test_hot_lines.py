@@ -12,13 +12,18 @@ from traces import Plugin, T, row
 from traces.in_memory import made_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.stack_samples.places import import_of, library_of, line_of
-from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
+from dasfprof.analysis.stack_samples.places import (
+    client_meanwhile,
+    hottest_line,
+    import_of,
+    library_of,
+    line_of,
+)
 from dasfprof.analysis.stack_samples.task_samples import run_of_samples
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK, TASK_UNDER_WAY
 

@@ -13,12 +13,11 @@ from traces import Plugin, row
 
 from dasfprof.analysis.live import LiveRun
 from dasfprof.analysis.live.counts import TaskCounts
-from dasfprof.analysis.live.so_far import still_to_come
+from dasfprof.analysis.live.estimates import still_to_come
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import FileDatabase, open_run
-from dasfprof.database.following import FollowedFile
+from dasfprof.database.following import FollowedFile, process_facts
 from dasfprof.database.writer import Source
-from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import SourceNotFoundError
 from dasfprof.report.terminal.live_view import pace_in_words, state_in_words
 from dasfprof.schema.declaration import Schema

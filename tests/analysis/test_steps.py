@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, write_as_dasf
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.ranking import with_step
+from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.trace.run_graphs import LayerNames, LayerSteps, inherited_steps
+from dasfprof.analysis.trace.steps import LayerNames, LayerSteps, inherited_steps
 from dasfprof.analysis.wording import Statement
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dasfprof.database.key_times import many_time_ticks, time_ticks
 from dasfprof.database.keys import (
     FLOAT,
     HEX,
@@ -16,6 +15,7 @@ from dasfprof.database.keys import (
     split_key,
     split_keys,
 )
+from dasfprof.database.numbers import many_time_ticks, time_ticks
 
 HEADS = st.sampled_from(["inc", "a-b", "", "('x", "task-finished", "12", "é", "x-" + "1f" * 16])
 HASHES = st.text("0123456789abcdef", min_size=32, max_size=32)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dasfprof.database.columns import decode_numbers
-from dasfprof.database.number_columns import encode_numbers
+from dasfprof.database.encoders import encode_numbers
 
 T = 1.7e9
 

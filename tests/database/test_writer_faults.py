@@ -591,7 +591,7 @@ def test_memory_that_there_is_not_is_no_bad_value(tmp_path: Path) -> None:
 
 PAUSED = """
 import signal, sys, time
-from dasfprof.database import FileDatabase, pace
+from dasfprof.database import FileDatabase, handover
 from dasfprof.schema.events import InstantEvent
 
 class OutOfTime(OSError):
@@ -610,7 +610,7 @@ def interrupted_sleep(seconds):
 
 raised = 0
 signal.signal(signal.SIGALRM, out_of_time)
-pace.time.sleep, pace.WORK_SECONDS = interrupted_sleep, -1
+handover.time.sleep, handover.WORK_SECONDS = interrupted_sleep, -1
 database = FileDatabase(sys.argv[1], flush_interval=1e300)
 for number in range(2000):
     database.record(InstantEvent("n", 1.0, args={"number": number}))

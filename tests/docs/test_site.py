@@ -24,8 +24,7 @@ from distributed import Client, LocalCluster
 
 import dasfprof
 from dasfprof import documentation
-from dasfprof.analysis.diagnosis.ranking import FAILED
-from dasfprof.analysis.diagnosis.rules import RULES
+from dasfprof.analysis.diagnosis.ranking import FAILED, RULES
 from dasfprof.analysis.tables import questions
 from dasfprof.cli.main import cli
 from dasfprof.config.options import SETTINGS

@@ -23,8 +23,8 @@ from recorded_facts import assert_same_runs, assert_whole, computed, facts, trac
 
 import dasfprof
 from dasfprof.analysis import Trace
+from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.writing_process import Writer, writer_of
 
 #: Seconds by which a busy machine may delay the writing thread of a worker; on a quiet one.
 PATIENCE, QUIET_PATIENCE = 10.0, 1.5

@@ -25,8 +25,8 @@ from test_pipeline_steps import Pipeline
 
 import dasfprof
 from dasfprof import MultiEventDatabase, TraceAnalyser
-from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.ranking import with_line
+from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.lines import OF_OTHERS
 from dasfprof.analysis.wording import Figures

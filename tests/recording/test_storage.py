@@ -23,7 +23,7 @@ from s3_server import BUCKET, S3Server, server  # noqa: F401  (a fixture)
 import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, frames, open_run, runs
-from dasfprof.database.stored_runs import find_stored_runs
+from dasfprof.database.storage import find_stored_runs
 from dasfprof.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -370,8 +370,7 @@ def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Pat
 
 def fresh(settings: RunSettings) -> Any:
     """Open a run as another process would, which has no copies."""
-    from dasfprof.database.storage import Storage
-    from dasfprof.database.stored_runs import StoredRun
+    from dasfprof.database.storage import Storage, StoredRun
 
     run = StoredRun(Storage(settings.storage), settings.stored_directory)
     return dasfprof.MultiEventDatabase(run.fetch())

@@ -8,7 +8,7 @@ from typing import Any
 from opened_pages import OpenedPage
 from traces import Plan, Plugin, T, Task, row
 
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK

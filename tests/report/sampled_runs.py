@@ -7,7 +7,7 @@ from typing import Any
 
 from traces import Plugin, T, row
 
-from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD, TASK_ARGUMENTS
 from dasfprof.schema.under_way import STACK
 

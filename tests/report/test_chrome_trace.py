@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
+from dasfprof.report.documents import json_of
 from dasfprof.report.formats.slices.tracks import side_by_side, to_nanoseconds, trimmed
-from dasfprof.report.json_text import json_of
 from dasfprof.text import count_of
 
 

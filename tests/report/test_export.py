@@ -18,7 +18,7 @@ from opened_pages import BEGIN, LOAD, SUM, compute
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, export
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
-from dasfprof.report.formats.parquet import describe
+from dasfprof.report.formats.parquet import files
 from dasfprof.report.formats.parquet.tables import SCHEMAS
 from dasfprof.schema import KINDS
 from dasfprof.schema.declaration import Schema
@@ -120,8 +120,8 @@ def test_each_field_tells_its_meaning(parquet: Path) -> None:
 
 
 def test_the_page_tells_the_same() -> None:
-    assert describe.PAGE.read_text(encoding="utf-8") == describe.described(), (
-        "python -m dasfprof.report.formats.parquet.describe writes it anew"
+    assert files.PAGE.read_text(encoding="utf-8") == files.described(), (
+        "python -m dasfprof.report.formats.parquet.files writes it anew"
     )
 
 

@@ -11,7 +11,7 @@ from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
 from traces import Plugin, T, row, write_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK
 

@@ -9,7 +9,7 @@ from opened_pages import OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
 
 from dasfprof import TraceAnalyser
-from dasfprof.report.page.flame import flame_data
+from dasfprof.report.page import flame_data
 
 
 @pytest.fixture(scope="module")

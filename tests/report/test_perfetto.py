@@ -237,7 +237,7 @@ def test_blocks_of_slices_make_no_difference(
     analyser: TraceAnalyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = export(analyser, tmp_path / "whole.pftrace").read_bytes()
-    monkeypatch.setattr("dasfprof.report.formats.perfetto.trace_file._BLOCK", 1)
+    monkeypatch.setattr("dasfprof.report.formats.perfetto.packets._BLOCK", 1)
     by_one = PerfettoTrace(export(analyser, tmp_path / "by_one.pftrace"))
     assert sorted(map(repr, by_one.slices)) == sorted(
         map(repr, PerfettoTrace(tmp_path / "whole.pftrace").slices)

@@ -9,7 +9,7 @@ from traces import Plugin, T, row
 from traces.hung import Hung
 
 from dasfprof import TraceAnalyser
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE, TRACEBACK
 from dasfprof.schema.under_way import STACK
 

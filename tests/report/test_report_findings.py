@@ -14,8 +14,8 @@ from opened_pages import EVENTS, SUM, OpenedPage
 from traces import write_trace
 
 from dasfprof import TraceAnalyser, documentation
-from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
-from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.advice import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.wording import Statement
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"

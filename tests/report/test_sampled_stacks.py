@@ -11,7 +11,7 @@ from traces import Plugin, T, row
 from traces.in_memory import made_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK
 

@@ -11,8 +11,7 @@ from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.accounting import by_class, find_thread_seconds, make_accounts
-from dasfprof.analysis.model.busy_time import USES
-from dasfprof.analysis.model.thread_time import RUNNING
+from dasfprof.analysis.model.thread_time import RUNNING, USES
 
 #: Two workers of two threads for 16 s. On the first a task takes in its inputs from 1 to 2, waits
 #: for a thread until 3, holds one from 3 to 12 and runs from 4 to 10; nothing is submitted before 1

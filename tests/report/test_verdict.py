@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from traces import Plan, Task
 
-from dasfprof.report.run_summary import summarise
-from dasfprof.report.verdict import verdict
+from dasfprof.report.run_summary import summarise, verdict
 
 SHARES = {"Computing": 21.0, "Task overhead": 42.0, "Waiting for a core": 17.0, "Blocked": 4.9}
 RAN = {"tasks": 540, "failed": 0, "unfinished": 0, "seconds": 29.5, "threads": 4.0}

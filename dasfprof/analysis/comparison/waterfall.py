@@ -11,10 +11,9 @@ import pandas as pd
 
 from dasfprof.analysis.comparison.matching import Matching
 from dasfprof.analysis.model.accounting import make_accounts
-from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.steps import step_groups
-from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, ThreadTime
+from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.time_accounting import NO_TASK

@@ -13,7 +13,7 @@ from dasfprof.analysis.comparison.matching import Matching
 from dasfprof.analysis.comparison.runs import ComparedRun
 from dasfprof.analysis.comparison.verdict import Verdict, contributions
 from dasfprof.analysis.comparison.waterfall import Evidence
-from dasfprof.analysis.diagnosis.findings import SEVERITIES
+from dasfprof.analysis.diagnosis.registry import SEVERITIES
 from dasfprof.text import format_duration, format_share
 
 #: A rule and the function that it speaks of, if one.

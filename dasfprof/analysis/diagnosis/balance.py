@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime

@@ -48,11 +48,6 @@ class Change:
     #: How many times as large chunks or batches are then; None: it is about neither.
     times: float | None = None
 
-    @property
-    def is_of_program(self) -> bool:
-        """Whether only the program's own code can have it."""
-        return any(name in OF_PROGRAMS for name in self.settings)
-
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         data = {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}

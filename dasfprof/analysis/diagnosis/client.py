@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import LARGE, find_calls, find_carried, single_calls
 from dasfprof.analysis.model.thread_time import ThreadTime

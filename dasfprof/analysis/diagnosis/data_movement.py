@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.run_memory import SpilledAtOnce, spilled_at_once

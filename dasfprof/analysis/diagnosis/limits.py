@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import HIGH, Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import HIGH, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.stack_samples.places import OTHER_TASKS, waits_of
-from dasfprof.analysis.stack_samples.sentences import hottest_line
+from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
 from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import elide

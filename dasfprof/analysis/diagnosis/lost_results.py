@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills

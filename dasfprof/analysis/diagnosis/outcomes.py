@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.findings import Finding, Places
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.trace.under_way import RUN

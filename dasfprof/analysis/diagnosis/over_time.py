@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.client import line_of
-from dasfprof.analysis.diagnosis.findings import Finding, Places
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
@@ -20,7 +19,7 @@ from dasfprof.analysis.model.idle_time import call_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run.times import TaskTimes
-from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
+from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding, needs_cores
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
-from dasfprof.analysis.stack_samples.places import OTHER_TASKS, waits_of
-from dasfprof.analysis.stack_samples.sentences import hottest_line
+from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 

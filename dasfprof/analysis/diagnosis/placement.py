@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.model.thread_time import ThreadTime

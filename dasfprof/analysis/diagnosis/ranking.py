@@ -1,20 +1,27 @@
-"""Applies the rules to a run, and ranks what they find."""
+"""All rules, applied to a run, and what they find, ranked."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import logging
+import pkgutil
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.advice import consistent
-from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis import diagnosis
+from dasfprof.analysis.diagnosis.advice import Ranked, as_table, consistent, in_order, with_causes
 from dasfprof.analysis.diagnosis.changes import changes_of
-from dasfprof.analysis.diagnosis.findings import NEGLIGIBLE, Finding
-from dasfprof.analysis.diagnosis.registry import FIRST
-from dasfprof.analysis.diagnosis.rules import RULES, Rule
+from dasfprof.analysis.diagnosis.registry import (
+    FIRST,
+    NEGLIGIBLE,
+    REGISTERED,
+    SYMPTOMS,
+    Finding,
+    Rule,
+)
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import (
     NO_LINES,
@@ -28,6 +35,46 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.wording import Figures, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
+
+# --- All rules of the diagnosis -------------------------------------------------------------------
+#
+# A rule is a function under the decorator `registry.rule` in a module of this package.
+
+__all__ = ["RULES", "SYMPTOMS", "Rule"]
+
+#: Modules whose rules come first, in this order; those of others follow by the modules' names.
+_ORDER = (
+    "unfinished",
+    "outcomes",
+    "lost_results",
+    "start_up",
+    "client",
+    "limits",
+    "overheads",
+    "over_time",
+    "balance",
+    "placement",
+    "data_movement",
+    "parallelism",
+    "cores",
+    "waiting",
+    "gpus",
+    "trace_quality",
+)
+
+
+def _all_rules() -> dict[str, Rule]:
+    names = {module.name for module in pkgutil.iter_modules(diagnosis.__path__)}
+    for name in (*_ORDER, *sorted(names - {*_ORDER, "ranking"})):
+        importlib.import_module(f"{diagnosis.__name__}.{name}")
+    return REGISTERED
+
+
+#: By slug. Of equally grave findings with equal seconds the earlier rule's comes first.
+RULES = _all_rules()
+
+
+# --- Applies the rules to a run, and ranks what they find -----------------------------------------
 
 logger = logging.getLogger(__name__)
 

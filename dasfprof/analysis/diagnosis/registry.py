@@ -1,11 +1,138 @@
-"""How a rule of the diagnosis is registered, under a name that stays."""
+"""Findings: what a rule finds and how grave that is; and how a rule is registered, by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from dasfprof.analysis.diagnosis.findings import Finding
+import numpy as np
+
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.wording import Figures, Share, Statement, Words, state
+
+# --- Findings: what a rule of the diagnosis finds, and how grave that is --------------------------
+
+Severity = Literal["high", "medium", "low", "info"]
+
+#: From the gravest on.
+SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
+
+#: Shares of the run's wall time at stake from which a finding is grave, and from which it matters.
+HIGH, MEDIUM = 0.2, 0.05
+#: Seconds at stake below which nothing is high for its share, nor for another reason where that is
+#: less than `MEDIUM`;
+LITTLE = 1.0
+#: and below which nobody asks.
+NEGLIGIBLE = 0.1
+
+
+@dataclass(frozen=True)
+class Places:
+    """All places that a finding speaks of, where its own function, worker and time are of one."""
+
+    #: Times, in seconds from the trace's begin.
+    spans: tuple[tuple[float, float], ...] = ()
+    #: What all of its task runs have in common; None: nothing.
+    state: str | None = None
+    function: str | None = None
+    worker: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one rule found."""
+
+    said: Statement
+    #: Seconds of wall time that the run might be shorter; NaN where no replay or measure shows it.
+    seconds: float = float("nan")
+    #: Those for which it was seen, by which alone it is ranked where `seconds` are unknown.
+    costs: float = float("nan")
+    #: The gravest that it may be, however many seconds are at stake.
+    at_most: Severity = "high"
+    #: The least grave that it may be, however few they are, or where they are unknown.
+    at_least: Severity = "info"
+    #: Where it speaks of one: Dask's prefix, the worker's label.
+    function: str | None = None
+    worker: str | None = None
+    #: The time that it speaks of, in seconds from the trace's begin; NaN for the whole run.
+    start: float = float("nan")
+    stop: float = float("nan")
+    #: None: those above are all.
+    places: Places | None = None
+    #: Whether its seconds are the client's own: before the first task, or after the last, as well.
+    of_client: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        say: Callable[[Figures], Words],
+        *,
+        seconds: float = float("nan"),
+        costs: float = float("nan"),
+        at_most: Severity = "high",
+        at_least: Severity = "info",
+        start: float = float("nan"),
+        stop: float = float("nan"),
+        places: Places | None = None,
+        of_client: bool = False,
+        **figures: Any,
+    ) -> Finding:
+        """Return what a rule found: figures, and the function that says them.
+
+        Of the figures ``function`` and ``worker`` are its places as well.
+        """
+        function, worker = figures.get("function"), figures.get("worker")
+        said = state(say, **figures)
+        where = function, worker, start, stop, places
+        return cls(said, seconds, costs, at_most, at_least, *where, of_client)
+
+    @property
+    def weight(self) -> float:
+        """The seconds by which it is ranked; NaN: none is known."""
+        return self.costs if np.isnan(self.seconds) else self.seconds
+
+    def severity(self, wall: float) -> Severity:
+        """Show how grave it is in a run of so many seconds."""
+        weight = self.weight
+        share = weight / wall if wall > 0 else float("nan")
+        by_share: Severity = "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
+        if weight < LITTLE and by_share == "high":
+            by_share = "medium"
+        if weight < NEGLIGIBLE:
+            by_share = "low"
+        place = SEVERITIES.index("info" if np.isnan(share) else by_share)
+        least = SEVERITIES.index(self.at_least)
+        if weight < LITTLE and share < MEDIUM:
+            least = max(least, SEVERITIES.index("medium"))
+        return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
+
+    def within(self, wall: float) -> Finding:
+        """Return it with no more seconds at stake than the run took, unless the client's."""
+        if not wall > 0 or self.of_client:
+            return self
+        seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
+        return dataclasses.replace(self, seconds=seconds, costs=costs)
+
+    def as_symptom_of(self, causes: Sequence[str]) -> Finding:
+        """Return it as what other rules' findings bring about: it is not grave by itself."""
+        words = f"It may follow from {', '.join(causes)}."
+        said = self.said.adding(words, may_follow_from=tuple(causes))
+        return dataclasses.replace(self, said=said, at_most="low", at_least="info")
+
+
+def needs_cores(waited: Share | None) -> str:
+    """Say of a change by which more tasks run at a time that tasks waited for cores, if so."""
+    if waited is None:
+        return ""
+    return (
+        f"Tasks waited for a core for {waited} of their time: more at a time gain nothing unless "
+        "cores are free. "
+    )
+
+
+# --- How a rule of the diagnosis is registered, under a name that stays ---------------------------
 
 #: Yields the findings of one kind; without the evidence for it, none.
 Rule = Callable[[RunFigures], Iterator[Finding]]

@@ -9,10 +9,9 @@ import pandas as pd
 
 from dasfprof.analysis.model.account_sums import Accounts
 from dasfprof.analysis.model.accounting import accounts_within
-from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.gpus import GpuUtilisation, gpu_utilisation
 from dasfprof.analysis.model.steps import task_layers
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Set
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.gaps import NoteKind
 from dasfprof.analysis.trace.under_way import RecordingEnd

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding, Severity
 from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_words
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.run.open_runs import RELEASED

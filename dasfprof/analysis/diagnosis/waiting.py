@@ -12,8 +12,7 @@ from dasfprof.analysis.diagnosis.cores import (
     threads_per_worker,
     without_waiting,
 )
-from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.model.links import find_turn
@@ -27,9 +26,9 @@ from dasfprof.analysis.stack_samples.places import (
     OWN_POOL,
     PROCESS_LOCK,
     SLEEP,
+    hottest_line,
     waits_of,
 )
-from dasfprof.analysis.stack_samples.sentences import hottest_line
 from dasfprof.analysis.wording import Advice, Bytes, Count, Figures, Rate, Seconds, Share, Words
 from dasfprof.database.columns import Array
 

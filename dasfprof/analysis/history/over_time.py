@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.findings import SEVERITIES
+from dasfprof.analysis.diagnosis.registry import SEVERITIES
 from dasfprof.analysis.history.summary import (
     file_states,
     keep,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.live.so_far import still_to_come
+from dasfprof.analysis.live.estimates import still_to_come
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.cost import (
     IDLE,

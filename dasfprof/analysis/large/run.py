@@ -12,8 +12,7 @@ import pandas as pd
 import psutil
 from dask.utils import parse_bytes
 
-from dasfprof.analysis.large.extent import Extent
-from dasfprof.analysis.large.told import Told
+from dasfprof.analysis.large.extent import Extent, Told
 from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import questions

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.live.counts import TaskCounts, Unfinished
+from dasfprof.analysis.live.counts import EndedRuns, TaskCounts, Unfinished
 from dasfprof.analysis.live.open_tasks import OpenTask
 from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
+from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.sent_functions import SentFunctions
+from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.state import Frame, user_line
+
+# --- What follows from running totals: the time left, the tasks that run unusually long -----------
 
 #: A task runs long beyond so many seconds and so many times the median of its function.
 LONG_SECONDS, LONG_TIMES = 10.0, 3.0
@@ -214,3 +219,54 @@ def _line_of(frames: tuple[Any, ...]) -> str | None:
     """Return the user's line of a recorded stack, see `user_line`."""
     known = [frame for frame in frames if isinstance(frame, list | tuple) and len(frame) == 3]
     return user_line(tuple(Frame(str(name), str(file), line) for name, file, line in known))
+
+
+# --- still_to_come: what a run that goes on had left when its trace was read, and for how long ----
+
+
+@dataclass(frozen=True)
+class StillToCome:
+    """What is left of a run that goes on."""
+
+    #: Tasks that the scheduler knows of and that have not ended.
+    tasks: int
+    #: Seconds until they have, as `RunState.seconds_left` has it; None: nothing tells.
+    seconds: float | None
+    #: Those of them of functions of which no run has ended: they come on top.
+    unknown: int
+
+
+def still_to_come(trace: Trace) -> StillToCome | None:
+    """Return what is left at the end of a trace; None if it has ended, or the scheduler was silent.
+
+    As of a run that is followed (`LiveRun`): what is left of each function by the mean of its runs,
+    at the pace of the last 30 s; no time where none has ended for long.
+    """
+    states, tasks = trace.scheduler_states, trace.tasks
+    if trace.recording is not RecordingEnd.GOES_ON or not len(states):
+        return None
+    done = (tasks["state"] == "memory").to_numpy(dtype=bool)
+    ended = np.flatnonzero(done | (tasks["state"] == "erred").to_numpy(dtype=bool))
+    functions = tasks["function"].cat
+    names, codes = [str(name) for name in functions.categories], functions.codes.to_numpy()[ended]
+    begins, seconds = (tasks[name].to_numpy(dtype=float)[ended] for name in ("start", "duration"))
+    counts, unfinished = TaskCounts(), Unfinished()
+    rows = np.array([counts.number(None, name) for name in names], dtype=np.int64)
+    if len(ended):
+        counts.add(rows[codes], done[ended], begins, begins + seconds, seconds)
+    last = states.iloc[-1]
+    told = [(float(last["time"]), last["tasks"])]
+    unfinished.take([EndedRuns(names, codes, begins + seconds)], told)
+    state = describe(
+        trace.run or "",
+        trace.end,
+        trace.end,
+        goes_on=True,
+        counts=counts,
+        unfinished=unfinished,
+        tasks_of_graphs=None,
+        workers=[],
+        long_tasks=[],
+    )
+    left = (state.on_workers or 0) + (state.waiting or 0)
+    return StillToCome(left, state.seconds_left, state.unknown_tasks) if left else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model import busy_time, idle_time
+from dasfprof.analysis.model import idle_time, thread_time
 from dasfprof.analysis.model.idle_time import Pool, PoolDemand, pool_of
 from dasfprof.analysis.model.steps import line_groups, step_groups
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
@@ -96,7 +96,7 @@ class WindowAccount:
             for cause, spent in (*own.causes.items(), *pool.of_worker(own).items()):
                 idle[number, cause] += spent
         times, begin, end = slots.times, *window
-        costs = busy_time.recorded_costs(run, len(times))
+        costs = thread_time.recorded_costs(run, len(times))
         with np.errstate(invalid="ignore"):  # of times beyond any clock
             length = times.stop - times.start
         codes, names = slot_groups(run, slots)
@@ -129,7 +129,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
         np.array([groups.setdefault(name, len(groups)) for name in own], dtype=np.int64)
         for own in (*(window.names for window in windows), cut["group"].tolist())
     ]
-    uses = np.zeros((busy_time.USES + 1, len(groups)))
+    uses = np.zeros((thread_time.USES + 1, len(groups)))
     for window, own in zip(windows, places[:-1], strict=True):
         uses[:, own] += window.uses
     uses += _of_cut(cut.assign(group=places[-1]), len(groups))
@@ -161,7 +161,7 @@ def _of_cut(rows: pd.DataFrame, count: int) -> Array:
     """Return the uses, by group, of task runs that windows have cut: each is one again."""
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
-    columns = {name: runs[name].first().to_numpy() for name in ("length", *busy_time.COSTS)}
+    columns = {name: runs[name].first().to_numpy() for name in ("length", *thread_time.COSTS)}
     columns |= {name: runs[name].sum().to_numpy() for name in _USED}
     group = rows["group"].to_numpy()[~rows.duplicated(identity)]
     used = np.stack([columns[name] for name in _USED])
@@ -173,7 +173,7 @@ def _uses(
 ) -> Array:
     """Return the thread-seconds of task runs by use and group, and of all that after functions."""
     groups = Groups(codes, count)
-    seconds = busy_time.uses_of(length, costs, *used)
+    seconds = thread_time.uses_of(length, costs, *used)
     return np.stack([groups.sum(values) for values in (*seconds, used[2])])
 
 
@@ -181,7 +181,7 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
     """Return the thread-seconds of each group of task runs by class, given its worker."""
     after = uses[-1]
     finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
-    spill = after * busy_time.spilling_shares(run, finishing)[worker]
+    spill = after * thread_time.spilling_shares(run, finishing)[worker]
     seconds = np.zeros((len(after), len(ThreadTime)))
     for use, spent in OF_USES.items():
         seconds[:, spent] = uses[use]
@@ -205,7 +205,7 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
     there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
     workers = len(run.workers)
     of_slots, pairs = pd.factorize(np.where(there, codes * workers + slots.worker, -1))
-    costs = busy_time.recorded_costs(run, len(slots.times))
+    costs = thread_time.recorded_costs(run, len(slots.times))
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         length = slots.times.stop - slots.times.start
     uses = _uses(np.where(there, of_slots, -1), len(pairs), used, length, costs)

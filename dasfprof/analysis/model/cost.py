@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.accounting import busy_seconds, make_accounts
-from dasfprof.analysis.model.busy_time import USES
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.config.kinds import Price

@@ -7,7 +7,6 @@ from enum import IntEnum
 
 import numpy as np
 
-from dasfprof.analysis.model.busy_time import RunningSeconds, running_seconds
 from dasfprof.analysis.model.links import (
     CLIENT,
     NOTHING,
@@ -16,6 +15,7 @@ from dasfprof.analysis.model.links import (
     find_predecessors,
     last_slots,
 )
+from dasfprof.analysis.model.thread_time import RunningSeconds, running_seconds
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace

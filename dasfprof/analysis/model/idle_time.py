@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.untold_tasks import Steps, untold_tasks
+from dasfprof.analysis.model.attempts import Steps, untold_tasks
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.times import to_ticks

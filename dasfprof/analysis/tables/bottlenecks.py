@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpus import gpu_samples
 from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.thread_time import running_seconds
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text, whole

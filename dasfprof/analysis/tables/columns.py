@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray, ExtensionDtype, take
 
-from dasfprof.analysis.model.busy_time import RunningSeconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.thread_time import RunningSeconds
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 from dasfprof.database.columns import Array

@@ -9,7 +9,6 @@ import pandas as pd
 
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.model.accounting import make_accounts
-from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.cost import (
     HOUR,
     client_groups,
@@ -18,6 +17,7 @@ from dasfprof.analysis.model.cost import (
     price_of_findings,
 )
 from dasfprof.analysis.model.steps import line_groups, step_groups
+from dasfprof.analysis.model.thread_time import USES
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text

@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.accounting import make_accounts
-from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.client_time import find_calls
 from dasfprof.analysis.model.cost import IDLE, WAITING, hours_of_groups
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import line_groups
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run

@@ -1,13 +1,14 @@
-"""How memory grows while a cluster goes on."""
+"""What held memory at a moment, why it was not let go, and how it grows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.held_results import WANTED, HeldResults, ends_of_lives, held_at
 from dasfprof.analysis.model.memory_growth import (
     MemoryGrowth,
     Moments,
@@ -15,13 +16,271 @@ from dasfprof.analysis.model.memory_growth import (
     growth_by_runs,
     memory_growth_of,
 )
+from dasfprof.analysis.model.run_memory import (
+    Samples,
+    memory_of_others,
+    memory_of_processes,
+    peak_of,
+    processes_of_workers,
+    results_of_workers,
+)
+from dasfprof.analysis.model.steps import asked_lines
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.significance import FEWEST, Course, Drift
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import text
-from dasfprof.analysis.tables.memory_anatomy import REASONS
+from dasfprof.analysis.tables.columns import known_texts, text, whole
 from dasfprof.analysis.tables.questions import question
+from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
+
+# --- What held memory at a moment, and why it was not let go --------------------------------------
+
+Holder = Literal["cluster", "worker"]
+
+#: Why a result was held, in the order of the constants of `held_results`.
+REASONS = (
+    "for tasks yet to begin",
+    "for running tasks",
+    "for the client",
+    "released late",
+    "copy by transfer",
+    "unknown: for whom",
+    "unknown: if held",
+)
+#: What is no result.
+_ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
+_P2P, _OLD, _RECENT = "(P2P buffers)", "(unmanaged, old)", "(unmanaged, recent)"
+_EITHER, _NO_SAMPLE = "(unmanaged or results)", "(no sample near)"
+#: Seconds after which unmanaged memory is old, as Dask has it.
+_OLD_AFTER = 30.0
+#: The processes that are no workers'.
+_OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
+
+_LABELS = ["Why Held", "Function", "Line", "Needed By", "Asked At"]
+_SUMS = ["Memory (MB)", "Results"]
+
+
+@question(
+    "What held memory at its peak",
+    "balance",
+    expendable=("Line", "Asked At", "Results"),
+    page="memory-peak",
+    needs="samples",
+)
+def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
+    """Say what held memory when workers' processes held most, and why it was not let go.
+
+    Parameters
+    ----------
+    by
+        ``cluster``: when all processes together held most; ``worker``: for each worker, when its
+        process did.
+
+    Returns
+    -------
+    DataFrame
+        As of `memory_at`.
+    """
+    samples = Samples.of(run, run.samples, "memory")
+    process, memory = processes_of_workers(run)[samples.life], samples.values["memory"]
+    if by == "worker":
+        moments = [
+            (float(samples.time[rows[np.argmax(memory[rows])]]), number)
+            for number in np.unique(process).tolist()
+            for rows in [np.flatnonzero(process == number)]
+        ]
+        parts = [_anatomy(run, at, by, number) for at, number in moments]
+        return pd.concat(parts or [_anatomy(run, np.nan, by)], ignore_index=True)
+    ends = np.full(int(processes_of_workers(run).max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(ends, processes_of_workers(run), ends_of_lives(run))
+    gone = np.flatnonzero(np.isfinite(ends))  # what a process held is gone with it
+    peak = peak_of(
+        np.append(process, gone),
+        np.append(samples.time, ends[gone]),
+        np.append(memory, np.zeros(len(gone))),
+    )
+    return _anatomy(run, peak.time, by)
+
+
+@question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
+def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
+    """Say what held memory at a moment, and why it was not let go.
+
+    Parameters
+    ----------
+    time
+        Seconds from the run's begin.
+    by
+        ``cluster``: all workers together; ``worker``: each.
+
+    Returns
+    -------
+    DataFrame
+        A row a reason, function and line, the largest first, then what is no result. What is known
+        of ``Memory (MB)`` adds up to the processes' memory in the samples nearest to the moment:
+
+        - ``Time (s)`` from begin; ``Worker``: with ``by="worker"``; several that share a process
+          where it is about that
+        - ``Memory (MB)``, ``Results``: their size, in memory or spilled, as Dask measures it, and
+          their number
+        - ``Why Held``, the first that applies: *for tasks yet to begin*, that the scheduler knew
+          of; *for running tasks*; *for the client*, which wanted the result when its task ended;
+          *released late*: the scheduler had yet to hear that the last dependent had ended;
+          *unknown: for whom*: a client that asked later, or a task that never ended; *unknown: if
+          held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
+          a further worker, until the scheduler asks one of them to drop it
+        - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
+          dependent that begins last of those; ``Asked At``: of what is held for the client, the
+          line that made its futures, or computed it
+        - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
+          *fewer*, than these, as the worker counts; *P2P buffers*, of shuffles; *unmanaged*: what
+          its process had beyond all that: *old*, the least of the 30 s before, as Dask has it, and
+          *recent*, with the function in ``Needed By`` where tasks of one alone ran there: what
+          these allocated, inputs that were deserialised among it; *no sample near*, NA: none
+          within 2 s; of the cluster also the *process of the scheduler* and *of the client*, where
+          these are of their own, as last read
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the run was not at that time, or `by` is neither.
+    """
+    if not 0 <= time <= run.wall:
+        raise InvalidArgumentError(
+            f"time={time!r}: give seconds from the run's begin, 0 to {run.wall:g}."
+        )
+    return _anatomy(run, time, by)
+
+
+def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> pd.DataFrame:
+    """Return the table of a moment; of one process, or all."""
+    if by not in get_args(Holder):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Holder))}.")
+    held, processes = held_at(run, time), processes_of_workers(run)
+    workers = run.named
+    titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
+    alive = (run.workers["kind"] == "worker").to_numpy() & (ends_of_lives(run) > time)
+    alive &= _since(run, run.workers["first_seen"]) <= time
+    if process is not None:
+        held, alive = held.of(processes[held.life] == process), alive & (processes == process)
+    used = Samples.of(run, run.samples, "memory")
+    counted = results_of_workers(run)
+    rest = list[tuple[str, str, float, str]]()
+    for number in np.unique(processes[alive]).tolist():
+        lives = np.flatnonzero(alive & (processes == number))
+        own = [counted.nearest([life], time) for life in lives.tolist()]
+        explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
+        memory = used.nearest(lives, time)["memory"]
+        who = ", ".join(titles[lives])
+        unmanaged = _unmanaged(run, lives, time)
+        runs = _running(run, lives, time)
+        rest += [
+            (who, what, size, runs if what == _RECENT else "")
+            for what, size in _rest(memory, own, explained, unmanaged)
+        ]
+    if by == "cluster":
+        read = {name: one.at(time) for name, one in memory_of_others(run).items()}
+        rest += [("", _OTHERS[name], size, "") for name, size in read.items() if np.isfinite(size)]
+    group = ["Worker", *_LABELS] if by == "worker" else _LABELS
+    of_results = _summed(_results(run, held, titles), group)
+    of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
+    others: dict[str, Sequence[Any]] = {name: [""] * len(rest) for name in _LABELS}
+    others["Results"] = [np.nan] * len(rest)
+    for at, name in enumerate(("Worker", "Why Held", "Memory (MB)", "Needed By")):
+        others[name] = [row[at] for row in rest]
+    table = pd.concat([of_results, _summed(others, group)], ignore_index=True)
+    if by == "worker":
+        table = table.sort_values("Worker", kind="stable", ignore_index=True)
+    table["Memory (MB)"] /= 1e6
+    table["Results"] = whole(table["Results"].to_numpy(dtype=float))
+    table.insert(0, "Time (s)", time)
+    return table[["Time (s)", *group[: -len(_LABELS)], *_SUMS, *_LABELS]]
+
+
+def _results(run: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
+    runs = run.tasks.iloc[held.run]
+    names = np.append(run.tasks["function"].cat.categories.to_numpy(object), "")
+    return {
+        "Worker": titles[held.life],
+        "Why Held": np.array(REASONS, dtype=object)[held.why],
+        "Function": names[runs["function"].cat.codes.to_numpy()],
+        "Line": known_texts(runs["line"]).to_numpy(object),
+        "Needed By": names[held.needed_by],
+        "Asked At": np.where(held.why == WANTED, asked_lines(run)[held.run], ""),
+        "Memory (MB)": held.size,
+        "Results": np.ones(len(runs)),
+    }
+
+
+def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.DataFrame:
+    """Sum rows up that have the same texts, in the order of the first ones; NaN: nothing known."""
+    labels = [rows.get(name, ()) for name in group]
+    codes, distinct = pd.factorize(pd.Series(list(zip(*labels, strict=True)), dtype=object))
+    groups = Groups(codes, len(distinct))
+    numbers = {name: np.array(rows.get(name, ()), dtype=float) for name in _SUMS}
+    return pd.DataFrame(
+        {
+            **{
+                n: text(np.array([one[at] for one in distinct], object))
+                for at, n in enumerate(group)
+            },
+            **{
+                name: np.where(groups.known(values) > 0, groups.sum(values), np.nan)
+                for name, values in numbers.items()
+            },
+        }
+    )
+
+
+def _rest(
+    memory: float, counted: list[dict[str, float]], explained: float, old: float
+) -> Iterator[tuple[str, float]]:
+    """Yield what a process's memory was beside the results of its workers, in bytes."""
+    size = sum(own["size"] for own in counted)
+    spilled = float(np.nan_to_num(sum(own["spilled_size"] for own in counted)))
+    if spilled:
+        yield _ON_DISK, -spilled
+    if size != explained and not np.isnan(size):
+        yield _MORE if size > explained else _FEWER, size - explained
+    if np.isnan(memory):
+        yield _NO_SAMPLE, np.nan
+    elif np.isnan(size):
+        yield _EITHER, memory - explained + spilled
+    else:
+        p2p = sum(own["p2p_size"] for own in counted)
+        beside = memory - (size - spilled) - p2p
+        if p2p:
+            yield _P2P, p2p
+        yield _OLD, min(old, beside)
+        if beside > old:
+            yield _RECENT, beside - old
+
+
+def _unmanaged(run: Run, lives: Array, time: float) -> float:
+    """Return the least unmanaged memory of a process for so long that it is old; infinite: none."""
+    least = np.inf
+    for process in memory_of_processes(run):
+        if np.isin(process.lives, lives).any():
+            lately = (process.time <= time) & (process.time >= time - _OLD_AFTER)
+            least = min(least, float(process.unmanaged[lately].min(initial=np.inf)))
+    return least
+
+
+def _running(run: Run, lives: Array, time: float) -> str:
+    """Return the function that a process runs; empty: none, or several."""
+    slots = run.whole.slots
+    runs = (slots.times.executing <= time) & (slots.times.done > time)
+    functions = np.unique(slots.function[runs & np.isin(slots.worker, lives)])
+    return slots.functions[functions[0]] if len(functions) == 1 else ""
+
+
+def _since(run: Run, times: pd.Series) -> Array:
+    seconds: Array = run.since_begin(times)
+    return seconds
+
+
+# --- How memory grows while a cluster goes on -----------------------------------------------------
 
 By = Literal["cluster", "worker", "function"]
 

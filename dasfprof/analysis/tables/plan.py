@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.accounting import busy_seconds
-from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import Plan, PlanEdges, find_edges, find_plan
 from dasfprof.analysis.model.steps import has_steps
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run

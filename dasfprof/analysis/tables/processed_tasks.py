@@ -8,9 +8,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
+from dasfprof.analysis.model.attempts import (
+    RECOMPUTED,
+    RETRIED,
+    UnsentTask,
+    find_attempts,
+    sent_tasks,
+    unsent_tasks,
+)
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
-from dasfprof.analysis.model.untold_tasks import UnsentTask, sent_tasks, unsent_tasks
 from dasfprof.analysis.numeric.groups import Groups, GroupSums
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks

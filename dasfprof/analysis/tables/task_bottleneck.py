@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpus import GpuSamples, gpu_samples
+from dasfprof.analysis.model.thread_time import running_seconds
 from dasfprof.analysis.numeric.constants import taken
 from dasfprof.analysis.numeric.groups import Groups, GroupSums
 from dasfprof.analysis.run import Run

@@ -10,9 +10,8 @@ import pandas as pd
 
 from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
 from dasfprof.analysis.model.accounting import account_window, make_accounts
-from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.processes import process_cpu as whose_cpu
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import InParts, question

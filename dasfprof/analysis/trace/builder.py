@@ -14,9 +14,8 @@ from dasfprof.analysis.trace.gaps import Note
 from dasfprof.analysis.trace.lines import TaskLines
 from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
 from dasfprof.analysis.trace.reader import TraceReader
-from dasfprof.analysis.trace.run_graphs import KeyLayers, RunGraphs
 from dasfprof.analysis.trace.sent_functions import SentFunctions
-from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
+from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, RunGraphs, TaskSteps, step_table
 from dasfprof.analysis.trace.surroundings import Surroundings, call_profiles
 from dasfprof.analysis.trace.under_way import (
     RecordingEnd,

@@ -19,8 +19,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
-from dasfprof.analysis.trace.run_graphs import KeyLayers, LayerSteps, RunGraphs
-from dasfprof.analysis.trace.steps import BuiltLayers
+from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, LayerSteps, RunGraphs
 from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]

@@ -21,14 +21,14 @@ from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import repeated
+from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.rotated_files import Segments, absent_files, writer_identity
 from dasfprof.database.schemas import split_names
-from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.schema import KINDS
-from dasfprof.schema.call_profiles import CALL_PROFILE
 from dasfprof.schema.events import EventPhases
+from dasfprof.schema.profiles import CALL_PROFILE
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
 from dasfprof.text import count_of

@@ -16,7 +16,7 @@ import pandas as pd
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.following import FollowedFile
 from dasfprof.database.multi import files_of_run
-from dasfprof.schema.client import DYNAMIC, FUNCTION_SENT
+from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 
 #: A line of it as a traceback has it, and as other texts do.
 _IN_TRACEBACK = re.compile(rf'(?<=File "){DYNAMIC}(?=", line (\d+), in (\S+))')

@@ -13,9 +13,8 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import FactColumns, to_numbers
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
-from dasfprof.database.writing_process import Writer
-from dasfprof.schema.allocations import ALLOCATION
-from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.database.following import Writer
+from dasfprof.schema.profiles import ALLOCATION, CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED, STACK, TASK_UNDER_WAY
 
 Columns = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from dasfprof.schema.client import DYNAMIC
+from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
 
 #: States of tasks that have not ended, as the scheduler calls them.
@@ -281,10 +281,14 @@ def since(tasks: Sequence[TaskUnderWay]) -> str:
     return f", {format_duration(seconds)}{more} after {who} began"
 
 
-def name_some(names: Sequence[str], most: int = 3, number: int | None = None) -> str:
+#: Names that are told of many.
+_MOST_NAMES = 3
+
+
+def name_some(names: Sequence[str], *, number: int | None = None) -> str:
     """Name the first of some keys, functions, ..., of which there are `number`: so many names."""
-    shown = ", ".join(elide(name, 60) for name in names[:most])
-    more = (len(names) if number is None else number) - most
+    shown = ", ".join(elide(name, 60) for name in names[:_MOST_NAMES])
+    more = (len(names) if number is None else number) - _MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 

@@ -29,7 +29,7 @@ from dasfprof.recording.call_profiles.engines import (
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, availability, observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.under_way.loop import Pulse
-from dasfprof.schema.call_profiles import CALL_PROFILE
+from dasfprof.schema.profiles import CALL_PROFILE
 
 # --- `FunctionProfile`: what was counted of the task runs of one function on a worker -------------
 

@@ -13,8 +13,7 @@ from typing import Any
 from dasfprof.database.multi import files_of_run, headers_of_run, without_copies
 from dasfprof.database.output import create_exclusively
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.storage import shown, why_not_writable
-from dasfprof.database.stored_runs import stored_run
+from dasfprof.database.storage import shown, stored_run, why_not_writable
 from dasfprof.errors import CannotWriteError, RegistrationError, TraceError
 from dasfprof.recording.cluster.calls import aside
 from dasfprof.recording.cluster.files import FileCollector

@@ -23,8 +23,8 @@ from distributed import Client, rpc
 from distributed.comm import CommClosedError, get_address_host_port
 from distributed.protocol.pickle import dumps
 
+from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.errors import TraceError
 from dasfprof.recording.cluster.calls import hear_of_client
 from dasfprof.recording.dask_internals.undocumented import error_in

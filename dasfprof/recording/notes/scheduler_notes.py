@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database.block_codec import Columns
-from dasfprof.database.number_arrays import number_array
+from dasfprof.database.numbers import number_array
 from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout

@@ -33,7 +33,7 @@ from dasfprof.recording.task_runs.tracebacks import Tracebacks, raised_at
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import TasksUnderWay
-from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.profiles import TASK_SAMPLE
 
 #: Of a run in another process: no waits for a core are read there.
 _NOT_READ: Reading = (None, None, 0.0, False, 0.0)

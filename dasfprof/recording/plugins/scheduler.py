@@ -48,7 +48,7 @@ from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_t
 from dasfprof.recording.telemetry import add_metrics
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
-from dasfprof.schema.stack_samples import LOOP_SAMPLE
+from dasfprof.schema.profiles import LOOP_SAMPLE
 from dasfprof.schema.tasks import UNSENT_TASKS
 
 #: States of ended tasks that are reported to the clients that want them.

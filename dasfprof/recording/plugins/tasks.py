@@ -71,7 +71,7 @@ from dasfprof.recording.task_runs.thread_time import (
 from dasfprof.recording.task_runs.tracebacks import Tracebacks
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import watch_worker
-from dasfprof.schema.stack_samples import LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 
 _READY = ("ready", "constrained")
 #: States of ended tasks, of which the metering says more.

@@ -5,7 +5,7 @@ and jobs, the file is gone with the worker. So, as each block was written, the w
 to the scheduler, which appends it to a file of its own; the client copies that from there.
 
 **Which worker ships.** Nothing is guessed from names of hosts or paths. As a run is registered, the
-client puts a mark into the directory, an empty file with the run's random id in its name (`marks`).
+client puts a mark into the directory, an empty file whose name has the run's random id (`places`).
 A process that finds the mark in its own directory has the client's; one that does not has another.
 The scheduler puts the same mark where it finds none, so workers that share a directory with it, and
 not with the client, need not ship: the client copies their files from the scheduler's disk. A

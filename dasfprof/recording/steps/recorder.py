@@ -37,9 +37,16 @@ from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission, watc
 from dasfprof.recording.task_runs.function_code import SentFunctions
 from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
-from dasfprof.schema.client import CLIENT_CALLS, SENT_VALUE
-from dasfprof.schema.stack_samples import CLIENT_SAMPLE
-from dasfprof.schema.steps import GRAPH_SENT, LINE_GRAPH, STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.profiles import CLIENT_SAMPLE
+from dasfprof.schema.steps import (
+    CLIENT_CALLS,
+    GRAPH_SENT,
+    LINE_GRAPH,
+    SENT_VALUE,
+    STEP,
+    STEP_END,
+    STEP_LAYER,
+)
 
 # --- What the client's program calls, as rows: many short calls from one line are one -------------
 

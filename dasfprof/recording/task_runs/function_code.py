@@ -19,7 +19,7 @@ from typing import Any
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.dask_internals.task_functions import functions_of
 from dasfprof.recording.guard import HookGuard
-from dasfprof.schema.client import DYNAMIC, FUNCTION_SENT
+from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 from dasfprof.schema.tasks import FUNCTION_CODE
 
 #: The most names of tasks of a worker, the functions of each, and the lines and characters of one.

@@ -72,7 +72,7 @@ _ALL = (
         about="one file in Perfetto's own format, compressed if its name ends in .gz",
         ending=".pftrace",
         hint="Open it at https://ui.perfetto.dev (it stays on this machine).",
-        writer="perfetto.trace_file:write_perfetto",
+        writer="perfetto.packets:write_perfetto",
     ),
     ExportFormat(
         name="chrome",
@@ -105,7 +105,7 @@ _ALL = (
         ending=".speedscope.json",
         hint="Open it at https://www.speedscope.app (it stays on this machine); see *Left Heavy*: "
         "equal stacks are added up, so their order means nothing.",
-        writer="speedscope:write_speedscope",
+        writer="stacks:write_speedscope",
     ),
     ExportFormat(
         name="collapsed",
@@ -113,7 +113,7 @@ _ALL = (
         "milliseconds",
         ending=".collapsed.txt",
         hint="Read it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app.",
-        writer="collapsed:write_collapsed",
+        writer="stacks:write_collapsed",
     ),
     ExportFormat(
         name="dot",

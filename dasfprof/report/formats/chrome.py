@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dasfprof.report.formats.packed_file import opened
-from dasfprof.report.formats.slices.drawn import Counter, DrawnRun
+from dasfprof.report.documents import json_of, plain, shortened, without_surrogates
+from dasfprof.report.formats.slices.drawn import Counter, DrawnRun, opened
 from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tasks import FAILED, Argument, Names
 from dasfprof.report.formats.slices.tracks import FIRST_THREAD, Arrows, Slices, Tracks
-from dasfprof.report.json_text import json_of, plain, shortened, without_surrogates
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser

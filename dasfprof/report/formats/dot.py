@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.documents import without_surrogates
 from dasfprof.text import clean, count_of, elide, format_duration, format_size
 
 if TYPE_CHECKING:

@@ -26,11 +26,10 @@ from urllib.request import Request, urlopen
 import numpy as np
 
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
-from dasfprof.report.formats.packed_file import opened
-from dasfprof.report.formats.slices.drawn import DrawnRun
+from dasfprof.report.documents import shortened, without_surrogates
+from dasfprof.report.formats.slices.drawn import DrawnRun, opened
 from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tasks import Argument, Names
-from dasfprof.report.json_text import shortened, without_surrogates
 from dasfprof.text import clean
 
 if TYPE_CHECKING:

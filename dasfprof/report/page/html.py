@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.live.so_far import still_to_come
+from dasfprof.analysis.live.estimates import still_to_come
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
 from dasfprof.documentation import finding_url
 from dasfprof.report.page.document import write_document
-from dasfprof.report.page.flame.flame_data import FlameData
+from dasfprof.report.page.flame_data import FlameData
 from dasfprof.report.page.packing import (
     PackedColumn,
     in_group,
@@ -23,7 +23,7 @@ from dasfprof.report.page.packing import (
     table_facts,
     whole_numbers,
 )
-from dasfprof.report.page.resources.resource_data import ResourceData
+from dasfprof.report.page.resource_data import ResourceData
 from dasfprof.report.page.timeline.client_data import client_columns
 from dasfprof.report.page.timeline.details_data import (
     argument_columns,
@@ -33,8 +33,7 @@ from dasfprof.report.page.timeline.details_data import (
 )
 from dasfprof.report.page.timeline.link_data import moved_facts, path_columns, transfer_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
-from dasfprof.report.run_summary import summarise, title_of
-from dasfprof.report.verdict import verdict
+from dasfprof.report.run_summary import summarise, title_of, verdict
 from dasfprof.text import count_of
 
 if TYPE_CHECKING:

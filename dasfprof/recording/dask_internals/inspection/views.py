@@ -154,9 +154,6 @@ def _worker(worker: Any) -> dict[str, Any]:
 #: The most tasks without a thread that are returned.
 MOST = 100
 
-#: States of tasks whose inputs are not on the worker yet.
-_FETCHING = ("fetch", "flight", "missing")
-
 
 def tasks_under_way(
     worker: Any, older_than: float = 1.0, cpu: dict[Any, float] | None = None

@@ -15,12 +15,33 @@ import pandas as pd
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
-from dasfprof.report.formats.parquet.schema import Column, TableSchema
-from dasfprof.report.formats.parquet.tables import SCHEMAS
-from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.documents import without_surrogates
+from dasfprof.report.formats.parquet.tables import KINDS, SCHEMAS, Column, TableSchema
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
+
+
+# --- The tables' part of PARQUET.md, made from their declarations ---------------------------------
+#
+# ``python -m dasfprof.report.formats.parquet.files`` writes it anew.
+
+PAGE = Path(__file__).with_name("PARQUET.md")
+
+
+def described() -> str:
+    """Return ``PARQUET.md`` as it should be: its introduction as it is, the tables as declared."""
+    introduction = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
+    return "\n".join([introduction, *map(_section, SCHEMAS)])
+
+
+def _section(schema: TableSchema) -> str:
+    rows = (f"| `{c.name}` | {KINDS[c.kind]} | {c.about} |" for c in schema.columns)
+    head = ["| column | type | what it is |", "|---|---|---|"]
+    return "\n".join([f"## {schema.name}", "", schema.about, "", *head, *rows, ""])
+
+
+# --- write_parquet: the tables of a trace as Parquet files, for any tool that reads them ----------
 
 # --- Columns of a trace as Arrow arrays -----------------------------------------------------------
 
@@ -250,3 +271,7 @@ def _key_texts(keys: Any, ids: Array) -> Any:
 
 def _index(names: list[str]) -> pd.Index:
     return pd.Index(names, dtype=object)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(described(), encoding="utf-8")

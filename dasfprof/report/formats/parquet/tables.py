@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from dasfprof.report.formats.parquet.schema import Column, TableSchema, columns, recorded
-from dasfprof.schema.allocations import ALLOCATION, TRACED_FUNCTION
-from dasfprof.schema.call_profiles import CALL_PROFILE
-from dasfprof.schema.client import CLIENT_CALLS, FUNCTION_SENT, SENT_VALUE
 from dasfprof.schema.declaration import EventKind
 from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.profiles import (
+    ALLOCATION,
+    CALL_PROFILE,
+    CLIENT_SAMPLE,
+    LOOP_SAMPLE,
+    TASK_SAMPLE,
+    TRACED_FUNCTION,
+)
 from dasfprof.schema.resources import (
     DISK_USAGE,
     HOST_PROCESS,
@@ -17,8 +22,7 @@ from dasfprof.schema.resources import (
     MEMORY_SIZES,
     RESOURCE_USAGE,
 )
-from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
-from dasfprof.schema.steps import GRAPH_SENT
+from dasfprof.schema.steps import CLIENT_CALLS, FUNCTION_SENT, GRAPH_SENT, SENT_VALUE
 from dasfprof.schema.tasks import (
     ACTOR_CALL,
     CLOCK,
@@ -48,6 +52,78 @@ from dasfprof.schema.under_way import (
     STACK,
     TASK_UNDER_WAY,
 )
+
+# --- How the Parquet files are described: tables, columns, their types and meanings ---------------
+
+#: What a column of each kind holds, in words.
+KINDS = {
+    "id": "whole number",
+    "count": "whole number",
+    "bytes": "whole number of bytes",
+    "seconds": "floating-point seconds",
+    "number": "floating point",
+    "time": "timestamp in microseconds, UTC",
+    "text": "text",
+    "key": "text",
+    "stimulus": "text",
+    "flag": "boolean",
+    "ids": "list of whole numbers",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a file."""
+
+    name: str
+    #: One of `KINDS`.
+    kind: str
+    about: str
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A file, named as its table."""
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Declare columns that the analysis makes: a line each, a name, a kind and what it is."""
+    lines = (line.split(None, 2) for line in text.splitlines() if line)
+    return tuple(Column(*words) for words in lines)
+
+
+def recorded(
+    event: EventKind, *, without: Collection[str] = (), renamed: Mapping[str, str] | None = None
+) -> tuple[Column, ...]:
+    """Return the columns of what was recorded, described as where they are declared.
+
+    Parameters
+    ----------
+    event
+        The event kind.
+    without
+        Names of columns to leave out.
+    renamed
+        Names in the table, by the names in the event.
+    """
+    names = renamed or {}
+    return tuple(
+        Column(names.get(column.name, column.name), _KIND_OF.get(column.kind, column.kind), about)
+        for column in event.columns
+        if column.in_tables and column.name not in without
+        for about in [column.about]
+    )
+
+
+#: What objects and lists of keys are in a file.
+_KIND_OF: dict[str, str] = {"object": "text", "keys": "ids"}
+
+
+# --- What is in the Parquet files: SCHEMAS; PARQUET.md says the same to their readers -------------
 
 #: What the tables call columns of the scheduler's record that the worker's has too.
 _RENAMED = {

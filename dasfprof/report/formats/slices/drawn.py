@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -22,6 +25,8 @@ from dasfprof.report.formats.slices.tasks import ActorCallSlices, TaskSlices, Tr
 from dasfprof.report.formats.slices.tracks import RUN, Arrows, Producers, Tracks, whole_nanoseconds
 from dasfprof.report.resource_series import metrics_of
 from dasfprof.text import count_of, format_date
+
+# --- DrawnRun: all that viewers draw of a run, laid out on tracks ---------------------------------
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,21 @@ class DrawnRun:
                 process = self.tracks.process(series.host)
                 times = whole_nanoseconds(series.times)
                 yield Counter(process, name, metric.unit, times, series.values)
+
+
+# --- opened: a file to write, compressed if its name says so --------------------------------------
+
+#: zlib's: a higher one takes longer than all the rest and saves little.
+_LEVEL = 3
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing, compressed if its name ends in ``.gz``."""
+    with path.open("wb") as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        # Neither a name nor a time in it: equal runs give equal files.
+        with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+            yield packed  # type: ignore[misc]

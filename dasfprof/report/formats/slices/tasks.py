@@ -25,7 +25,7 @@ from dasfprof.report.formats.slices.tracks import (
     trimmed,
 )
 from dasfprof.report.page.timeline.link_data import ReceivedTransfers
-from dasfprof.report.thread_tracks import ThreadTracks
+from dasfprof.report.resource_series import ThreadTracks
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,23 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.model.accounting import IdleCells, by_class, thread_seconds
-from dasfprof.analysis.model.busy_time import (
+from dasfprof.analysis.model.thread_time import (
     CORE_WAIT,
     CPU_UNKNOWN,
     DESERIALIZE,
+    FIRST_COLOUR,
+    HELPS,
+    OF_USES,
     SPILL,
     STORAGE,
+    ThreadTime,
     busy_seconds,
     unspill_seconds,
 )
-from dasfprof.analysis.model.thread_time import FIRST_COLOUR, HELPS, OF_USES, ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
-from dasfprof.report.thread_tracks import ThreadTracks, busy_until
+from dasfprof.report.resource_series import ThreadTracks, busy_until
 
 #: A worker's whole free time in a cell.
 _WHOLE = 0xFFFF

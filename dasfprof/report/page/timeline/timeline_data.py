@@ -31,7 +31,7 @@ from dasfprof.report.page.packing import (
 )
 from dasfprof.report.page.timeline.gap_data import Around, gap_columns, known_threads
 from dasfprof.report.page.timeline.link_data import exact_links
-from dasfprof.report.thread_tracks import ThreadTracks
+from dasfprof.report.resource_series import ThreadTracks
 
 #: How many parts of the run the first picture has.
 _OVERVIEW_BINS = 400

@@ -1,17 +1,34 @@
-"""The Unix times that end Dask's stimulus ids, as exact whole numbers.
-
-``task-finished-1763777777.1234567`` ends with the `repr` of a float64.
-"""
+"""Arrays of the numbers in a list, and Unix times in Dask's stimulus ids as exact whole numbers."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dasfprof.database.number_arrays import number_array
+# --- Arrays of the numbers in a list --------------------------------------------------------------
+
+
+def number_array(items: Sequence[Any], dtype: str) -> npt.NDArray[Any]:
+    """Return numbers as an array, in a fifth of the time that numpy takes for a list.
+
+    Raises
+    ------
+    struct.error
+        If an item is no number, is not whole where the type is, or is out of its range.
+    """
+    native = np.dtype(dtype).newbyteorder("=")
+    packed = struct.pack(f"{len(items)}{native.char}", *items)
+    return np.frombuffer(packed, native).astype(dtype, copy=False)
+
+
+# --- The Unix times that end Dask's stimulus ids, as exact whole numbers --------------------------
+#
+# ``task-finished-1763777777.1234567`` ends with the `repr` of a float64.
 
 #: A float64 from 2**30 to 2**31 (Unix time, 2004 to 2038) is a whole number of ticks.
 TICKS_PER_SECOND = float(1 << 22)

@@ -18,6 +18,7 @@ from dasfprof.analysis.stack_samples.spent import Parts, Split, parts_of, split
 from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples, samples_of
 from dasfprof.analysis.under_way.state import Frame, is_of_user
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.stacks import samples_beside_tasks
 from dasfprof.report.page.packing import (
     PackedColumn,
     in_group,
@@ -26,7 +27,6 @@ from dasfprof.report.page.packing import (
     texts,
     whole_numbers,
 )
-from dasfprof.report.sampled_stacks import samples_beside_tasks
 
 # --- In which lines functions and task runs were sampled, for their own panes: `LineData` ---------
 

@@ -1,0 +1,156 @@
+"""Sampled stacks for other viewers: collapsed, for flame graphs, and the JSON of speedscope."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.stack_samples.places import all_stacks
+from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples
+from dasfprof.analysis.under_way.state import Frame, Stack
+from dasfprof.database.columns import Array
+from dasfprof.report.documents import without_surrogates
+from dasfprof.text import clean
+
+if TYPE_CHECKING:
+    from dasfprof.analysis import Analyser
+
+
+# --- sampled_stacks: the sampled stacks of a run, added up, as formats of other tools take them ---
+
+#: What stands for a stack that is unknown.
+_UNKNOWN = (Frame("(unknown)", "", 0),)
+
+
+@dataclass(frozen=True)
+class SampledStacks:
+    """Distinct stacks of one kind of thread, and their seconds."""
+
+    #: tasks, client, event loops.
+    of: str
+    #: Dask's name of the function, the client's phase, the worker of the loop.
+    name: str
+    stacks: list[tuple[Stack, float]]
+
+    @property
+    def seconds(self) -> float:
+        """Of all of them."""
+        return sum(seconds for _, seconds in self.stacks)
+
+
+def sampled_stacks(run: Run) -> Iterator[SampledStacks]:
+    """Return the stacks of tasks by function, of the client by phase, of loops by worker."""
+    tasks = run.whole.tasks
+    runs = run_of_samples(run)
+    if len(runs):
+        functions = tasks["function"].cat
+        codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
+        yield from _groups(run, "tasks", run.task_samples, codes, list(functions.categories))
+    for of, table, codes, names in samples_beside_tasks(run):
+        yield from _groups(run, of, table, codes, names)
+
+
+def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
+    """Return the samples of the client and of event loops, if any: the group of each, and names.
+
+    They are grouped by the client's phase and by the worker.
+    """
+    if len(run.client_samples):
+        phases = run.client_samples["phase"].astype("category").cat
+        codes = phases.codes.to_numpy(dtype=np.int64)
+        yield "client", run.client_samples, codes, [str(phase) for phase in phases.categories]
+    table = run.loop_samples
+    table = table[table["until"].isna()] if len(table) else table
+    if len(table):
+        labels = run.workers["worker"].astype(object).tolist()
+        yield "event loops", table, table["worker_id"].to_numpy(dtype=np.int64), labels
+
+
+def _groups(
+    run: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
+) -> Iterator[SampledStacks]:
+    frames, samples = all_stacks(run), Samples.of(table)
+    groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
+    seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
+    found: dict[int, list[tuple[Stack, float]]] = {}
+    for group, spent in zip(groups.tolist(), seconds.tolist(), strict=True):
+        code, stack = divmod(group, len(frames) + 1)
+        known = frames[stack - 1] if stack else ()
+        found.setdefault(code, []).append((known or _UNKNOWN, spent))
+    for code, stacks in found.items():
+        yield SampledStacks(of, str(names[code]) if code >= 0 else "(unknown)", stacks)
+
+
+# --- Collapsed stacks: what tools that draw flame graphs read -------------------------------------
+
+
+def write_collapsed(analyser: Analyser, path: Path, title: str) -> None:
+    """Write a line a stack: its group, its frames from the outermost on, milliseconds."""
+    lines: dict[str, float] = {}
+    for group in sampled_stacks(analyser.run):
+        for stack, seconds in group.stacks:
+            frames = (f"{frame.function} ({frame.file}:{frame.line})" for frame in stack)
+            line = ";".join(map(_plain, (group.of, group.name, *frames)))
+            lines[line] = lines.get(line, 0.0) + seconds
+    text = "".join(f"{line} {round(seconds * 1000)}\n" for line, seconds in lines.items())
+    path.write_text(without_surrogates(text), encoding="utf-8")
+
+
+def _plain(text: str) -> str:
+    """Leave out what has a meaning in the format."""
+    return " ".join(clean(text).replace(";", ":").split())
+
+
+# --- The JSON of speedscope, a viewer of flame graphs in a browser --------------------------------
+
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
+    """Write a profile of all tasks, and of each function, phase of the client and event loop."""
+    numbers: dict[Frame, int] = {}
+    groups = sorted(sampled_stacks(analyser.run), key=lambda group: -group.seconds)
+    tasks = [pair for group in groups if group.of == "tasks" for pair in group.stacks]
+    profiles = [_profile("tasks", tasks, numbers)]
+    profiles += [_profile(f"{group.of}: {group.name}", group.stacks, numbers) for group in groups]
+    frames = [
+        {
+            "name": without_surrogates(frame.function),
+            "file": without_surrogates(frame.file),
+            **({"line": frame.line} if frame.line > 0 else {}),
+        }
+        for frame in numbers
+    ]
+    content = {
+        "$schema": _SCHEMA,
+        "exporter": "dasfprof",
+        "name": title,
+        "activeProfileIndex": 0,
+        "shared": {"frames": frames},
+        "profiles": profiles,
+    }
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _profile(
+    name: str, stacks: list[tuple[Stack, float]], numbers: dict[Frame, int]
+) -> dict[str, Any]:
+    """Return a profile; frames that are new get numbers."""
+    return {
+        "type": "sampled",
+        "name": name,
+        "unit": "seconds",
+        "startValue": 0,
+        "endValue": sum(seconds for _, seconds in stacks),
+        "samples": [
+            [numbers.setdefault(frame, len(numbers)) for frame in stack] for stack, _ in stacks
+        ],
+        "weights": [seconds for _, seconds in stacks],
+    }

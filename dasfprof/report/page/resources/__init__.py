@@ -1,1 +1,0 @@
-"""The page's charts of CPU, memory, network, disks and GPUs."""
