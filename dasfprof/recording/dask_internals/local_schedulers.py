@@ -29,6 +29,7 @@ from dasfprof.recording.dask_internals.local_task import (
     run_elsewhere,
     run_here,
     text_of,
+    without_ours,
 )
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 
@@ -131,7 +132,11 @@ class Compute:
         if not observed:
             return self._submit(function, batch, *more)
         if self.is_here:
-            return self._submit(run_here, function, batch, self._observer)
+            future = self._submit(run_here, function, batch, self._observer)
+            error = future.exception() if self.scheduler == SYNC else None
+            if error is not None:  # it has ended, and is raised by the thread that computes
+                error.__traceback__ = without_ours(error.__traceback__)
+            return future
         told: Future[Any] = Future()
         future = self._submit(run_elsewhere, function, batch)
         future.add_done_callback(partial(self._take, told, keys))

@@ -184,7 +184,6 @@ def run_here(function: RunBatch, batch: list[Any], observer: Observer) -> list[A
                 results += function([observed.args()])
             except BaseException as error:
                 observed.failed(error)
-                error.__traceback__ = _without_ours(error.__traceback__)
                 raise
             finally:
                 observed.facts.ended = time()
@@ -192,8 +191,8 @@ def run_here(function: RunBatch, batch: list[Any], observer: Observer) -> list[A
     return results
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of this module: the user's exception is shown as without it."""
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Leave the frames of this module out of a traceback, once these have ended."""
     kept: TracebackType | None = None
     frames = []
     while trace is not None:
