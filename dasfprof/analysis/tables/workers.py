@@ -56,7 +56,11 @@ def workers(trace: Run) -> pd.DataFrame:
         {
             "Worker": known_texts(rows["worker"]),
             "Node": known_texts(rows["host"]),
-            "Process": whole(rows["pid"].to_numpy(dtype=float, na_value=np.nan)),
+            # A text, which no face gives separators of thousands.
+            "Process": rows["pid"]
+            .astype(object)
+            .map(str, na_action="ignore")
+            .reset_index(drop=True),
             "Job": text(np.array([job_words(job) for job in rows["job"]], dtype=object)),
             "Threads": whole(rows["nthreads"].to_numpy(dtype=float, na_value=np.nan)),
             "Memory Limit (MB)": rows["memory_limit"].to_numpy() / 1e6,
