@@ -164,9 +164,11 @@ def test_a_choice_that_differs_is_said_to(tmp_path: Path) -> None:
 def test_what_it_asked_for(asked: dict[str, object], tmp_path: Path) -> None:
     plan = two_inputs(1)
     plan.tasks[-1].annotations = asked
-    (words,) = of(plan.write(tmp_path).why("take-0"), "chosen")["Why"]
+    analyser = plan.write(tmp_path)
+    (words,) = of(analyser.why("take-0"), "chosen")["Why"]
     if "resources" in asked:  # a plan's workers have none
         assert "cannot be recomputed: no worker was there that it may run on" in words
+        assert not len(of(analyser.why("take-0"), "not considered"))
         assert "It asked for GPU 1." in words
     else:
         assert "It asked for workers tcp://10.0.0.1:4001." in words
@@ -181,3 +183,12 @@ def test_a_key_is_one_that_ran(tmp_path: Path) -> None:
         analyser.why("nothing")
     with pytest.raises(InvalidArgumentError, match="with run_id=77"):
         analyser.why("take-0", run_id=77)
+
+
+def test_resources_that_an_older_trace_does_not_tell(tmp_path: Path) -> None:
+    plan = two_inputs(1)
+    plan.tasks[-1].annotations = {"resources": {"GPU": 1}}
+    analyser = plan.write(tmp_path)
+    analyser.trace.workers["resources"] = None
+    (words,) = of(analyser.why("take-0"), "chosen")["Why"]
+    assert "cannot be recomputed: the workers' resources were not recorded" in words

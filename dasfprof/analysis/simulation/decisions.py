@@ -65,7 +65,7 @@ class Decision:
     victim: int = -1
     rule: Rule | None = None
     candidates: tuple[Candidate, ...] = ()
-    #: Other workers that were running, which the rule does not look at.
+    #: Other workers that were running and able to, which the rule does not look at.
     others: tuple[Candidate, ...] = ()
     #: The workers that the rule chooses: several where it takes any of them.
     equals: frozenset[int] = frozenset()
@@ -119,6 +119,8 @@ class _Asked:
     workers: frozenset[int] | None = None
     loose: bool = False
     words: str = ""
+    #: Whether it needs resources, without which it runs nowhere.
+    needs: bool = False
     untold: str = ""
 
 
@@ -213,7 +215,7 @@ class _Decider:
             # What was asked for before counts as moved, whether it was or not.
             may |= {each.worker for each in candidates}
         looked = {each.worker for each in candidates} | {victim}
-        left = [who for who in self._running() if who not in looked]
+        left = [who for who in self._running() if who not in looked and not asked.needs]
         others = tuple(self._candidate(event.row, who, View()) for who in left)
         return Decision(
             event.time,
@@ -256,16 +258,16 @@ class _Decider:
             words.append(", ".join(f"{name} {amount}" for name, amount in resources.items()))
             offers = self._trace.workers["resources"]
             if any(not isinstance(offers[who], dict) for who in self.state.workers):
-                return _Asked(
-                    None, False, "; ".join(words), "the workers' resources were not recorded"
-                )
+                untold = "the workers' resources were not recorded"
+                return _Asked(words="; ".join(words), untold=untold)
             able = frozenset(
                 who
                 for who in self.state.workers
                 if all(offers[who].get(name, 0) >= need for name, need in resources.items())
             )
             allowed = able if allowed is None else allowed & able
-        return _Asked(allowed, bool(told.get("allow_other_workers")), "; ".join(words))
+        loose = bool(told.get("allow_other_workers"))
+        return _Asked(allowed, loose, "; ".join(words), needs=bool(resources))
 
     def _is_one(self, who: int, wanted: list[object]) -> bool:
         """Return whether a worker is among addresses, names and hosts."""

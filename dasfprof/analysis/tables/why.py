@@ -144,7 +144,10 @@ def _choice(trace: Run, row: int, number: int, one: OneRun, decision: Decision) 
     best = [each for each in found if each[0] > 0]
     if best:
         sooner, words, each = max(best, key=lambda found: found[0])
-        words = f"The rule does not look at it. {words}"
+        no = (
+            "It did not ask for that worker." if decision.asked else "The rule does not look at it."
+        )
+        words = f"{no} {words}"
         yield number, "not considered", one.title_of(each.worker), at, _NONE, each, sooner, words
 
 
