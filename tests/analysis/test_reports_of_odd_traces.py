@@ -93,7 +93,7 @@ REPORTS = sorted(
     for name, method in inspect.getmembers(TraceAnalyser, inspect.isfunction)
     if not name.startswith("_")
     and "DataFrame" in str(inspect.signature(method).return_annotation)
-    and name not in ("diagnose", "memory_at")
+    and name not in ("diagnose", "memory_at", "why")
 )
 
 #: CSV files hold the tables alone.

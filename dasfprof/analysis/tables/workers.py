@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.columns import known_texts, text, whole
-from dasfprof.analysis.tables.questions import NO_PARTS, question
+from dasfprof.analysis.tables.questions import InParts, question
+from dasfprof.database.columns import Array
 from dasfprof.text import job_words
 
 
-def _came_and_went(trace: Run) -> bool:
+def _came_and_went(run: Run) -> bool:
     """Return whether workers had jobs, or processes of them ended while the cluster went on."""
-    lives = trace.workers[(trace.workers["kind"] == "worker").to_numpy()]
+    lives = run.workers[(run.workers["kind"] == "worker").to_numpy()]
     return bool(lives["job"].notna().any() or lives[["exit_code", "silent"]].notna().any(axis=None))
+
+
+def _task_runs(run: Run) -> Array:
+    """Count the task runs of each life in its files."""
+    counts: Array = np.bincount(run.tasks["worker_id"].to_numpy(), minlength=len(run.workers))
+    return counts
+
+
+def _combined(run: Run, parts: Sequence[Array]) -> pd.DataFrame:
+    return _table(run, np.sum([*parts, np.zeros(len(run.workers), dtype=np.int64)], axis=0))
 
 
 @question(
@@ -24,9 +37,9 @@ def _came_and_went(trace: Run) -> bool:
     page="workers",
     expendable=("Process", "Memory Limit (MB)", "Node"),
     needs=_came_and_went,
-    in_parts=NO_PARTS,
+    in_parts=InParts(_task_runs, _combined),
 )
-def workers(trace: Run) -> pd.DataFrame:
+def workers(run: Run) -> pd.DataFrame:
     """List the lives of workers: on which host and in which job, when they came and went, and why.
 
     Returns
@@ -45,13 +58,16 @@ def workers(trace: Run) -> pd.DataFrame:
     The reason is what the scheduler was told first, not why somebody asked. Batch systems end jobs
     with SIGTERM and then SIGKILL, whether for a walltime or a preemption: their own log says which.
     """
-    lives = np.flatnonzero((trace.workers["kind"] == "worker").to_numpy())
-    rows = trace.workers.iloc[lives]
+    return _table(run, _task_runs(run))
+
+
+def _table(run: Run, ran: Array) -> pd.DataFrame:
+    lives = np.flatnonzero((run.workers["kind"] == "worker").to_numpy())
+    rows = run.workers.iloc[lives]
     begins = np.fmin(rows["joined"].to_numpy(), rows["first_seen"].to_numpy())
     order = np.argsort(begins, kind="stable")
     lives, rows = lives[order], rows.iloc[order]
-    ran = np.bincount(trace.tasks["worker_id"].to_numpy(), minlength=len(trace.workers))[lives]
-    ended = [exit_words(trace, life) for life in lives.tolist()]
+    ended = [exit_words(run, life) for life in lives.tolist()]
     return pd.DataFrame(
         {
             "Worker": known_texts(rows["worker"]),
@@ -64,10 +80,10 @@ def workers(trace: Run) -> pd.DataFrame:
             "Job": text(np.array([job_words(job) for job in rows["job"]], dtype=object)),
             "Threads": whole(rows["nthreads"].to_numpy(dtype=float, na_value=np.nan)),
             "Memory Limit (MB)": rows["memory_limit"].to_numpy() / 1e6,
-            "Joined (s)": trace.since_begin(rows["joined"]),
-            "Left (s)": trace.since_begin(rows["left"]),
+            "Joined (s)": run.since_begin(rows["joined"]),
+            "Left (s)": run.since_begin(rows["left"]),
             "Reason": known_texts(rows["left_reason"]),
             "Ended": text(np.array(ended, dtype=object)),
-            "Task Runs": ran,
+            "Task Runs": ran[lives],
         }
     )
