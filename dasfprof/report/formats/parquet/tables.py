@@ -320,6 +320,7 @@ memory_group          text     the control group that limits its process; null: 
 group_limit           bytes    of it; null: none, or unknown
 thread_limits         text     OMP_NUM_THREADS and its like, JSON; null: not recorded
 job                   text     variables that name its job, such as SLURM_JOB_ID, JSON; null: none
+resources             text     what it has that tasks may ask for, JSON; null: not recorded
 last_error            text     the last error that Dask logged in its process, not in a task
 last_error_time       time     when it did
 closed                flag     its files were finished; false: they end early
