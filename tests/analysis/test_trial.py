@@ -13,11 +13,12 @@ import pytest
 from dasfprof.cli.script_settings import with_arguments
 
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
+from dasfprof.analysis.diagnosis.changes import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.trial.results import compare_prints, compare_values
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
-from dasfprof.handles.trial.trial import given_value
+from dasfprof.handles.trial.trial import as_parameter, given_value
 
 # --- seconds --------------------------------------------------------------------------------------
 
@@ -161,6 +162,18 @@ def test_more_and_fewer_by_the_cluster_that_there_was() -> None:
     assert numbers == {"n_workers": 2, "threads_per_worker": 4, "memory_limit": 2_000_000_000}
     with pytest.raises(InvalidArgumentError, match="had 1"):
         in_numbers({"threads_per_worker": "fewer"}, Shape(4, 1, 1e9))
+
+
+def test_what_findings_say_of_chunks_is_a_parameter_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = Change({"batch": 40}, times=40.0).as_data()
+    assert as_parameter("--rows", ("--rows", "5"), data) == {"--rows": "200"}
+    monkeypatch.setenv("ROWS", "3")
+    assert as_parameter("ROWS", (), {**data, "times": 2.5}) == {"ROWS": "8"}
+    assert as_parameter("--rows", ("--rows", "5"), Change({"n_workers": 2}).as_data()) is None
+    with pytest.raises(InvalidArgumentError, match="given a whole number"):
+        as_parameter("--rows", ("--rows", "auto"), data)
 
 
 def test_arguments_of_a_script() -> None:

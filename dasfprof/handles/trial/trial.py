@@ -76,16 +76,7 @@ class Trials:
         return tried
 
     def _as_parameter(self, data: Mapping[str, Any]) -> Mapping[str, Value] | None:
-        """Return a finding's larger chunks or batches as a parameter's value; None: neither."""
-        if not data["times"]:
-            return None
-        value = given_value(self.parameter, self.runs.program.command[1:])
-        if not value.isdecimal():
-            raise InvalidArgumentError(
-                f"{self.parameter}={value!r}: the program is to be given a whole number by it, "
-                "which can be made larger."
-            )
-        return {self.parameter: str(max(round(int(value) * data["times"]), 1))}
+        return as_parameter(self.parameter, self.runs.program.command[1:], data)
 
     def _try_each(self, found: Sequence[Suggested]) -> list[Trial]:
         tried: list[Trial] = []
@@ -186,6 +177,27 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
         f"No finding says a setting that can be tried ({count_of(count, 'finding')}). Give one "
         f"with --change, or see what they say with dasfprof run.{said}"
     )
+
+
+def as_parameter(
+    name: str, arguments: Sequence[str], data: Mapping[str, Any]
+) -> Mapping[str, Value] | None:
+    """Return a finding's larger chunks or batches as a parameter's value; None: neither.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the program is given no whole number by it.
+    """
+    if not data["times"]:
+        return None
+    value = given_value(name, arguments)
+    if not value.isdecimal():
+        raise InvalidArgumentError(
+            f"{name}={value!r}: the program is to be given a whole number by it, which can be made "
+            "larger."
+        )
+    return {name: str(max(round(int(value) * data["times"]), 1))}
 
 
 def given_value(name: str, arguments: Sequence[str]) -> str:
