@@ -124,7 +124,8 @@ def _of_workers(trace: Run, price: Price | None) -> pd.DataFrame:
         table["Cost"] = price.of_hours(1.0, 0.0) * hours
         if price.per_thread:
             table["Cost"] = price.amount * whole / HOUR
-    return table.sort_values(["Host", "Worker"], kind="stable").reset_index(drop=True)
+    order = sorted(range(len(table)), key=lambda row: (table["Host"][row], table["Worker"][row]))
+    return table.take(order).reset_index(drop=True)
 
 
 def _told(table: pd.DataFrame, price: Price | None) -> pd.DataFrame:

@@ -86,8 +86,9 @@ def _rows_of(trace: Run, key: str, run_id: int | None) -> list[int]:
     texts = trace.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
     found = [place for place, each in enumerate(texts) if each == wanted]
+    exact = bool(found)  # keys of several types may have one text
     found = found or [place for place, each in enumerate(texts) if each.startswith(wanted)]
-    if len(found) > 1:
+    if len(found) > 1 and not exact:
         some = ", ".join(elide(texts[place], 60) for place in found[:5])
         raise InvalidArgumentError(f"key={key!r}: {len(found)} keys begin so, such as {some}.")
     own = np.isin(places, found)
