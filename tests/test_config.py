@@ -65,6 +65,7 @@ def test_defaults() -> None:
         "record_prints": False,
         "arguments": "types",
         "record_code": True,
+        "prometheus": False,
     }
 
 
