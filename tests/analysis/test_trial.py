@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from dasfprof.cli.script_settings import with_arguments
 
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
 from dasfprof.analysis.diagnosis.changes import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.handles.script_settings import with_arguments
 from dasfprof.handles.trial.results import compare_prints, compare_values
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
 from dasfprof.handles.trial.trial import as_parameter, given_value

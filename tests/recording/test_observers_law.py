@@ -109,7 +109,7 @@ SITES: list[tuple[Any, str]] = [
     (RunQueue, "__init__"),
     (RunQueue, "_open"),
     (RunQueue, "stop"),
-    ("dasfprof.recording.task_runs.thread_time", "_OwnFile"),
+    ("dasfprof.recording.task_runs.thread_time", "ThreadFile"),
     (RunSettings, "open_database"),
     (TraceWriter, "start"),
     (WorkerTaskPlugin, "_finished"),

@@ -16,7 +16,7 @@ from recorded_facts import assert_whole
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.recording.task_runs import values
+from dasfprof.recording.task_runs import arguments
 
 SECRET = "hunter2"
 #: Seconds that `slow` takes, for which its arguments are told.
@@ -121,8 +121,8 @@ def test_nothing_if_it_is_not_wanted_and_bounds(
     with dasfprof.profile(client, directory=tmp_path / "off", arguments="off"):
         client.submit(slow, 1, pure=False).result()
     assert told(tmp_path / "off") == []
-    monkeypatch.setattr(values, "MOST_RUNS", 3)
-    monkeypatch.setattr(values, "LONGEST", 20)
+    monkeypatch.setattr(arguments, "MOST_RUNS", 3)
+    monkeypatch.setattr(arguments, "LONGEST", 20)
     with dasfprof.profile(client, directory=tmp_path / "few") as run:
         client.gather(client.map(slow, range(6), text="y", pure=False))
     table = TraceAnalyser(tmp_path / "few", progress=False).task_arguments()
@@ -137,7 +137,7 @@ def test_an_error_in_the_look_changes_nothing(
     def broken(*_: Any) -> Any:
         raise RuntimeError("injected")
 
-    monkeypatch.setattr(values, "arguments_of", broken)
+    monkeypatch.setattr(arguments, "arguments_of", broken)
     with dasfprof.profile(client, directory=tmp_path):
         assert client.submit(slow, 5, pure=False).result() == 5
     assert told(tmp_path) == []
