@@ -966,6 +966,16 @@ def test_errors_of_several_kinds_are_each_named(tmp_path: Path) -> None:
     )
 
 
+def test_errors_of_tasks_that_a_client_had_given_up_are_no_grave_matter(tmp_path: Path) -> None:
+    tasks = filled(["fit"], 1.0)
+    tasks[-1].state, tasks[-1].became = "erred", "released"
+    tasks[-1].exception, tasks[-1].ended_by = "KeyError('shard')", "client-releases-keys-7"
+    finding = found(Plan(tasks), tmp_path)["errors"]
+
+    assert finding["Severity"] == "low"
+    assert finding["Suggestion"].startswith("A client had given these tasks up before they erred")
+
+
 def test_errors(tmp_path: Path) -> None:
     tasks = four_lanes("parse", 1.0, 4)
     tasks[5].state, tasks[5].exception = "erred", "ValueError('no 5')"

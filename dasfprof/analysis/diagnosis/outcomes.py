@@ -11,6 +11,7 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
+from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, given_up
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
 from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
@@ -148,21 +149,33 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     name = str(first["function"])
     pairs = zip(erred["category"], erred["function"], strict=True)
     line = first["raised_at"]
+    # Those of tasks that a client had given up are nobody's, and may come of that.
+    nobodys = bool(erred["key_id"].isin(_given_up_before(run)).all())
     yield Finding.of(
         _say_errors,
         function=name,
         tasks=Count(len(erred)),
+        nobodys=nobodys,
         kinds=list(dict.fromkeys(f"{category} in {function}" for category, function in pairs)),
         key=run.text_of_key(first["key_id"]),
         message=excerpt(str(first["message"])),
         raised_at=excerpt(str(line)) if isinstance(line, str) else None,
         never_ran={other: Count(number) for other, number in never_ran.items()},
         limit=find_limit(run, name, first["category"]),
-        at_least="high",
+        at_least="low" if nobodys else "high",
+        at_most="low" if nobodys else "high",
         worker=str(run.workers.labels[first["worker"]]),
         start=run.trace.seconds_at(first["start"]),
         places=_failures(run, erred),
     )
+
+
+def _given_up_before(run: RunFigures) -> Array:
+    """Return the keys of task runs that clients had given up when they erred."""
+    runs = run.trace.tasks
+    gone = given_up(run.trace, runs, (*DROPPED, CANCELLED))
+    keys: Array = runs["key_id"].to_numpy()[gone & (runs["state"] == "erred").to_numpy()]
+    return keys
 
 
 def _say_errors(f: Figures) -> Words:
@@ -176,7 +189,10 @@ def _say_errors(f: Figures) -> Words:
         + (f"Raised at {f.raised_at}. " if f.raised_at else "")
         + (f"Never ran: {by_function}. " if blocked else "")
         + "See processed_tasks().",
-        limit_or_cause(f.function, f.limit)
+        "A client had given these tasks up before they erred: nothing depends on them. The error "
+        "may come of that; where it does not, it is to be mended."
+        if f.nobodys
+        else limit_or_cause(f.function, f.limit)
         if f.limit
         else f"Mend {f.function}, or give retries= where the error passes by itself; what depends "
         "on these tasks has no result.",

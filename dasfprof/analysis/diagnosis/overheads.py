@@ -290,7 +290,7 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
             return more_work
         if begun is None:
             inputs = Count(max(2, round(factor)))
-            left = Count(round(width / inputs))
+            left = Count(np.ceil(width / inputs))
             return Figures(how="batches", function=name, inputs=inputs, left=left)
         most, width = begun, int(chunks.width[begun])
         name, chunk = str(costs.functions[most]), float(chunks.size[most])

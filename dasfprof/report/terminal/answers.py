@@ -185,4 +185,4 @@ def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: boo
         text = format_table(frame, terminal_width(), rows=rows, expendable=question.expendable)
         echo(text, err=err)
     else:
-        echo("No rows: no finished task was recorded.", err=err)
+        echo("No rows: nothing of this was recorded.", err=err)
