@@ -16,7 +16,7 @@ from dasfprof.report.terminal.console import (
 )
 from dasfprof.report.terminal.findings import print_findings
 from dasfprof.report.terminal.tables import format_table, print_time
-from dasfprof.text import elide
+from dasfprof.text import clean, elide
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,9 +172,20 @@ def _printer(
         return lambda rows: print_findings(frame, rows, none=no_findings(run), err=err)
     if question.name == "time_accounting" and not request.arguments:
         return lambda rows: print_time(frame, err=err)
+    if question.name == "why":
+        return lambda rows: _print_reasons(question, frame, rows, err=err)
     if question.name == "lines" and not request.arguments:
         return lambda rows: print_ledger(frame, rows, err=err)
     return lambda rows: _print_table(question, frame, rows, err=err)
+
+
+def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
+    """Print the parts of a task as a table, and below it why each is so, whole."""
+    _print_table(question, frame.drop(columns="Why"), rows, err=err)
+    echo("", err=err)
+    for part in frame.head(rows).to_dict("records"):
+        if isinstance(part["Why"], str) and part["Why"]:
+            say(f"{clean(part['What'])}: {clean(part['Why'])}", err=err)
 
 
 def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
