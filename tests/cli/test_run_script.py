@@ -168,7 +168,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (IN_ANOTHER_PROCESS, "by a client in another process"),
+        (IN_ANOTHER_PROCESS, "What another process computes"),
         (WITH_PRELOADS_OF_ITS_OWN, "or replaced distributed.client.preload in Dask's config"),
     ],
 )

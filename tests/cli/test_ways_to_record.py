@@ -34,6 +34,7 @@ OTHERS = {
     "response-timeout": "20",
     "orphan-timeout": "200",
     "ship": "off",
+    "prometheus": "true",
 }
 #: Where the recording is not told what it uses.
 _NOT_TOLD = {"enable-nvtx", "response-timeout", "orphan-timeout", "ship"}
