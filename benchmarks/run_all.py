@@ -32,6 +32,7 @@ BENCHMARKS = {
     "bench_export": ["--rounds", "1", "--tasks", "10000"],
     "bench_building": ["--rounds", "2"],
     "bench_import": ["--rounds", "2"],
+    "bench_local": ["--rounds", "2", "--tasks", "1000"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
     "bench_idle": ["--seconds", "5"],

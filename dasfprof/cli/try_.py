@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.run import recording_flags
+from dasfprof.cli.trials import (
+    LONGEST,
+    SETTINGS,
+    check_script,
+    colour_of,
+    exit_as,
+    program_runs,
+    trial_options,
+)
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.console import (
     Part,
-    echo,
     heading,
     print_entry,
     print_notes,
@@ -24,20 +29,14 @@ from dasfprof.text import clean, elide, format_duration
 if TYPE_CHECKING:
     from dasfprof.analysis.comparison.trial import Trial
 
-_FAILED = 1
-_COLOURS = {"gained": "green", "lost": "red", "results differ": "red", "no result": "red"}
-_LONGEST = 700
+_COLOURS = {"gained": "green", "lost": "red"}
 
 
 @click.command(
     "try",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings=SETTINGS,
     options_metavar="[OPTIONS]",
 )
-@click.argument(
-    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
-)
-@click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
 @click.option(
     "--change",
     "changes",
@@ -57,32 +56,13 @@ _LONGEST = 700
     "which it takes a whole number that says how large its chunks or batches are: what findings "
     "say of these is tried by it.",
 )
-@click.option(
-    "--time-limit",
-    default="10 minutes",
-    show_default=True,
-    help="Time for all runs, in seconds or with a unit. What still runs then is ended.",
-)
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    default=1e-6,
-    show_default=True,
-    help="The share by which numbers that the script prints may differ. Whole ones may not.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@recording_flags(name="the script's name", directory="none, the traces are not kept")
-@click.pass_context
+@trial_options(time_limit="10 minutes")
 def try_(
     ctx: click.Context,
     /,
     *,
-    command: tuple[str, ...],
-    module: bool,
     changes: tuple[str, ...],
     parameter: str,
-    time_limit: str,
-    tolerance: float,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -110,14 +90,7 @@ def try_(
       dasfprof try --parameter --chunk pipeline.py --chunk 1000
       dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30m -d traces -m my_package.pipeline
     """
-    target, *_ = command
-    if target.startswith("-"):
-        raise click.NoSuchOption(target, ctx=ctx)
-    if not module and not Path(target).exists():
-        raise click.UsageError(f"there is no script {target!r}.")
-    from dasfprof.database.storage import is_url
-    from dasfprof.handles.trial.process import Program
-    from dasfprof.handles.trial.runs import ProgramRuns
+    check_script(ctx, options["command"], options["module"])
     from dasfprof.handles.trial.settings import checked_parameter, read_change
     from dasfprof.handles.trial.trial import Trials
 
@@ -127,30 +100,20 @@ def try_(
             checked_parameter(parameter)
     except InvalidArgumentError as error:
         raise click.UsageError(clean(error)) from error
-    directory = options.pop("directory")
-    if directory is not None and is_url(directory):
-        raise click.UsageError("a trial reads its traces: give a directory of this host.")
-    name = options.pop("name") or (target if module else Path(target).stem)
-    program = Program(name, command, module, options=options)
-    with tempfile.TemporaryDirectory(prefix="dasfprof-try-") as work:
-        traces = Path(work, "traces") if directory is None else directory / name
-        if directory is not None:
-            traces = new_directory(traces)
-        limit = seconds_of(time_limit)
-        runs = ProgramRuns(program, Path(work, "runs"), traces, limit, tolerance, tell)
+    with program_runs(options) as runs:
         tried = Trials(runs, parameter).try_all(change)
     if as_json:
         from dasfprof.report.documents import json_of, schema_of
 
         told = [trial.as_data() for trial in tried]
-        click.echo(json_of({"schema": schema_of("try"), "program": name, "tried": told}))
+        about = {"schema": schema_of("try"), "program": runs.program.name}
+        click.echo(json_of({**about, "tried": told}))
     else:
         _print(tried)
-    if directory is not None:
-        sides = [clean(traces / side) for side in ("as-it-is", "changed")]
+    if options["directory"] is not None:
+        sides = [clean(runs.traces / side) for side in ("as-it-is", "changed")]
         say(f"More: dasfprof compare {sides[0]} -- {sides[1]}", apart=True, err=as_json)
-    if tried[-1].kind in ("results differ", "no result"):
-        raise click.exceptions.Exit(_FAILED)
+    exit_as(tried[-1].kind)
 
 
 def _print(trials: Sequence[Trial]) -> None:
@@ -160,11 +123,11 @@ def _print(trials: Sequence[Trial]) -> None:
             say(clean(trial.obstacle))
             continue
         heading(trial.words, f"  {trial.rule}" if trial.rule else "", apart=place > 0)
-        first, *more = (elide(sentence, _LONGEST) for sentence in trial.sentences)
-        parts = [Part(first, f"bold {_COLOURS.get(trial.kind, 'yellow')}")]
+        first, *more = (elide(sentence, LONGEST) for sentence in trial.sentences)
+        parts = [Part(first, f"bold {colour_of(trial.kind, _COLOURS)}")]
         parts += [Part(sentence) for sentence in more]
         if trial.finding:
-            parts.append(Part(elide(trial.finding, _LONGEST), "dim", lead="of: "))
+            parts.append(Part(elide(trial.finding, LONGEST), "dim", lead="of: "))
         if trial.runs:
             parts.append(Part(_runs(trial), "dim"))
         print_entry("  ", None, parts)
@@ -177,30 +140,3 @@ def _runs(trial: Trial) -> str:
         for changed in (False, True)
     ]
     return f"As it is: {sides[0]}. With the change: {sides[1]}."
-
-
-def tell(sentence: str) -> None:
-    """Print what a run has come to."""
-    echo(f"dasfprof: {sentence}", err=True)
-
-
-def seconds_of(text: str) -> float:
-    """Read a time limit."""
-    from dask.utils import parse_timedelta
-
-    try:
-        seconds = float(parse_timedelta(text, default="s"))
-    except (ValueError, KeyError):
-        seconds = 0.0
-    if not seconds > 0:
-        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10m.")
-    return seconds
-
-
-def new_directory(directory: Path) -> Path:
-    """Return a directory that is not there yet, with a number after its name if need be."""
-    found, number = directory, 1
-    while found.exists():
-        number += 1
-        found = directory.with_name(f"{directory.name}-{number}")
-    return found

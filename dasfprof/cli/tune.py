@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.run import recording_flags
-from dasfprof.cli.try_ import new_directory, seconds_of, tell
+from dasfprof.cli.trials import (
+    LONGEST,
+    SETTINGS,
+    check_script,
+    colour_of,
+    exit_as,
+    program_runs,
+    trial_options,
+)
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.console import Part, echo, print_entry, print_notes, say
 from dasfprof.text import clean, elide, format_duration, format_size
@@ -19,20 +25,14 @@ from dasfprof.text import clean, elide, format_duration, format_size
 if TYPE_CHECKING:
     from dasfprof.analysis.comparison.tuning import Point, Tuning
 
-_FAILED = 1
-_COLOURS = {"tuned": "green", "as it is": "green", "no result": "red", "results differ": "red"}
-_LONGEST = 700
+_COLOURS = {"tuned": "green", "as it is": "green"}
 
 
 @click.command(
     "tune",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings=SETTINGS,
     options_metavar="[OPTIONS]",
 )
-@click.argument(
-    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
-)
-@click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
 @click.option(
     "--parameter",
     "parameters",
@@ -51,32 +51,13 @@ _LONGEST = 700
     show_default=True,
     help="The resource profile, which is written if other settings are best.",
 )
-@click.option(
-    "--time-limit",
-    default="15 minutes",
-    show_default=True,
-    help="Time for all runs, in seconds or with a unit. What still runs then is ended.",
-)
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    default=1e-6,
-    show_default=True,
-    help="The share by which numbers that the script prints may differ. Whole ones may not.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@recording_flags(name="the script's name", directory="none, the traces are not kept")
-@click.pass_context
+@trial_options(time_limit="15 minutes")
 def tune(
     ctx: click.Context,
     /,
     *,
-    command: tuple[str, ...],
-    module: bool,
     parameters: tuple[str, ...],
     output: Path,
-    time_limit: str,
-    tolerance: float,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -107,29 +88,15 @@ def tune(
       dasfprof tune --parameter n_workers=1,2,4 --parameter array.chunk-size=32MiB,1GiB pipeline.py
       dasfprof run --config tuned.yaml pipeline.py
     """
-    target, *_ = command
-    if target.startswith("-"):
-        raise click.NoSuchOption(target, ctx=ctx)
-    if not module and not Path(target).exists():
-        raise click.UsageError(f"there is no script {target!r}.")
+    command = options["command"]
+    check_script(ctx, command, options["module"])
     from dasfprof.analysis.comparison.tuning import MARK
-    from dasfprof.database.storage import is_url
-    from dasfprof.handles.trial.process import Program
-    from dasfprof.handles.trial.runs import ProgramRuns
     from dasfprof.handles.trial.settings import read_values
     from dasfprof.handles.trial.tuning import Tuner
 
     if output.exists() and not output.read_text(errors="replace").startswith(MARK):
         raise click.UsageError(f"{output} is there, and no resource profile: give another -o.")
-    directory = options.pop("directory")
-    if directory is not None and is_url(directory):
-        raise click.UsageError("a trial reads its traces: give a directory of this host.")
-    name = options.pop("name") or (target if module else Path(target).stem)
-    program = Program(name, command, module, options=options)
-    with tempfile.TemporaryDirectory(prefix="dasfprof-tune-") as work:
-        traces = Path(work, "traces") if directory is None else new_directory(directory / name)
-        limit = seconds_of(time_limit)
-        runs = ProgramRuns(program, Path(work, "runs"), traces, limit, tolerance, tell)
+    with program_runs(options) as runs:
         try:
             tuner = Tuner(runs, dict(map(read_values, parameters)))
         except InvalidArgumentError as error:
@@ -139,11 +106,10 @@ def tune(
         output.write_text(tuning.profile, encoding="utf-8")
     written = output if tuning.profile else None
     if as_json:
-        _print_json(name, tuning, written)
+        _print_json(runs.program.name, tuning, written)
     else:
         _print(tuning, written, command)
-    if tuning.kind in ("results differ", "no result"):
-        raise click.exceptions.Exit(_FAILED)
+    exit_as(tuning.kind)
 
 
 def _print_json(name: str, tuning: Tuning, profile: Path | None) -> None:
@@ -163,8 +129,8 @@ def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None
         own = {n: v for n, v in tuning.settings.items() if n not in tuning.line}
         if tuning.line and own:
             echo(clean(in_words(own)))
-    first, *more = (elide(sentence, _LONGEST) for sentence in tuning.sentences)
-    parts = [Part(first, f"bold {_COLOURS.get(tuning.kind, 'yellow')}")]
+    first, *more = (elide(sentence, LONGEST) for sentence in tuning.sentences)
+    parts = [Part(first, f"bold {colour_of(tuning.kind, _COLOURS)}")]
     print_entry("  ", None, [*parts, *map(Part, more)])
     width = max((len(point.words) for point in tuning.points), default=0)
     echo(f"\n{'settings':{width}}  foretold  measured")

@@ -100,17 +100,18 @@ class Tuner:
                 "The program makes no LocalCluster, nor a Client that makes one; what it connects "
                 "to is started elsewhere. Name parameters of the program with --parameter."
             )
-        points = self._points(first)
+        foretold = Foretold.of(first, self._host)
+        points = self._points(first, foretold)
         chosen = self._best(points)
         if not any(math.isfinite(point.predicted) for point in chosen):
             chosen, points = self._screened(points)
-        candidates = self._candidates(first, chosen)
+        candidates = self._candidates(first, chosen, foretold)
         self._run_by_turns(candidates)
         return self._told(first, points, candidates)
 
     # --- What is looked at, and what replays say of it --------------------------------------------
 
-    def _points(self, first: Done) -> list[Point]:
+    def _points(self, first: Done, of_first: Foretold) -> list[Point]:
         """Return all settings, with what replays foretell of each."""
         points: list[Point] = []
         for change in self._own:
@@ -118,7 +119,7 @@ class Tuner:
             if why:
                 points.append(Point(change, left_out=why))
                 continue
-            foretold = Foretold.of(done, self._host)
+            foretold = Foretold.of(done, self._host) if change else of_first
             self._limits += [limit for limit in foretold.limits if limit not in self._limits]
             if change:
                 points.append(Point(change, predicted=done.seconds))
@@ -130,10 +131,14 @@ class Tuner:
         """Run the program once with values of its parameters; say why they are left out."""
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
-        why = self._runs.fault(done, side)
-        if not why and (agreement := self._runs.agreement([done])).kind == "differ":
-            why = agreement.text
-        return done, why
+        return done, self._why_left_out(done, side)
+
+    def _why_left_out(self, done: Done, side: Side) -> str:
+        """Return why a run says nothing for its settings; empty: it does."""
+        if fault := self._runs.fault(done, side):
+            return fault
+        agreement = self._runs.agreement([done])
+        return agreement.text if agreement.kind == "differ" else ""
 
     def _on_clusters(self, change: Mapping[str, Value], foretold: Foretold) -> list[Point]:
         shape, found = self._runs.shape, []
@@ -179,9 +184,7 @@ class Tuner:
                 continue
             side, tried = self._side(points[at].change), tried + 1
             done = self._runs.run(side, patience=_PATIENCE)
-            why = self._runs.fault(done, side)
-            if not why and (agreement := self._runs.agreement([done])).kind == "differ":
-                why = agreement.text
+            why = self._why_left_out(done, side)
             points[at] = replace(points[at], left_out=why)
             if not why:
                 seconds[at] = done.seconds
@@ -195,10 +198,11 @@ class Tuner:
 
     # --- Runs by turns ----------------------------------------------------------------------------
 
-    def _candidates(self, first: Done, best: Sequence[Point]) -> list[_Candidate]:
+    def _candidates(
+        self, first: Done, best: Sequence[Point], foretold: Foretold
+    ) -> list[_Candidate]:
         """Return the best by replay, and what findings say, which replays may not see."""
         found = [(point, Suggested(point.change)) for point in best]
-        foretold = Foretold.of(first, self._host)
         of_findings = 0
         for suggested in suggestions(first)[0]:
             point = self._of_finding(suggested.change, foretold)
@@ -206,10 +210,10 @@ class Tuner:
             if point.change and not known and of_findings < _OF_FINDINGS:
                 of_findings += 1
                 found.append((point, suggested))
-        candidates = []
-        for point, suggested in found:
-            candidates.append(_Candidate(point, self._side(point.change), suggested.about))
-        return candidates
+        return [
+            _Candidate(point, self._side(point.change), suggested.about)
+            for point, suggested in found
+        ]
 
     def _of_finding(self, change: Mapping[str, Value], foretold: Foretold) -> Point:
         """Return a finding's change in numbers, with room for its workers; empty: it has none."""

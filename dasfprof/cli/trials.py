@@ -1,0 +1,140 @@
+"""What ``dasfprof try`` and ``dasfprof tune`` share: options, and how a script is run again."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dasfprof.cli.run import Command, recording_flags
+from dasfprof.report.terminal.console import echo
+
+if TYPE_CHECKING:
+    from dasfprof.handles.trial.runs import ProgramRuns
+
+#: Of both commands: what follows the script is its own.
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+#: Characters of a sentence that are printed.
+LONGEST = 700
+#: Options that are none of the recording, by the names of their parameters.
+_OF_TRIALS = ("command", "module", "time_limit", "tolerance", "directory", "name")
+
+
+def trial_options(time_limit: str) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command the script, the options of trials, and its context.
+
+    Parameters
+    ----------
+    time_limit
+        The default.
+    """
+    of_trials: tuple[Callable[[Command], Command], ...] = (
+        click.argument(
+            "command",
+            nargs=-1,
+            required=True,
+            type=click.UNPROCESSED,
+            metavar="SCRIPT [ARGUMENTS]...",
+        ),
+        click.option(
+            "-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`."
+        ),
+        click.option(
+            "--time-limit",
+            default=time_limit,
+            show_default=True,
+            help="Time for all runs, in seconds or with a unit. What still runs then is ended.",
+        ),
+        click.option(
+            "--tolerance",
+            type=click.FloatRange(min=0),
+            default=1e-6,
+            show_default=True,
+            help="The share by which numbers that the script prints may differ. Whole ones may "
+            "not.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+        recording_flags(name="the script's name", directory="none, the traces are not kept"),
+    )
+
+    def decorate(function: Any) -> Any:
+        command = click.pass_context(function)
+        for option in reversed(of_trials):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def check_script(ctx: click.Context, command: tuple[str, ...], module: bool) -> None:
+    """Raise a UsageError if there is no such script."""
+    target, *_ = command
+    if target.startswith("-"):
+        raise click.NoSuchOption(target, ctx=ctx)
+    if not module and not Path(target).exists():
+        raise click.UsageError(f"there is no script {target!r}.")
+
+
+@contextmanager
+def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
+    """Yield the runs of a script, with traces that are kept if a directory is given for them.
+
+    Parameters
+    ----------
+    options
+        Those of `trial_options`, by name; the others are of the recording.
+    """
+    from dasfprof.database.storage import is_url
+    from dasfprof.handles.trial.process import Program
+    from dasfprof.handles.trial.runs import ProgramRuns
+
+    directory, command, module = options["directory"], options["command"], options["module"]
+    if directory is not None and is_url(directory):
+        raise click.UsageError("a trial reads its traces: give a directory of this host.")
+    name = options["name"] or (command[0] if module else Path(command[0]).stem)
+    recording = {name: value for name, value in options.items() if name not in _OF_TRIALS}
+    program = Program(name, command, module, options=recording)
+    limit = _seconds_of(options["time_limit"])
+    with tempfile.TemporaryDirectory(prefix="dasfprof-trials-") as work:
+        traces = Path(work, "traces") if directory is None else _new_directory(directory / name)
+        yield ProgramRuns(program, Path(work, "runs"), traces, limit, options["tolerance"], _tell)
+
+
+def colour_of(kind: str, others: dict[str, str]) -> str:
+    """Return the colour in which a verdict is printed."""
+    return {"no result": "red", "results differ": "red", **others}.get(kind, "yellow")
+
+
+def exit_as(kind: str) -> None:
+    """End with an exit code that says so if nothing could be compared."""
+    if kind in ("results differ", "no result"):
+        raise click.exceptions.Exit(1)
+
+
+def _tell(sentence: str) -> None:
+    echo(f"dasfprof: {sentence}", err=True)
+
+
+def _seconds_of(text: str) -> float:
+    from dask.utils import parse_timedelta
+
+    try:
+        seconds = float(parse_timedelta(text, default="s"))
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not seconds > 0:
+        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10m.")
+    return seconds
+
+
+def _new_directory(directory: Path) -> Path:
+    """Return a directory that is not there yet, with a number after its name if need be."""
+    found, number = directory, 1
+    while found.exists():
+        number += 1
+        found = directory.with_name(f"{directory.name}-{number}")
+    return found
