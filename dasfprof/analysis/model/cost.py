@@ -47,9 +47,9 @@ class Hours:
         return price.of_hours(self.workers, self.threads)
 
 
-def hours_of_run(trace: Run) -> dict[str, Hours]:
+def hours_of_run(run: Run) -> dict[str, Hours]:
     """Return the hours of a run: ``whole``, and of these ``idle`` and ``waiting``."""
-    accounts = make_accounts(trace)
+    accounts = make_accounts(run)
     seconds = accounts.of_lives
     idle = seconds[:, list(_NOBODYS)].sum(axis=1)
     waiting = seconds[:, USES:].sum(axis=1) - idle
@@ -66,27 +66,27 @@ def _hours(seconds: Array, threads: Array) -> Hours:
     return Hours(float(ratio(known, threads).sum() / HOUR), float(known.sum() / HOUR))
 
 
-def hours_of_groups(trace: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
+def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
     """Return the hours of groups of task runs, and of the threads that no task held.
 
     Parameters
     ----------
-    trace
+    run
         The run.
     codes, names
         The group of each of the slots of `Run.whole`, and what they are called.
     """
-    ran, accounts = trace.whole, make_accounts(trace)
-    lives, workers = accounts.lives, len(trace.workers)
+    ran, accounts = run.whole, make_accounts(run)
+    lives, workers = accounts.lives, len(run.workers)
     groups = codes * workers + ran.slots.worker
     spent = busy_seconds(ran, groups, len(names) * workers).sum(axis=1)
     of_lives = spent.reshape(len(names), workers)[:, lives.ids]
-    whole = hours_of_run(trace)
+    whole = hours_of_run(run)
     found = {name: _hours(own, lives.threads) for name, own in zip(names, of_lives, strict=True)}
     return found | {WAITING: whole["waiting"], IDLE: whole["idle"]}
 
 
-def client_groups(trace: Run) -> tuple[Array, list[str]]:
+def client_groups(run: Run) -> tuple[Array, list[str]]:
     """Number the clients whose graphs the slots of `Run.whole` came with.
 
     Returns
@@ -94,12 +94,12 @@ def client_groups(trace: Run) -> tuple[Array, list[str]]:
     codes, names
         Slot ``i`` is of ``names[codes[i]]``; the last one is `NO_CLIENT`.
     """
-    ran = trace.whole
+    ran = run.whole
     stimuli = [
         table["graph"].to_numpy(dtype=float) if "graph" in table else np.full(len(table), np.nan)
         for table in (ran.tasks, ran.unseen)
     ]
-    graphs = trace.graphs
+    graphs = run.graphs
     columns = (graphs[name].astype(object).tolist() for name in ("stimulus", "client"))
     of_graph = {
         stimulus: client_name(str(client)) for stimulus, client in zip(*columns, strict=True)
@@ -118,13 +118,13 @@ def client_name(client: str) -> str:
     return _CLIENT.sub("", named) if named not in {"Client", "Client-worker"} else client
 
 
-def price_of_findings(trace: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
+def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
     """Return what the seconds at stake of each finding cost: those of the workers that were there.
 
     Seconds of a run cost what its workers cost in the mean, from its begin to its end.
     """
-    whole, seconds = hours_of_run(trace)["whole"], findings["Seconds at stake (s)"].to_numpy()
-    wall = trace.wall
+    whole, seconds = hours_of_run(run)["whole"], findings["Seconds at stake (s)"].to_numpy()
+    wall = run.wall
     share = seconds / wall if wall > 0 else np.full(len(seconds), np.nan)
     table = pd.DataFrame({"Worker Hours": share * whole.workers})
     return table if price is None else table.assign(Cost=share * whole.price(price))

@@ -22,14 +22,12 @@ from dasfprof.analysis.simulation.cluster_choice import (
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import is_positive, replay_of
 from dasfprof.analysis.tables.columns import text
-from dasfprof.analysis.tables.memory_forecast import SPILLS
+from dasfprof.analysis.tables.memory_forecast import DIES, SPILLS
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
 #: Kinds of machines: a price for an hour of a worker as recorded, or a table, or its CSV file.
 Prices: TypeAlias = float | str | pd.DataFrame | Sequence[Mapping[str, Any]]
-#: A worker dies beyond this share of its memory.
-_DIES = 0.95
 #: Columns of a table of kinds, the second names of which some are known by as well.
 _COLUMNS = ("name", "threads", "memory", "price", "workers", "speed")
 _ALSO = {"cores": "threads", "cpus": "threads", "vcpus": "threads", "kind": "name"}
@@ -56,7 +54,7 @@ def clusters_in_time(
         start_up=_seconds("start_up", start_up, least=0.0) + before,
         scaling=FunctionScaling.of(trace, _runs_alike(trace, history)),
         spills=SPILLS,
-        dies=_DIES,
+        dies=DIES,
     )
     kinds = _kinds(price, threads_per_worker, memory_limit)
     found = choice.sized(kinds) if len(replay_of(trace).inputs) else []

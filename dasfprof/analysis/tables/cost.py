@@ -30,7 +30,7 @@ By = Literal["step", "line", "function", "client", "worker", "finding"]
 
 
 @question("What the run cost", "time")
-def cost(trace: Run, by: By = "step", price: float | str | None = None) -> pd.DataFrame:
+def cost(run: Run, by: By = "step", price: float | str | None = None) -> pd.DataFrame:
     """Say what a run cost: the hours of its workers, by what they were spent on, and their price.
 
     Parameters
@@ -74,22 +74,22 @@ def cost(trace: Run, by: By = "step", price: float | str | None = None) -> pd.Da
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     declared: Price | None = setting("price", price)
     if by == "finding":
-        findings = diagnosis.diagnose(trace)
-        rows = price_of_findings(trace, findings, declared)
+        findings = diagnosis.diagnose(run)
+        rows = price_of_findings(run, findings, declared)
         return _told(pd.concat([findings[["Finding", "Rule"]], rows], axis=1), declared)
     if by == "worker":
-        return _told(_of_workers(trace, declared), declared)
-    ran = trace.whole
+        return _told(_of_workers(run, declared), declared)
+    ran = run.whole
     if by == "client":
-        codes, names = client_groups(trace)
+        codes, names = client_groups(run)
     elif by == "function":
         codes, names = ran.slots.function, list(ran.slots.functions)
     else:
         grouped = step_groups if by == "step" else line_groups
         codes, names = grouped(ran.tasks, ran.unseen)
-    hours = hours_of_groups(trace, codes, names)
+    hours = hours_of_groups(run, codes, names)
     own = np.array([each.workers for each in hours.values()])
-    whole = hours_of_run(trace)["whole"].workers
+    whole = hours_of_run(run)["whole"].workers
     table = pd.DataFrame(
         {
             by.capitalize(): text(np.array(list(hours), dtype=object)),
@@ -104,10 +104,10 @@ def cost(trace: Run, by: By = "step", price: float | str | None = None) -> pd.Da
     return _told(table.take(order[(own > 0)[order]]).reset_index(drop=True), declared)
 
 
-def _of_workers(trace: Run, price: Price | None) -> pd.DataFrame:
+def _of_workers(run: Run, price: Price | None) -> pd.DataFrame:
     """Return the hours of each worker's lives."""
-    accounts = make_accounts(trace)
-    who = trace.workers.loc[accounts.lives.ids]
+    accounts = make_accounts(run)
+    who = run.workers.loc[accounts.lives.ids]
     seconds, threads = np.nan_to_num(accounts.of_lives), accounts.lives.threads
     whole = seconds.sum(axis=1)
     hours = ratio(whole, threads) / HOUR
@@ -121,9 +121,8 @@ def _of_workers(trace: Run, price: Price | None) -> pd.DataFrame:
         }
     )
     if price is not None:
-        table["Cost"] = price.of_hours(1.0, 0.0) * hours
-        if price.per_thread:
-            table["Cost"] = price.amount * whole / HOUR
+        table["Cost"] = whole / HOUR if price.per_thread else hours
+        table["Cost"] *= price.amount
     order = sorted(range(len(table)), key=lambda row: (table["Host"][row], table["Worker"][row]))
     return table.take(order).reset_index(drop=True)
 

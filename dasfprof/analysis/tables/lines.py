@@ -21,7 +21,6 @@ from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.config import setting
 from dasfprof.config.kinds import Price
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 
 _BUSY = list(ThreadTime)[:USES]
 
@@ -164,12 +163,6 @@ def _spent(run: Run, names: list[str]) -> Array:
     idle = accounts.of_lives.sum(axis=0)
     spent[places[NO_TASK], USES:] = idle[USES:]
     return spent
-
-
-def check_price(price: float | None) -> None:
-    """Refuse what is no price of a worker for an hour."""
-    if price is not None and not (isinstance(price, int | float) and 0 <= price < np.inf):
-        raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
 def _cost(run: Run, names: list[str], price: Price) -> Array:

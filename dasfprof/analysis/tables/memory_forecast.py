@@ -19,7 +19,7 @@ from dasfprof.text import format_size
 #: Shares of the recorded workers that are asked about if none are given.
 _USUAL = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Shares of its limit from which on a worker spills, pauses and is killed, as Dask's defaults.
-SPILLS, _PAUSES, _DIES = 0.6, 0.8, 0.95
+SPILLS, _PAUSES, DIES = 0.6, 0.8, 0.95
 #: By how much 0.333 may differ from a third.
 _SAME = 0.01
 
@@ -146,10 +146,10 @@ def _verdict(found: MemoryPeaks, limit: float) -> str:
     process = found.process
     if not limit > 0:
         return "No limit is known: give memory_limit."
-    if process.least > _DIES * limit:
-        spilled = format_size(process.least - _DIES * limit)
+    if process.least > DIES * limit:
+        spilled = format_size(process.least - DIES * limit)
         return f"Would not fit: without {spilled} at least on disk the worker is killed."
-    if process.most > _DIES * limit:
+    if process.most > DIES * limit:
         return "May not fit: at most it needs more than a worker may take before it is killed."
     if process.most > _PAUSES * limit:
         return "May not fit without spilling: at most a worker would pause."

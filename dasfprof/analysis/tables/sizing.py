@@ -25,7 +25,6 @@ from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.cluster_choice import Prices, clusters_in_time
 from dasfprof.analysis.tables.columns import text, whole
-from dasfprof.analysis.tables.lines import check_price
 from dasfprof.analysis.tables.memory_forecast import SPILLS, recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
@@ -128,7 +127,7 @@ def cluster_sizing(
     limit = recorded_or_given_limit(run, memory_limit)
     if deadline is not None:
         if isinstance(price, int | float):
-            check_price(price)
+            _check_price(price)
         return clusters_in_time(
             run,
             deadline,
@@ -140,7 +139,7 @@ def cluster_sizing(
         )
     if price is not None and not isinstance(price, int | float):
         raise InvalidArgumentError("price: a table of machines is for a deadline; give one.")
-    check_price(price)
+    _check_price(price)
     recorded = run.recorded
     times = run.times
     seconds = thread_seconds(run, times)
@@ -270,6 +269,12 @@ def _threads_per_worker(run: Run) -> int:
     """Return the usual number of threads of a worker; 1 where no file tells."""
     counts = known_threads(run)
     return max(int(np.median(counts)), 1) if len(counts) else 1
+
+
+def _check_price(price: float | None) -> None:
+    """Refuse what is no price of a worker for an hour."""
+    if price is not None and not (isinstance(price, int | float) and 0 <= price < np.inf):
+        raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
 def _check(durations: Sequence[float] | None, threads_per_worker: int | None) -> None:

@@ -29,7 +29,7 @@ _NONE = float("nan")
     "time",
     expendable=("Run ID", "Tasks There", "From (s)"),
 )
-def why(trace: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
+def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     """Say what one task waited for, and why the scheduler chose its worker.
 
     Parameters
@@ -69,21 +69,21 @@ def why(trace: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     takes any of several equal workers, or the record does not tell what it knew, that is said. What
     ran before recording began is not among it.
     """
-    ran = trace.whole
+    ran = run.whole
     rows = _rows_of(ran, key, run_id)
     decisions = decisions_of(ran, rows)
     told = [each for row in rows for each in _told(ran, row, decisions[row])]
     return _table(told)
 
 
-def _rows_of(trace: Run, key: str, run_id: int | None) -> list[int]:
+def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     """Find the runs of a key."""
     columns = [
-        np.concatenate([trace.tasks[name].to_numpy(), trace.unseen[name].to_numpy()])
+        np.concatenate([run.tasks[name].to_numpy(), run.unseen[name].to_numpy()])
         for name in ("key_id", "run_id")
     ]
     ids, places = np.unique(columns[0], return_inverse=True)
-    texts = trace.keys.texts(ids.astype(np.int64)).tolist()
+    texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
     found = [place for place, each in enumerate(texts) if each == wanted]
     exact = bool(found)  # keys of several types may have one text
@@ -101,7 +101,7 @@ def _rows_of(trace: Run, key: str, run_id: int | None) -> list[int]:
             f"key={key!r}: no task run{which} has it; per_task_status() lists those that ran, and "
             "diagnose() says of tasks that no worker was sent what they wait for."
         )
-    known = trace.slots.times.arrival
+    known = run.slots.times.arrival
     return sorted(rows, key=lambda row: float(known[row]))
 
 
@@ -109,28 +109,28 @@ def _rows_of(trace: Run, key: str, run_id: int | None) -> list[int]:
 _Row = tuple[int, str, str, float, float, Candidate | None, float, str]
 
 
-def _told(trace: Run, row: int, decisions: list[Decision]) -> Iterator[_Row]:
+def _told(run: Run, row: int, decisions: list[Decision]) -> Iterator[_Row]:
     """Yield the rows of a run: its choices before the part that they begin."""
-    one = OneRun(trace, row, max([-1, *(each.victim for each in decisions[-1:])]))
-    number = int(np.append(trace.tasks["run_id"], trace.unseen["run_id"])[row])
+    one = OneRun(run, row, max([-1, *(each.victim for each in decisions[-1:])]))
+    number = int(np.append(run.tasks["run_id"], run.unseen["run_id"])[row])
     events: list[tuple[float, int, list[_Row]]] = []
     for decision in decisions:
-        rows = list(_choice(trace, row, number, one, decision))
+        rows = list(_choice(run, row, number, one, decision))
         events.append((decision.time, 0, rows))
     for part in one.parts():
         where = one.title_of(part.worker)
         line = (number, part.what, where, part.begin, part.seconds, None, _NONE, part.why)
         events.append((part.begin, 1, [line]))
-    events += [(at, 2, [(number, *line)]) for at, line in _adapted(trace, row)]
+    events += [(at, 2, [(number, *line)]) for at, line in _adapted(run, row)]
     for _, _, rows in sorted(events, key=lambda event: event[:2]):
         yield from rows
 
 
-def _choice(trace: Run, row: int, number: int, one: OneRun, decision: Decision) -> Iterator[_Row]:
+def _choice(run: Run, row: int, number: int, one: OneRun, decision: Decision) -> Iterator[_Row]:
     """Yield what was chosen, and from which workers."""
     at = decision.time
     what = "chosen" if decision.victim < 0 else "stolen"
-    begun = float(trace.slots.times.executing[row])
+    begun = float(run.slots.times.executing[row])
     candidates = {each.worker: each for each in decision.candidates}
     own = candidates.pop(decision.worker, None)
     yield number, what, one.title_of(decision.worker), at, _NONE, own, _NONE, _why(one, decision)
@@ -184,16 +184,16 @@ def _why(one: OneRun, decision: Decision) -> str:
     return f"{rule} {said[decision.agreement]}"
 
 
-def _adapted(trace: Run, row: int) -> Iterator[tuple[float, tuple[Any, ...]]]:
+def _adapted(run: Run, row: int) -> Iterator[tuple[float, tuple[Any, ...]]]:
     """Yield what adaptive asked for from the run's arrival until it began."""
-    changes = trace.cluster_changes
+    changes = run.cluster_changes
     if not len(changes):
         return
-    times = trace.slots.times
+    times = run.slots.times
     first, last = float(times.arrival[row]), float(times.executing[row])
     adapts = changes[(changes["action"] == "adapt").to_numpy(dtype=bool)]
     for at, number in zip(adapts["time"], adapts["number"], strict=True):
-        time = trace.seconds_at(at)
+        time = run.seconds_at(at)
         if first <= time <= last:
             words = f"Adaptive asked for {count_of(float(number), 'worker')}."
             yield time, ("cluster adapts", "scheduler", time, _NONE, None, _NONE, words)

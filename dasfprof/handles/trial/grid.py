@@ -20,7 +20,7 @@ from dasfprof.analysis.simulation.changes import changed_cluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.one_host import HostReplay
 from dasfprof.analysis.simulation.replay import replay_of
-from dasfprof.analysis.tables.memory_forecast import SPILLS
+from dasfprof.analysis.tables.memory_forecast import DIES, SPILLS
 from dasfprof.handles.trial.process import Done
 from dasfprof.recording.probes.process import memory_group
 from dasfprof.text import format_size
@@ -30,8 +30,6 @@ from dasfprof.text import format_size
 _THREADS = 0.5, 4.0
 #: Findings by which tasks of one process take turns, which a replay does not see.
 _TAKE_TURNS = ("process-lock", "lock-bound")
-#: A worker dies beyond this share of its limit.
-_DIES = 0.95
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class Foretold:
     def point(self, change: Mapping[str, Value], workers: int, threads: int, limit: Value) -> Point:
         """Return what is foretold of a cluster."""
         need, most = self._need(workers, threads), float(parse_bytes(limit))
-        if need > _DIES * most:
+        if need > DIES * most:
             return Point(
                 change,
                 memory=need,

@@ -148,7 +148,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             if self._companion is not None:
                 told = scheduler, self.settings, self._companion
-                self._undo += [add_page(*told), add_metrics(*told, self.database)]
+                self._undo.append(add_page(*told))
+                self._undo.append(add_metrics(*told, self.database))
         except Exception:
             self._guard.caught("dashboard")
 

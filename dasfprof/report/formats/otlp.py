@@ -15,8 +15,8 @@ import hashlib
 import json
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -28,7 +28,6 @@ import numpy as np
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
 from dasfprof.report.documents import shortened, without_surrogates
 from dasfprof.report.formats.slices.drawn import DrawnRun, opened
-from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tasks import Argument, Names
 from dasfprof.text import clean
 
@@ -77,13 +76,6 @@ def _encoded(body: RequestBody) -> bytes:
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
-@dataclass(frozen=True)
-class _StepSpan:
-    path: str
-    number: int
-    start: int
-
-
 class Spans:
     """The spans of a run.
 
@@ -106,7 +98,17 @@ class Spans:
         identity = hashlib.blake2b(about, digest_size=24).digest()
         self._trace_id = identity[:16].hex()
         self._base = int.from_bytes(identity[16:], "big") >> _NUMBER_BITS << _NUMBER_BITS
-        self._steps = self._step_spans()
+        #: When steps were entered, in order: a span each, from the second on.
+        self._steps = sorted(
+            (mark for mark in self._drawn.marks() if mark.category == "step"),
+            key=lambda mark: mark.time,
+        )
+        #: By path of a step: when its spans begin, and their numbers.
+        self._of_paths: dict[str, tuple[list[int], list[int]]] = {}
+        for number, mark in enumerate(self._steps, 2):
+            starts, numbers = self._of_paths.setdefault(mark.name, ([], []))
+            starts.append(mark.time)
+            numbers.append(number)
         #: The number of the first task run's span.
         self._first = 2 + len(self._steps)
 
@@ -169,25 +171,17 @@ class Spans:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _step_marks(self) -> list[Mark]:
-        return [mark for mark in self._drawn.marks() if mark.category == "step"]
-
-    def _step_spans(self) -> list[_StepSpan]:
-        marks = enumerate(self._step_marks(), 2)
-        return [_StepSpan(mark.name, number, mark.time) for number, mark in marks]
-
     def _spans_of_steps(self) -> Iterator[Span]:
-        for own, mark in zip(self._steps, self._step_marks(), strict=True):
-            parent = self._step_at(own.path.rpartition("/")[0], own.start)
-            name = own.path.rpartition("/")[2]
-            span = self._span(own.number, parent, name, own.start, mark.duration or 1)
-            yield {**span, "attributes": _attributes({"dask.step": own.path})}
+        for number, mark in enumerate(self._steps, 2):
+            around, _, name = mark.name.rpartition("/")
+            parent = self._step_at(around, mark.time)
+            span = self._span(number, parent, name, mark.time, mark.duration or 1)
+            yield {**span, "attributes": _attributes({"dask.step": mark.name})}
 
     def _step_at(self, path: str, time: int) -> int:
         """Return the last span of a step that had begun by then, else its first, or the run's."""
-        found = [own for own in self._steps if own.path == path]
-        begun = [own for own in found if own.start <= time]
-        return (begun[-1] if begun else found[0]).number if found else 1
+        starts, numbers = self._of_paths.get(path, ([], [1]))
+        return numbers[max(bisect_right(starts, time) - 1, 0)]
 
     # --- task runs -------------------------------------------------------------------------------
 
@@ -195,8 +189,8 @@ class Spans:
         tasks = self._drawn.tasks
         names, columns = tasks.functions(), tasks.arguments()
         titles = [*names.texts, "task"]
-        threads = self._run.tasks["thread"].astype(object)
-        exceptions = self._run.tasks["exception"].astype(object)
+        threads = self._run.tasks["thread"].to_numpy(dtype=object)
+        exceptions = self._run.tasks["exception"].to_numpy(dtype=object)
         workers = self._run.tasks["worker_id"].to_numpy()
         for part in tasks.slices.blocks(_BLOCK):
             links = self._links(part)
@@ -205,7 +199,7 @@ class Spans:
             for place, row in enumerate(tasks.slices.rows[part].tolist()):
                 number = part.start + place
                 facts: dict[str, Any] = {"dask.key": keys[place], **told[place]}
-                facts["thread.id"] = _thread(threads.iloc[row])
+                facts["thread.id"] = _thread(threads[row])
                 start = int(tasks.slices.starts[number])
                 length = int(tasks.slices.stops[number]) - start
                 step = facts.get("dask.step")
@@ -217,7 +211,7 @@ class Spans:
                 span["attributes"] = _attributes(facts)
                 span |= links.get(number, {})
                 if tasks.failed[number]:
-                    span |= _failure(exceptions.iloc[row], span["endTimeUnixNano"])
+                    span |= _failure(exceptions[row], span["endTimeUnixNano"])
                 of_workers.setdefault(int(workers[row]), []).append(span)
             yield self._body(
                 [(self._resource(worker), spans) for worker, spans in of_workers.items()]
