@@ -201,7 +201,7 @@ class TestSlurm:
             early = futures[:20]
             assert client.gather(early) == list(range(20))
             (job,) = (worker.job_id for worker in cluster.workers.values())
-            time.sleep(1)  # five flushes
+            run.flush()
             # What a walltime's end and a preemption send: SIGTERM to all processes of the job.
             subprocess.run(["scancel", job], check=True)
             wait_until(lambda: not client.nthreads(), seconds=300)

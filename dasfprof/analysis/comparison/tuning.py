@@ -12,7 +12,7 @@ import yaml
 
 from dasfprof.analysis.comparison.trial import Trial, in_words
 from dasfprof.analysis.diagnosis.changes import OF_CLUSTERS, Value
-from dasfprof.text import format_duration, format_size
+from dasfprof.text import format_duration
 
 TuningKind = Literal["tuned", "as it is", "cannot tell", "results differ", "no result"]
 
@@ -178,11 +178,6 @@ class Tuning:
 def in_gib(nbytes: float) -> str:
     """Write bytes as an option of clusters, rounded down: ``4 GiB``."""
     return f"{math.floor(nbytes / 2**30 * 10) / 10:.10g} GiB"
-
-
-def memory_in_words(nbytes: float) -> str:
-    """Write what the fullest worker would take."""
-    return format_size(nbytes) if math.isfinite(nbytes) else "unknown"
 
 
 def _put(data: dict[str, Any], name: str, value: Any) -> None:
