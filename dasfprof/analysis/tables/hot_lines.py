@@ -81,7 +81,7 @@ def hot_lines(
     line does after its last call, such as an operator or the freeing of what it made, may count for
     the next line. C code that keeps the interpreter's lock for milliseconds is seen as it ends; if
     several threads want the lock then (Dask's own profiler does a hundred times a second), the
-    sampler may get it after the line behind has begun. By some 20 points, on a busy host by more,
+    sampler may get it after the line behind has begun. By up to 10 points, on a busy host by more,
     that line may have too much, and the line of such C code too little.
 
     What all task runs of a function computed is known from their begins and ends, and for how long
