@@ -42,12 +42,15 @@ key       key   key   the key
 -hidden   int   count in no
     table
 cause     key   stimulus what caused it
+load      float number of [name, part] [# of Loads | Loads]
 """,
     )
-    assert kind.forms() == {"key": "key"}
+    assert kind.forms() == {"key": "key", "load": "float"}
     assert kind.forms(stimuli=True) == {"cause": "key"}
     assert kind.columns[1].about == "in no table"
-    assert kind.args == (("key", "key"), ("hidden", "int"), ("cause", "key"))
+    assert kind.args == (("key", "key"), ("hidden", "int"), ("cause", "key"), ("load", "float"))
+    load = kind.columns[-1]
+    assert (load.about, load.title, load.chart) == ("of [name, part]", "# of Loads", "Loads")
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

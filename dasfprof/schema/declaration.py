@@ -7,7 +7,8 @@ Parquet files and their documentation (`Column.kind`, `Column.about`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
@@ -152,7 +153,6 @@ def event_kind(
     recorder: str,
     columns: str,
     phase: str = EventPhases.INSTANT,
-    more: Iterable[Column] = (),
 ) -> EventKind:
     """Declare an event kind.
 
@@ -162,11 +162,10 @@ def event_kind(
         See `EventKind`.
     columns
         A line a column: name, codec, kind, and its meaning. A line may go on, indented. A name
-        behind a minus is in no table.
-    more
-        Further columns, behind those.
+        behind a minus is in no table. Behind the meaning may stand, in brackets, the title of a
+        counter, with a capital or #, and behind a bar that of its chart.
     """
-    declared = (*_columns(columns), *more)
+    declared = tuple(_columns(columns))
     fields: tuple[tuple[str, str], ...] = (("timestamp", "float"),)
     if phase == EventPhases.COMPLETE:
         fields += (("duration", "float"),)
@@ -174,14 +173,14 @@ def event_kind(
     return EventKind(phase, name, fields, args, about, recorder, declared)
 
 
-def _columns(text: str) -> Iterable[Column]:
-    for line in text.replace("\n    ", " ").splitlines():
-        if line.strip():
-            name, codec, kind, about = line.split(None, 3)
-            yield Column(
-                name.removeprefix("-"),
-                cast(Codec, codec),
-                cast(Kind, kind),
-                about,
-                in_tables=not name.startswith("-"),
-            )
+#: A line of `event_kind`.
+_LINE = re.compile(r"(-?)(\S+)\s+(\S+)\s+(\S+)\s+(.+?)(?:\s+\[([A-Z#][^|]*?)(?: \| (.+))?\])?")
+
+
+def _columns(text: str) -> Iterator[Column]:
+    for line in filter(str.strip, text.replace("\n    ", " ").splitlines()):
+        found = _LINE.fullmatch(line)
+        assert found is not None, line
+        hidden, name, codec, kind, about, title, chart = found.groups(default="")
+        facts = cast(Codec, codec), cast(Kind, kind), about, title, chart
+        yield Column(name, *facts, in_tables=not hidden)
