@@ -31,7 +31,7 @@ from dasfprof.recording.dask_internals.local_task import (
     text_of,
     without_ours,
 )
-from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 
 logger = logging.getLogger(__name__)
 
@@ -279,16 +279,16 @@ def _in_worker() -> bool:
     return True
 
 
-def _place() -> Iterator[Patch]:
+def _hooks() -> Iterator[Hook]:
     global _pid  # noqa: PLW0603
     _pid = os.getpid()
     for module, scheduler in SCHEDULERS.items():
-        yield Patch(importlib.import_module(module), _NAME, partial(_observing, scheduler))
+        yield importlib.import_module(module), _NAME, partial(_observing, scheduler)
 
 
 #: The process whose computes are observed, not those of its forked children.
 _pid = os.getpid()
-_listeners: SharedListeners[Listener] = SharedListeners(_place)
+_listeners: SharedListeners[Listener] = SharedListeners(_hooks)
 
 
 def availability() -> str:

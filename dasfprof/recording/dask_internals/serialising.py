@@ -23,7 +23,7 @@ from dask.utils import key_split
 from distributed import protocol
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, SharedPatches
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
@@ -134,10 +134,9 @@ class _Unpickling:
     def __init__(self) -> None:
         #: Replaced as a whole: other threads go over it without a lock.
         self.readers: tuple[_Reader, ...] = ()
-        #: Whether each object is timed by itself, and which of the two hooks there are.
+        #: Whether each object is timed by itself.
         self._by_object = False
-        self._placed: set[str] = set()
-        self._patches = SharedPatches(self._place, self._removed)
+        self._patches = SharedPatches(self._hooks, self._removed)
         #: Of a thread: begin and identity of each object that took long, and what it took.
         self._own = threading.local()
 
@@ -153,18 +152,13 @@ class _Unpickling:
 
         return leave
 
-    def _place(self) -> Iterator[Patch]:
-        hooks: dict[str, tuple[Any, Callable[..., None]]] = {"messages": (protocol, self._see)}
+    def _hooks(self) -> Iterator[Hook]:
+        yield protocol, "loads", partial(self._timing, self._see)
         if self._by_object:
-            hooks["objects"] = (protocol.pickle, self._keep)
-        for name, (owner, tell) in hooks.items():
-            if name not in self._placed:
-                self._placed.add(name)
-                yield Patch(owner, "loads", partial(self._timing, tell))
+            yield protocol.pickle, "loads", partial(self._timing, self._keep)
 
     def _removed(self) -> None:
         self._by_object = False
-        self._placed.clear()
 
     def _timing(self, tell: Callable[..., None], original: Any, patch: Patch) -> Any:
         def loads(*args: Any, **kwargs: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import perf_counter, time
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, SharedPatches
 from dasfprof.recording.guard import HookGuard
 
 # --- Calls of actors' methods: observing each call that a worker answers --------------------------
@@ -130,8 +130,8 @@ def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], N
     return leave
 
 
-def _place() -> Iterator[Patch]:
-    yield Patch(names.P2P.find("CommShardsBuffer"), "process", _wrap)
+def _hooks() -> list[Hook]:
+    return [(names.P2P.find("CommShardsBuffer"), "process", _wrap)]
 
 
 def _wrap(original: Any, patch: Patch) -> Any:
@@ -164,4 +164,4 @@ def _tell(
             guard.caught("a message of a P2P shuffle")
 
 
-_patches = SharedPatches(_place, _observers.clear)
+_patches = SharedPatches(_hooks, _observers.clear)
