@@ -29,7 +29,8 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.stack_samples import sampler
-from dasfprof.recording.stack_samples.stacks import StackReader, StackRows
+from dasfprof.recording.notes.rows import StackRows
+from dasfprof.recording.stack_samples.stacks import StackReader
 from dasfprof.recording.stack_samples.subjects import Pace, Subject
 from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE

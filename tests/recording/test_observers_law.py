@@ -28,8 +28,7 @@ from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
-from dasfprof.recording.notes.layout import FlatNotes
-from dasfprof.recording.notes.task_notes import TaskNotes
+from dasfprof.recording.notes.task_notes import FlatNotes, TaskNotes
 from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
@@ -130,7 +129,7 @@ SITES: list[tuple[Any, str]] = [
     (SchedulerTaskPlugin, "add_worker"),
     (SchedulerTaskPlugin, "_task_run"),
     ("dasfprof.recording.plugins.scheduler", "scheduler_notes"),
-    ("dasfprof.recording.notes.scheduler_notes", "_task_run_columns"),
+    ("dasfprof.recording.notes.task_notes", "_task_run_columns"),
     (SchedulerTaskPlugin, "_unfinished"),
     ("dasfprof.recording.plugins.resources", "fold_rows"),
     (HostDuty, "held"),

@@ -14,7 +14,8 @@ from dasfprof.database.writer import Source
 from dasfprof.recording.dask_internals.local_schedulers import PROCESSES, Run
 from dasfprof.recording.dask_internals.local_task import TaskFacts
 from dasfprof.recording.dask_internals.local_worker import LocalWorker
-from dasfprof.recording.notes.task_notes import RUN, WORKER_NOTES, TaskNotes
+from dasfprof.recording.notes.rows import FileRows
+from dasfprof.recording.notes.task_notes import RUN, TaskNotes
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampler import SampleFile
@@ -31,7 +32,6 @@ from dasfprof.recording.task_runs.thread_time import (
 )
 from dasfprof.recording.task_runs.tracebacks import Tracebacks, raised_at
 from dasfprof.recording.under_way.loop import Pulse
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.profiles import TASK_SAMPLE
 
@@ -73,10 +73,9 @@ class LocalTasks(RecordingPart):
         database, constants = self._open_database(self.settings, worker, **header)
         writer = database.writer
         notes = TaskNotes(self._guard, {})
-        width = WORKER_NOTES.width
-        source = Source(notes.fold, constants, lambda: notes.finish(source.rows), width)
+        source = Source(notes.fold, constants, width=len(RUN))
         writer.start(source)
-        rows = UnderWayRows.into(writer, constants)
+        rows = FileRows.into(writer, constants)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
@@ -206,4 +205,4 @@ class LocalTasks(RecordingPart):
             "executor": 0.0,
             "storage": storage,
         }
-        return (RUN, *(row.get(name) for name in RUN.fields))
+        return tuple(map(row.get, RUN))

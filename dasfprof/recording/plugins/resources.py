@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.notes.layout import fold_rows
+from dasfprof.recording.notes.rows import fold_rows
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.gpu import DeviceMemoryProbe, GpuProbe
 from dasfprof.recording.probes.host import (

@@ -13,9 +13,10 @@ from dasfprof.recording.dask_internals.client_calls import has_pending, phase
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.dask_internals.task_functions import first_functions, task_threads
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
+from dasfprof.recording.notes.rows import UNKNOWN_STACK, StackRows
 from dasfprof.recording.stack_samples.kernel import RESOLUTION, Kernel, Look
 from dasfprof.recording.stack_samples.schedule import BLOCKED, REST
-from dasfprof.recording.stack_samples.stacks import UNKNOWN_STACK, Seen, StackReader, StackRows
+from dasfprof.recording.stack_samples.stacks import Seen, StackReader
 
 #: Seconds from which a task run is slow, and under which it is too brief to be looked at.
 SLOW, BRIEF = 0.03, 0.003

@@ -10,9 +10,9 @@ from typing import Any
 from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_logs import listen, listen_to_prints
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.notes.rows import FileRows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import type_name
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.tasks import LOG_RECORD, WORKER_ERROR
 
 #: Characters of a message that are kept.
@@ -28,7 +28,7 @@ _PLAIN = (str, int, float, bool, type(None))
 def watch_logs(
     worker: Any,
     settings: RunSettings,
-    rows: UnderWayRows,
+    rows: FileRows,
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:

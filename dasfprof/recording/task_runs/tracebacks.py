@@ -6,7 +6,7 @@ import re
 import sysconfig
 from typing import Any
 
-from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.notes.rows import FileRows
 from dasfprof.schema.tasks import TRACEBACK
 
 #: The most tracebacks of a worker, and the characters of their begin and end that are kept.
@@ -26,7 +26,7 @@ class Tracebacks:
         Whether the lines of the source are written.
     """
 
-    def __init__(self, rows: UnderWayRows, with_code: bool) -> None:
+    def __init__(self, rows: FileRows, with_code: bool) -> None:
         self._rows = rows
         self._with_code = with_code
         self._written = 0
