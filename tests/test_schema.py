@@ -13,8 +13,7 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Column, NumberColumn
 from dasfprof.database.encoders import encoder
 from dasfprof.schema import KINDS
-from dasfprof.schema.declaration import Codec, EventKind, Kind, event_kind
-from dasfprof.schema.events import EVENT_CLASSES
+from dasfprof.schema.events import EVENT_CLASSES, Codec, EventKind, Kind, event_kind
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

@@ -12,7 +12,7 @@ from dasfprof.database.block_codec import BlockEncoder, Rows
 from dasfprof.database.frames import deflate
 from dasfprof.database.handover import GivenUpError
 from dasfprof.database.losses import Cause, Losses, cause_of, is_full
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 
 # --- `Source`: a list that recording appends to, and the function that turns it into events -------
 

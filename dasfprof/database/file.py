@@ -15,11 +15,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.block_codec import Batch, fold_events, make_batches, split_names
 from dasfprof.database.completion import Completion
 from dasfprof.database.following import process_facts
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window, is_dasf_trace
-from dasfprof.database.schemas import fold_events, make_batches, split_names
 from dasfprof.database.validation import check_event, check_limits, check_path, missing_file
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, NotATraceError, ReadOnlyError

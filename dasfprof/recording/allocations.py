@@ -29,8 +29,8 @@ from dasfprof.recording.dask_internals.task_functions import (
     observe,
 )
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows
-from dasfprof.recording.task_runs.tracebacks import of_library
+from dasfprof.recording.rows import FileRows
+from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.schema.profiles import ALLOCATION, TRACED_FUNCTION
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dasfprof.schema import profiles, resources, steps, tasks, under_way
-from dasfprof.schema.declaration import EventKind
+from dasfprof.schema.events import EventKind
 
 #: Every event kind that dasfprof records, by phase and name.
 KINDS: dict[tuple[str, str], EventKind] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import event_kind
+from dasfprof.schema.events import event_kind
 
 # --- What is recorded of the objects that task runs allocate, where that is asked for -------------
 

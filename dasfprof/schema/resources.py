@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from dasfprof.schema.declaration import Column, event_kind
+from dasfprof.schema.events import Column, event_kind
 
 RESOURCE_USAGE = event_kind(
     "Resource Usage",

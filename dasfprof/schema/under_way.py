@@ -6,7 +6,7 @@ long as no later event says that the work has ended.
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import event_kind
+from dasfprof.schema.events import event_kind
 
 #: What a thread is doing: columns that tasks, clients and event loops share.
 _OF_A_THREAD = """

@@ -24,8 +24,7 @@ from dasfprof.database import FileDatabase, handover, output
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, ReadOnlyError
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.events import Event, InstantEvent
+from dasfprof.schema.events import Event, InstantEvent, Schema
 
 SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 
@@ -642,7 +641,7 @@ INTERRUPTED = """
 import sys
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 
 SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes import task_notes
-from dasfprof.recording.notes.task_notes import Fields, FlatNotes
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
-from dasfprof.schema.declaration import Schema
+from dasfprof.recording.task_runs import task_notes
+from dasfprof.recording.task_runs.task_notes import Fields, FlatNotes
+from dasfprof.schema.events import Schema
 
 PAIR = Schema("I", "Pair", (("timestamp", "float"),), (("double", "int"),))
 FIELDS = ("timestamp", "number", "spare")

@@ -30,10 +30,8 @@ import dasfprof
 from dasfprof.database.reader import TraceFile
 from dasfprof.recording.dask_internals.held_locks import held_by
 from dasfprof.recording.dask_internals.inspection import views
-from dasfprof.recording.notes.rows import MOST_STACKS, StackRows
-from dasfprof.recording.under_way.loop import ClientUnderWay, LoopWatch
-from dasfprof.recording.under_way.loop import Busy, Repeats
-from dasfprof.recording.notes.rows import FileRows
+from dasfprof.recording.rows import MOST_STACKS, FileRows, StackRows
+from dasfprof.recording.under_way.loop import Busy, ClientUnderWay, LoopWatch, Repeats
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.under_way import STACK

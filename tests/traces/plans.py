@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof import TraceAnalyser
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.resources import (
     DISK_USAGE,

@@ -80,16 +80,14 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
         return _told(observe, guard)
 
     def wrap(original: Any, patch: Patch) -> Any:
-        signature = _signature(original)
-
         def observed(*args: Any, **kwargs: Any) -> Any:
             if patch.active:
                 try:
-                    if len(args) > 1:
-                        observe(args[0], args[1])
-                    else:  # passed by name: the first two are the outcome and the ledger
-                        event, ledger, *_ = signature.bind(*args, **kwargs).arguments.values()
-                        observe(event, ledger)
+                    given = args
+                    if len(args) < 2:  # passed by name
+                        bound = inspect.signature(original).bind(*args, **kwargs)
+                        given = tuple(bound.arguments.values())
+                    observe(given[0], given[1])
                 except Exception:
                     guard.caught(_WHAT)
             return original(*args, **kwargs)
@@ -110,18 +108,6 @@ def _told(observe: Callable[[Any, Any], None], guard: HookGuard) -> Listening:
                 guard.caught(_WHAT)
 
     return Listening(ended.set, outcome)
-
-
-def _signature(function: Any) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):  # a wrapper without a signature
-        return inspect.Signature(
-            [
-                inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
-                inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
-            ]
-        )
 
 
 def fetch_seconds(metrics: Metrics) -> tuple[float, float]:

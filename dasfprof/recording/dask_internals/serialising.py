@@ -25,7 +25,7 @@ from distributed import protocol
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, SharedPatches
 from dasfprof.recording.guard import HookGuard
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
 
 #: Seconds of CPU from which it is told what was spent.

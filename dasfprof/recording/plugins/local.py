@@ -25,20 +25,19 @@ from dasfprof.recording.dask_internals.local_schedulers import (
     Run,
     observe_computes,
 )
-from dasfprof.recording.dask_internals.local_worker import LocalWorker
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows
-from dasfprof.recording.notes.task_notes import SENT_RUN, scheduler_notes
-from dasfprof.recording.plugins.local_tasks import LocalTasks
+from dasfprof.recording.plugins.local_tasks import LocalTasks, LocalWorker
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.host import Probe
 from dasfprof.recording.probes.process import FamilyUsage
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings, recorded_settings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.subjects import ClientThread
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import Submission
+from dasfprof.recording.task_runs.task_notes import SENT_RUN, scheduler_notes
 from dasfprof.schema.tasks import GRAPH, WORKER_ADDED
 
 #: Stands for the id of a client, in the files of a run that has none.

@@ -24,23 +24,22 @@ from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
-from dasfprof.recording.notes.rows import FileRows, SchemaRow, discard
-from dasfprof.recording.notes.task_notes import (
-    RELEASE_WIDTH,
-    SENT_RUN,
-    fold_releases,
-    scheduler_notes,
-)
-from dasfprof.recording.settings import RunSettings, recorded_settings
-from dasfprof.recording.shipping.places import place_mark, remove_mark
+from dasfprof.recording.rows import FileRows, SchemaRow, discard
+from dasfprof.recording.settings import RunSettings, place_mark, recorded_settings, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
+from dasfprof.recording.task_runs.task_notes import (
+    RELEASE_WIDTH,
+    SENT_RUN,
+    fold_releases,
+    scheduler_notes,
+)
 from dasfprof.recording.telemetry import add_metrics
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import LOOP_SAMPLE
 from dasfprof.schema.tasks import (
     CLUSTER_CHANGE,

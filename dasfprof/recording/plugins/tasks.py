@@ -20,7 +20,7 @@ from typing import Any
 
 from dasfprof.database.writer import Source
 from dasfprof.recording.allocations import trace_allocations
-from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
+from dasfprof.recording.call_profiles import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
 from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
@@ -31,17 +31,15 @@ from dasfprof.recording.dask_internals.metering import (
 )
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.undocumented import with_correction
-from dasfprof.recording.notes.rows import FileRows, SchemaRow, discard
-from dasfprof.recording.notes.task_notes import RUN, UNKNOWN, ClockCorrections, TaskNotes
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
+from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.schedule import REST
 from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
-from dasfprof.recording.storage_calls.task_storage import TaskStorage
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
-from dasfprof.recording.task_runs.logs import watch_logs
+from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
 from dasfprof.recording.task_runs.outcomes import (
     STATES,
     ends_here,
@@ -50,6 +48,8 @@ from dasfprof.recording.task_runs.outcomes import (
     transfer,
 )
 from dasfprof.recording.task_runs.results import ResultDescriber
+from dasfprof.recording.task_runs.task_notes import RUN, UNKNOWN, ClockCorrections, TaskNotes
+from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     Reading,
     RunQueue,
@@ -58,7 +58,6 @@ from dasfprof.recording.task_runs.thread_time import (
     correction_of,
     cpu_seconds,
 )
-from dasfprof.recording.task_runs.tracebacks import Tracebacks
 from dasfprof.recording.under_way.tasks import watch_worker
 from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER

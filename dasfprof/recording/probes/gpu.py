@@ -25,7 +25,7 @@ from dasfprof.recording.probes.nvml import (
     visible_devices,
     with_instances,
 )
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import (
     DEVICE_MEMORY,
     GPU_DEVICES,

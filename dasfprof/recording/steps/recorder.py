@@ -26,7 +26,7 @@ from dasfprof.recording.dask_internals.graphs import (
     watch_collections,
 )
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows, SchemaRow, fold_rows
+from dasfprof.recording.rows import FileRows, SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile

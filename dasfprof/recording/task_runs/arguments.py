@@ -13,7 +13,7 @@ from typing import Any
 from dasfprof.recording.dask_internals.task_functions import Part, Result, arguments_of
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.schema.tasks import TASK_ARGUMENTS
 

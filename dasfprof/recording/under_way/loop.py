@@ -12,8 +12,8 @@ from typing import Any
 from dasfprof.recording.dask_internals.inspection import stacks
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows
 from dasfprof.recording.probes.process import resident_memory
+from dasfprof.recording.rows import FileRows
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED
 
 #: Seconds between two looks.

@@ -16,8 +16,8 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.inspection.views import MOST_WANTED, scheduler_view
 from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_dropped_copies
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows
 from dasfprof.recording.probes.process import resident_memory
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE

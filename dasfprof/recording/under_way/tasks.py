@@ -11,7 +11,7 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
 from dasfprof.recording.dask_internals.inspection.views import tasks_under_way
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import FileRows
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import Busy, LoopWatch, Pulse, Repeats
 from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
 

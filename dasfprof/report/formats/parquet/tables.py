@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dasfprof.schema.declaration import EventKind
+from dasfprof.schema.events import EventKind
 from dasfprof.schema.profiles import (
     ALLOCATION,
     CALL_PROFILE,

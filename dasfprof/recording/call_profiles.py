@@ -19,7 +19,7 @@ from dask.utils import key_split
 from dasfprof.config.options import ProfilerName
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.recording.call_profiles.engines import (
+from dasfprof.recording.call_engines import (
     CallTimes,
     Engine,
     Run,

@@ -11,7 +11,7 @@ from typing import Any
 from dasfprof.database.losses import Losses
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.dask_internals.inspection.stacks import Stack
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.under_way import STACK
 
 #: A row and its schema.
@@ -76,7 +76,7 @@ class StackRows:
         return number
 
 
-class UnderWayRows:
+class FileRows:
     """Writes rows into a file, and each distinct stack once before the first row that has it.
 
     Parameters
@@ -95,7 +95,7 @@ class UnderWayRows:
         self.stacks = StackRows(append, losses)
 
     @classmethod
-    def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> UnderWayRows:
+    def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> FileRows:
         """Return rows that go into the file of a plugin.
 
         Parameters

@@ -10,11 +10,11 @@ import numpy as np
 from dask.utils import key_split
 
 from dasfprof.database.block_codec import Columns
-from dasfprof.database.numbers import number_array
+from dasfprof.database.values import number_array
 from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.thread_time import correction_of, run_queue_seconds
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN
 
 #: The items of notes: a list for each field, by the field's name.
