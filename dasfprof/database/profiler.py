@@ -16,9 +16,8 @@ from typing import Any
 
 from dasfprof.database import values
 from dasfprof.database.block_codec import Batch
-from dasfprof.database.file import EventDatabase, FileDatabase
+from dasfprof.database.file import EventDatabase, FileDatabase, check_path
 from dasfprof.database.reader import DASF_LENGTH_BYTES, intact_header, is_dasf_trace
-from dasfprof.database.validation import check_path
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import (
     EVENT_CLASSES,

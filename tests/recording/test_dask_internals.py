@@ -15,9 +15,9 @@ import distributed.spill  # noqa: F401
 import pytest
 
 from dasfprof import TraceAnalyser
-from dasfprof.recording.dask_internals.metering import listen
 from dasfprof.recording.dask_internals.names import ARRAYS, DASK_ARRAYS, LOCAL, NAMES
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
+from dasfprof.recording.dask_internals.worker_calls import listen
 from dasfprof.recording.guard import HookGuard
 
 #: Some sixty runs are recorded before the first of the tests that look at them.

@@ -11,7 +11,6 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from functools import partial
 from time import time
 from typing import Any, NamedTuple
 
@@ -164,7 +163,7 @@ def _hooks() -> tuple[Hook, ...]:
 
 
 _listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = SharedListeners(
-    _hooks
+    _hooks, _held.clear
 )
 
 
@@ -177,10 +176,4 @@ def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Ca
         The listener is called, in any thread, with what a task of this worker gave back: a dict
         with ``kind, name, limit, since, waited``.
     """
-    return partial(_left, _listeners.add((worker, listener)))
-
-
-def _left(remove: Callable[[], None]) -> None:
-    remove()
-    if not _listeners.all:
-        _held.clear()
+    return _listeners.add((worker, listener))

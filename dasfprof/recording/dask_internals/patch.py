@@ -172,32 +172,23 @@ class SharedPatches:
                 self._removed()
 
 
-class SharedListeners(Generic[Listener]):
-    """Those who listen by way of the same patches, which are there as long as any does.
+class SharedListeners(SharedPatches, Generic[Listener]):
+    """Those who listen by way of the same patches, which are there as long as any does."""
 
-    Parameters
-    ----------
-    hooks
-        See `SharedPatches`: the wrappers go over `all`.
-    """
-
-    def __init__(self, hooks: Callable[[], Iterable[Hook]]) -> None:
-        #: Replaced as a whole: threads go over it without a lock.
-        self.all: tuple[Listener, ...] = ()
-        self._lock = threading.Lock()
-        self._patches = SharedPatches(hooks)
+    #: Replaced as a whole: the wrappers go over it in any thread without a lock.
+    all: tuple[Listener, ...] = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Let one listen; return what ends that."""
         with self._lock:
             self.all = (*self.all, listener)
-        self._patches.enter()
+            self.enter()
         return functools.partial(self._remove, listener)
 
     def _remove(self, listener: Listener) -> None:
         with self._lock:
             self.all = tuple(other for other in self.all if other is not listener)
-        self._patches.leave()
+            self.leave()
 
 
 # --- WhenImported: calls back when modules have been imported, which it does not import itself ----
@@ -221,8 +212,9 @@ class WhenImported:
         self._names, self._call = names, call
 
     def start(self) -> None:
-        """Wait for the modules."""
-        sys.meta_path.insert(0, self)
+        """Wait for the modules. Idempotent."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
         """Wait no longer. Idempotent."""

@@ -2,7 +2,7 @@
 
 Its source is the worker's own metering, where this Dask has it: after each execution and transfer
 it gets the outcome, with the result, and the seconds of CPU, disk, network and deserialising (see
-`dasfprof.recording.dask_internals.metering`). Otherwise the public `transition` hook is used,
+`dasfprof.recording.dask_internals.worker_calls`). Otherwise the public `transition` hook is used,
 which gives no such seconds.
 
 Hooks run on the worker's event loop. They keep the times of tasks that have not ended and append
@@ -22,15 +22,15 @@ from dasfprof.database.writer import Source
 from dasfprof.recording.allocations import trace_allocations
 from dasfprof.recording.call_profiles import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
-from dasfprof.recording.dask_internals.metering import (
+from dasfprof.recording.dask_internals.task_functions import observe
+from dasfprof.recording.dask_internals.undocumented import with_correction
+from dasfprof.recording.dask_internals.worker_calls import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
     GatherDepDoneEvent,
     RescheduleEvent,
     listen,
 )
-from dasfprof.recording.dask_internals.task_functions import observe
-from dasfprof.recording.dask_internals.undocumented import with_correction
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings

@@ -183,7 +183,7 @@ class NotedLines:
         self._note = writer.extender(self._built)
 
     def built_at(self, facts: list[Any]) -> None:
-        """Note which lines built layers, out of which others: see `StepObserver`."""
+        """Note which lines built layers, out of which others: see `StepRecorder.built_at`."""
         self._note(facts)
 
     def see(self, line: Line) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple, TypeAlias
 
-from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches, WhenImported
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners, WhenImported
 
 
 class StorageCall(NamedTuple):
@@ -124,42 +124,33 @@ def _protocol_of(file_system: Any) -> str | None:
     return None if protocol in _NOT_REMOTE or not isinstance(protocol, str) else protocol
 
 
-class _Calls:
+class _Calls(SharedListeners[Listener]):
     """The listeners of this process, and the wrappers that are there as long as any listens."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Listener, ...] = ()
-        self._lock = threading.Lock()
+        super().__init__(self._hooks_now, self._forget)
         #: Whether a thread is in a call that counts.
         self._within = threading.local()
         #: Classes that were looked at.
         self._seen: set[type] = set()
-        self._patches = SharedPatches(self._hooks, self._seen.clear)
         self._imports = WhenImported(_MODULES, self._imported)
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Let one listen; return what ends that."""
-        with self._lock:
-            if not self._listeners:
-                self._imports.start()
-            self._listeners = (*self._listeners, listener)
-        self._patches.enter()
-        return partial(self._remove, listener)
+        self._imports.start()
+        return super().add(listener)
 
-    def _remove(self, listener: Listener) -> None:
-        with self._lock:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
-            if not self._listeners:
-                self._imports.stop()
-        self._patches.leave()
+    def _forget(self) -> None:
+        self._imports.stop()
+        self._seen.clear()
 
     def _imported(self) -> None:
         try:
-            self._patches.place_more()
+            self.place_more()
         except Exception:  # a class that takes no attribute: it stays as it is
             self._imports.stop()
 
-    def _hooks(self) -> Iterator[Hook]:
+    def _hooks_now(self) -> Iterator[Hook]:
         spec, asyn = map(sys.modules.get, _MODULES)
         systems = getattr(spec, "AbstractFileSystem", None)
         files = getattr(spec, "AbstractBufferedFile", None)
@@ -268,7 +259,7 @@ class _Calls:
             waiting = max(seconds - (thread_time() - cpu), 0.0)
             ended = StorageCall(protocol, is_write, size, seconds, waiting)
             self._within.call = False
-            for listener in self._listeners:
+            for listener in self.all:
                 listener(ended)
 
 

@@ -7,13 +7,13 @@ from time import perf_counter, time
 from typing import Any, TypeAlias
 
 from dasfprof.recording.dask_internals.inspection.views import restrictions
-from dasfprof.recording.dask_internals.metering import (
+from dasfprof.recording.dask_internals.undocumented import value_in_memory
+from dasfprof.recording.dask_internals.worker_calls import (
     ExecuteFailureEvent,
     GatherDepBusyEvent,
     GatherDepSuccessEvent,
     fetch_seconds,
 )
-from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.task_runs.logs import raised_at
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.schema.steps import ANNOTATION
