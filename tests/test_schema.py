@@ -13,7 +13,13 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Column, NumberColumn
 from dasfprof.database.encoders import encoder
 from dasfprof.schema import KINDS
-from dasfprof.schema.events import EVENT_CLASSES, Codec, EventKind, Kind, event_kind
+from dasfprof.schema.events import (
+    EVENT_CLASSES,
+    KINDS_OF_VALUES,
+    Codec,
+    EventKind,
+    event_kind,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
@@ -27,7 +33,7 @@ def test_a_declaration_is_whole(kind: EventKind) -> None:
     for column in kind.columns:
         assert column.about
         assert column.codec in get_args(Codec)
-        assert column.kind in get_args(Kind)
+        assert column.kind in KINDS_OF_VALUES
         assert encoder(column.codec)
 
 

@@ -47,7 +47,7 @@ _OWN = ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>")
 
 
 class _CProfiler(cProfile.Profile):
-    spoilt = False
+    spoilt, runs = False, 0
 
 
 class Engine:
@@ -64,7 +64,7 @@ class Engine:
         return sys.getprofile() is not None
 
     def new(self) -> Any:
-        """Return a profiler that has counted nothing. Its `spoilt` says if it cannot be used."""
+        """Return one that has counted nothing. Its `spoilt` says if it cannot be used."""
         return _CProfiler()
 
     def call(self, profiler: Any, run: Run, args: Any, kwargs: Any) -> Any:
@@ -197,7 +197,7 @@ _CALLS = ("call", "c_call")
 class _PureProfiler(profile.Profile):
     """`profile.Profile`, whose own failures end it: Python raises them into what it profiles."""
 
-    spoilt = False
+    spoilt, runs = False, 0
     cur: Any
     dispatcher: Any
     fake_frame: Any

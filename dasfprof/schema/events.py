@@ -111,28 +111,13 @@ EVENT_CLASSES: dict[str, type[Event]] = {
 #: How a value is stored, see `dasfprof.database.encoders`.
 Codec = Literal["float", "float32", "time", "int", "text", "key", "keys", "value"]
 
-#: What a column holds, and its unit. Times are Unix seconds of the recording host's clock. An
-#: ``object`` is a value of any type, such as a tuple or a dict.
-Kind = Literal[
-    "time",
-    "seconds",
-    "bytes",
-    "count",
-    "number",
-    "id",
-    "flag",
-    "text",
-    "key",
-    "keys",
-    "stimulus",
-    "object",
-]
-
 #: How the analysis keeps a column: times and other floats (NaN where unknown), int64 (-1 where
 #: unknown), codes of categories, objects that equal rows share, numbers of keys, lists of those.
 Form = Literal["time", "float", "int", "category", "object", "key", "keys"]
 
-_FORMS: dict[Kind, Form] = {
+#: What a column holds, and its unit. Times are Unix seconds of the recording host's clock. An
+#: ``object`` is a value of any type, such as a tuple or a dict. Behind it is its form.
+KINDS_OF_VALUES: dict[str, Form] = {
     "time": "time",
     "seconds": "float",
     "bytes": "float",
@@ -197,7 +182,7 @@ class Column:
 
     name: str
     codec: Codec
-    kind: Kind
+    kind: str
     about: str
     title: str = ""
     chart: str = ""
@@ -206,7 +191,7 @@ class Column:
     @property
     def form(self) -> Form:
         """How the analysis keeps it."""
-        return _FORMS[self.kind]
+        return KINDS_OF_VALUES[self.kind]
 
 
 @dataclass(frozen=True)
@@ -276,5 +261,5 @@ def _columns(text: str) -> Iterator[Column]:
         found = _LINE.fullmatch(line)
         assert found is not None, line
         hidden, name, codec, kind, about, title, chart = found.groups(default="")
-        facts = cast(Codec, codec), cast(Kind, kind), about, title, chart
+        facts = cast(Codec, codec), kind, about, title, chart
         yield Column(name, *facts, in_tables=not hidden)
