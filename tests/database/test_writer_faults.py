@@ -249,6 +249,8 @@ def test_a_disk_on_which_no_room_can_be_reserved(
     for number in range(1000):
         args = {"number": number, "noise": noise.randbytes(500)}
         database.record(InstantEvent("n", float(number), args=args))
+        if number % 50 == 49:
+            database.commit()
     database.close()
     assert 0 < database.writer.losses.dropped < 1000
     assert_told(database, 1000, database.writer.losses.dropped)
