@@ -119,9 +119,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._receive(scheduler)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._notes = scheduler_notes(self._guard)
-            source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
-            writer.start(source)
-            self._note = writer.extender(source)
+            self._source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
+            writer.start(self._source)
+            self._note = writer.extender(self._source)
             rows = FileRows.into(writer, constants)
             self._append = rows.append
             released = Source(fold_releases, constants, width=RELEASE_WIDTH)

@@ -111,12 +111,12 @@ class WorkerTaskPlugin(RecordingPart):
         database, constants = self._open_database(self.settings, worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
-        source = Source(notes.fold, constants, width=len(RUN))
+        self._source = Source(notes.fold, constants, width=len(RUN))
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
         self._plain = self._describe.plain
-        self._writer.start(source)
-        self._note = self._writer.extender(source)
+        self._writer.start(self._source)
+        self._note = self._writer.extender(self._source)
         rows = FileRows.into(self._writer, constants)
         self._append = rows.append
         self._undo.append(self._stop_noting)
