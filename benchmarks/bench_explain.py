@@ -21,7 +21,7 @@ from synthetic import HOST, TOKENS
 from dasfprof import FileDatabase, TraceAnalyser
 from dasfprof.analysis.simulation.replay import make_replay, replay_of
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 BEGIN = 1_790_000_000.0

@@ -22,7 +22,7 @@ from synthetic import FUNCTIONS, TOKENS
 from dasfprof import FileDatabase, TraceAnalyser
 from dasfprof.database.writer import Source
 from dasfprof.recording.probes.host import DISK_USAGE
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER
 

@@ -28,9 +28,9 @@ from dasfprof import TraceAnalyser
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.rows import StackRows
 from dasfprof.recording.stack_samples import sampler
-from dasfprof.recording.stack_samples.stacks import StackReader, StackRows
-from dasfprof.recording.stack_samples.subjects import Pace, Subject
+from dasfprof.recording.stack_samples.subjects import Pace, StackReader, Subject
 from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK

@@ -25,7 +25,7 @@ from synthetic import HOST, compute_rows, row
 
 from dasfprof import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN
 from dasfprof.schema.under_way import SCHEDULER_STATE

@@ -1,9 +1,9 @@
 """Makes the dictionary that small blocks are deflated with, from trace files.
 
-``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, prints the
-lines that stand in FORMAT.md and in `dasfprof.database.frames`. It holds what blocks have in
-common: the names of columns, their forms and the words of Dask. A change would make another
-version of the format.
+``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, writes
+`dictionary.zlib`, as it lies beside `dasfprof.database.frames`, and prints its lines in FORMAT.md.
+It holds what blocks have in common: the names of columns, their forms and the words of Dask. A
+change would make another version of the format.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def main(paths: list[str]) -> None:
     words = map(values.pack, sorted(WORDS))
     common_parts = (values.pack(common(block)) for block in typical.values())
     dictionary = b"".join((*words, *other_blocks({*typical}), *common_parts))
-    text = base64.b64encode(zlib.compress(dictionary, 9)).decode()
+    deflated = zlib.compress(dictionary, 9)
+    Path("dictionary.zlib").write_bytes(deflated)
+    text = base64.b64encode(deflated).decode()
     print("\n".join(textwrap.wrap(text, 96)))
     print(f"{len(dictionary)} bytes, CRC-32 {zlib.crc32(dictionary):08x}")
 

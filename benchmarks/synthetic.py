@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE
 
 HOST = "node"

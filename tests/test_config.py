@@ -14,14 +14,13 @@ import pytest
 import yaml
 
 import dasfprof
-from dasfprof.config.describe import YAML, as_yaml
-from dasfprof.config.options import RECORDING, RunOptions
+from dasfprof.config.options import RECORDING, YAML, RunOptions, as_yaml
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.settings import make_settings
 
 
 def test_the_yaml_shows_what_is_declared() -> None:
-    """It is written by ``python -m dasfprof.config.describe``."""
+    """It is written by ``python -m dasfprof.config.options``."""
     assert YAML.read_text() == as_yaml()
     shown = yaml.safe_load(YAML.read_text())["dasfprof"]
     assert {name: shown[name] for name in ("flush-interval", "profiler", "log-values")} == {

@@ -13,8 +13,13 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Column, NumberColumn
 from dasfprof.database.encoders import encoder
 from dasfprof.schema import KINDS
-from dasfprof.schema.declaration import Codec, EventKind, Kind, event_kind
-from dasfprof.schema.events import EVENT_CLASSES
+from dasfprof.schema.events import (
+    EVENT_CLASSES,
+    KINDS_OF_VALUES,
+    Codec,
+    EventKind,
+    event_kind,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
@@ -28,7 +33,7 @@ def test_a_declaration_is_whole(kind: EventKind) -> None:
     for column in kind.columns:
         assert column.about
         assert column.codec in get_args(Codec)
-        assert column.kind in get_args(Kind)
+        assert column.kind in KINDS_OF_VALUES
         assert encoder(column.codec)
 
 
@@ -42,12 +47,15 @@ key       key   key   the key
 -hidden   int   count in no
     table
 cause     key   stimulus what caused it
+load      float number of [name, part] [# of Loads | Loads]
 """,
     )
-    assert kind.forms() == {"key": "key"}
+    assert kind.forms() == {"key": "key", "load": "float"}
     assert kind.forms(stimuli=True) == {"cause": "key"}
     assert kind.columns[1].about == "in no table"
-    assert kind.args == (("key", "key"), ("hidden", "int"), ("cause", "key"))
+    assert kind.args == (("key", "key"), ("hidden", "int"), ("cause", "key"), ("load", "float"))
+    load = kind.columns[-1]
+    assert (load.about, load.title, load.chart) == ("of [name, part]", "# of Loads", "Loads")
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

@@ -3,10 +3,9 @@
 FORMAT.md, beside this file, describes the bytes.
 """
 
-from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.multi import MultiEventDatabase, find_runs, open_run
-from dasfprof.database.profiler import EventProfiler, open_database
+from dasfprof.database.profiler import DasfDatabase, EventProfiler, open_database
 
 __all__ = [
     "DasfDatabase",

@@ -10,9 +10,8 @@ from typing import Any
 from dasfprof.database import frames, values
 from dasfprof.database.block_codec import BlockEncoder, Rows
 from dasfprof.database.frames import deflate
-from dasfprof.database.handover import GivenUpError
-from dasfprof.database.losses import Cause, Losses, cause_of, is_full
-from dasfprof.schema.declaration import Schema
+from dasfprof.database.losses import Losses, cause_of
+from dasfprof.schema.events import Schema
 
 # --- `Source`: a list that recording appends to, and the function that turns it into events -------
 
@@ -86,38 +85,6 @@ class Source:
 #: and how long an event loop waits.
 SLICE_ROWS = 1000
 
-#: Rows, with their positions among all events of the file.
-_Part = tuple[Rows, Sequence[int]]
-
-
-class _Block:
-    """Rows of one schema and their encoder; the rows are kept, as a full disk may split them."""
-
-    def __init__(self, schema: Schema, constants: dict[str, Any] | None) -> None:
-        self.encoder = BlockEncoder(schema, constants)
-        self._constants = constants
-        self.parts: list[_Part] = []
-
-    def extend(
-        self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None]
-    ) -> list[Exception]:
-        self.parts.append((rows, sequence))
-        return self.encoder.extend(rows, sequence, rest)
-
-    def halves(self, rest: Callable[[], None]) -> tuple[_Block, _Block]:
-        """Return two blocks, of the first and of the second half of the rows."""
-        middle = sum(len(rows) for rows, _ in self.parts) // 2
-        schema = self.encoder.schema
-        halves = _Block(schema, self._constants), _Block(schema, self._constants)
-        position = 0
-        for rows, sequence in self.parts:
-            cut = min(max(middle - position, 0), len(rows))
-            position += len(rows)
-            for half, place in zip(halves, (slice(cut), slice(cut, None)), strict=True):
-                if sequence[place]:
-                    half.extend(rows[place], sequence[place], rest)
-        return halves
-
 
 def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
     """Return positions that count from another place."""
@@ -134,7 +101,7 @@ class BlockWriter:
     Parameters
     ----------
     put
-        Appends a frame to the file; the second argument is its number of events.
+        Appends a frame to the file.
     losses
         Where dropped facts and errors are counted.
     rest
@@ -142,19 +109,17 @@ class BlockWriter:
     """
 
     def __init__(
-        self, put: Callable[[bytes, int], None], losses: Losses, rest: Callable[[], None]
+        self, put: Callable[[bytes], None], losses: Losses, rest: Callable[[], None]
     ) -> None:
         self._put = put
         self._losses = losses
         self._rest = rest
         #: Positions used so far, and rows that were appended.
         self.events = self.stored = 0
-        # Not even one row could be written: later blocks are not split again.
-        self._full = False
 
     def write(self, source: Source, rows: list[Any], *, finish: bool = False) -> None:
         """Fold, encode and append rows taken from a source."""
-        blocks: dict[Schema, _Block] = {}
+        blocks: dict[Schema, BlockEncoder] = {}
         step = SLICE_ROWS * source.width
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
@@ -163,12 +128,12 @@ class BlockWriter:
         if finish:
             self._encode(source.finish, 0, source, blocks)
         for block in blocks.values():
-            if block.encoder.rows:
+            if block.rows:
                 self._store(block)
 
     def append(self, frame: bytes) -> None:
         """Append a frame without events; an empty frame appends the header of a new file only."""
-        failure = self._append(frame, 0)
+        failure = self._append(frame)
         if failure is not None:
             self._losses.warn("cannot write facts to", failure)
 
@@ -184,7 +149,7 @@ class BlockWriter:
         fold: Callable[[], Folded],
         count: int,
         source: Source,
-        blocks: dict[Schema, _Block],
+        blocks: dict[Schema, BlockEncoder],
     ) -> None:
         """Fold and encode; an error must neither end the thread nor reach the user's code."""
         try:
@@ -195,51 +160,37 @@ class BlockWriter:
         first = self.events
         for schema, rows, positions in folded:
             if schema not in blocks:
-                blocks[schema] = _Block(schema, source.constants)
+                blocks[schema] = BlockEncoder(schema, source.constants)
             for reason in blocks[schema].extend(rows, _from(first, positions), self._rest):
                 self.failed("not encoded", 1, reason)
             self.events += len(rows)
 
-    def _store(self, block: _Block) -> bool:
-        """Append a block, or as many of its first rows as the disk has room for."""
-        encoder = block.encoder
+    def _store(self, block: BlockEncoder) -> None:
+        """Append a block, or count what is in it as dropped."""
         try:
-            payload = encoder.payload(self._rest, **self._about())
+            payload = block.payload(self._rest, **self._about())
             frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
-            frame.about = (encoder.schema.name, *encoder.span)
-            frame.rows = encoder.rows
+            frame.about = (block.schema.name, *block.span)
+            frame.rows = block.rows
         except Exception as error:
-            self.failed("recorder failed", encoder.rows, error)
-            return True
-        failure = self._append(frame, encoder.rows)
+            self.failed("recorder failed", block.rows, error)
+            return
+        failure = self._append(frame)
         if failure is None:
-            self._full = False
-            self.stored += encoder.rows
-            return True
-        if is_full(failure) and encoder.rows > 1 and not self._full:
-            first, second = block.halves(self._rest)
-            if self._store(first):
-                return self._store(second)
-            self._drop(second.encoder.rows, failure)
-            return False
-        self._full = is_full(failure)
-        self._drop(encoder.rows, failure)
-        return False
+            self.stored += block.rows
+            return
+        self._losses.add(cause_of(failure), block.rows)
+        self._losses.warn("cannot write facts to", failure)
 
-    def _append(self, frame: bytes, rows: int) -> Exception | None:
+    def _append(self, frame: bytes) -> Exception | None:
         """Append a frame; return the error if it could not be written."""
         try:
-            self._put(frame, rows)
+            self._put(frame)
         except Exception as error:
             return error
         return None
 
-    def _drop(self, count: int, error: Exception) -> None:
-        if not isinstance(error, GivenUpError):
-            self._losses.add(cause_of(error), count)
-        self._losses.warn("cannot write facts to", error)
-
-    def failed(self, cause: Cause, count: int, error: Exception) -> None:
+    def failed(self, cause: str, count: int, error: Exception) -> None:
         """Count facts that an error before they were written lost, by its cause."""
         self._losses.add("no memory" if isinstance(error, MemoryError) else cause, count)
         self._losses.errors += 1

@@ -22,7 +22,7 @@ CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a",
 
 UNSIGNED = ("u1", "u2", "u4")
 _DTYPES = {*UNSIGNED, "u8", "i8", "f4", "f8"}
-#: The types of numbers in byte planes.
+#: The types of numbers in byte planes, as earlier versions wrote small columns.
 _PLANES = {name.upper(): name for name in _DTYPES - {"u1"}}
 
 

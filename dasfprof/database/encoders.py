@@ -26,16 +26,13 @@ from dasfprof.database.columns import (
     UNSIGNED,
     Array,
 )
-from dasfprof.database.numbers import TICKS_PER_SECOND, number_array
+from dasfprof.database.values import number_array
 
 # --- Encoding of a column of numbers, in the narrowest form that decodes to equal numbers ---------
 
-_TICK = 1.0 / TICKS_PER_SECOND
+_TICK = 1.0 / keys.TICKS_PER_SECOND
 #: Counts of ticks that a byte holds anyway, and those that no integer does.
 _NARROWEST, _WIDEST = 254.0, 2.0**62
-#: The most bytes of numbers that are split into byte planes. Larger blocks are not compressed, so
-#: that planes would only slow them down.
-_PLANES_BYTES = 2048
 
 
 def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
@@ -85,7 +82,7 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
     known = array if complete else array[~missing]
     base = float(known.min())
     with np.errstate(over="ignore", invalid="ignore"):
-        known_ticks = (known - base) * TICKS_PER_SECOND
+        known_ticks = (known - base) * keys.TICKS_PER_SECOND
     limit = float(known_ticks.max())
     scale = _TICK
     if _NARROWEST < limit < _WIDEST:
@@ -112,19 +109,7 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
 
 
 def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[Any]:
-    dtype = array.dtype.str[1:]
-    if array.itemsize == 1 or not 0 < array.nbytes <= _PLANES_BYTES:
-        return [tag, dtype, base, scale, array.tobytes()]
-    return [tag, dtype.upper(), base, scale, _split_planes(array)]
-
-
-def _split_planes(array: Array) -> bytes:
-    """Return the first byte of each number, then the second of each, and so on.
-
-    Numbers of one column have similar high bytes, which compress well side by side.
-    """
-    octets = np.frombuffer(array.tobytes(), dtype="u1")
-    return octets.reshape(-1, array.itemsize).T.tobytes()
+    return [tag, array.dtype.str[1:], base, scale, array.tobytes()]
 
 
 # --- Encoders: they turn the values of a column into its msgpack list -----------------------------
@@ -292,8 +277,6 @@ class _KeyEncoder:
         rare = np.flatnonzero(long_tails[codes])
         if 0 < len(rare) <= min(_RARE_KEYS, len(codes) // _RARE_KEYS):
             heads, codes, tails = _write_out(rare, heads, codes, tails)
-        if len(heads) <= _FEW_HEADS:
-            heads = list(map(keys.pack_hash, heads))
         kinds, texts = bytes(kind for kind, _ in heads), [text for _, text in heads]
         words = map(encode_numbers, tails.T)
         return [KEYS, kinds, texts, encode_numbers(codes), *words]
@@ -304,9 +287,6 @@ _HAS_LONG_TAIL = [kind in (keys.HEX, keys.UUID) for kind in range(256)]
 #: Keys with long tails are written out as text where there are at most this many, and at most one
 #: in this many: a single long tail would widen the columns of words of all other keys.
 _RARE_KEYS = 16
-#: The most heads whose hashes are packed. Where nearly every key has a head of its own, packing
-#: takes long while other threads wait.
-_FEW_HEADS = 256
 
 
 def _write_out(

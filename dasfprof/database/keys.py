@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from itertools import chain
-from operator import itemgetter, methodcaller
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dasfprof.database import values
-from dasfprof.database.numbers import TICKS_PER_SECOND as TICKS_PER_SECOND  # noqa: PLC0414  (read from here)
-from dasfprof.database.numbers import many_time_ticks, number_array, time_ticks
+from dasfprof.database.values import number_array
 
 #: Kinds of head. FORMAT.md says how each is joined with its tail.
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
 #: ``TUPLE + n`` is a tuple of the head's text and n numbers, n from 0 to 4.
 TUPLE = 8
-#: ``TUPLE_TEXT + n`` is the `repr` of such a tuple, a str, as DASF records keys.
+#: ``TUPLE_TEXT + n`` is the `repr` of such a tuple, a str. Only earlier versions wrote it.
 TUPLE_TEXT = 16
 
 #: Added to the kind of a tuple whose text ends in a hash, as in collections: the text of the head
-#: is then binary and ends in the 16 bytes of the hash. Used in files only.
+#: is then binary and ends in the 16 bytes of the hash. Only earlier versions wrote it.
 HASHED = 32
 
 Head = tuple[int, Any]
@@ -42,7 +41,6 @@ NO_TAIL: Tail = (0, 0, 0, 0)
 
 _LIMIT = 1 << 32
 _HEX_DIGITS = 32
-_HASH_LENGTH = 1 + _HEX_DIGITS  # with the dash before it
 _UUID_LENGTH = 36
 #: Where a UUID has dashes, and the one before it, from the end of the text.
 _UUID_DASHES = (-37, -28, -23, -18, -13)
@@ -68,7 +66,7 @@ def split_keys(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]:
     if items and type(items[0]) is tuple:
         split = _split_tuples(items)
     elif set(map(type, items)) == {str}:
-        split = _split_texts(items) or _split_tuple_texts(items)
+        split = _split_texts(items)
     if split is not None:
         return split
     pairs = [split_key(item) for item in items]
@@ -144,27 +142,6 @@ def _split_uuids(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] 
     return None if words is None else ([heads[text] for text in texts], words.astype("<u4"))
 
 
-def _split_tuple_texts(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Split texts of tuples of one length in a tenth of the time; None for other keys."""
-    parts = [item.partition("', ") for item in items]
-    begins = {begin for begin, _, _ in parts}
-    if not all(begin[:2] == "('" and begin.count("'") == 1 for begin in begins):
-        return None
-    ends = [end for _, _, end in parts]
-    counts = set(map(methodcaller("count", ", "), ends))
-    count = counts.pop() + 1
-    numbers = "".join(ends).replace(")", ", ").split(", ")[:-1]
-    if counts or count > TAIL_WORDS or not all(map(methodcaller("endswith", ")"), ends)):
-        return None
-    words = _read_decimals(numbers)
-    if words is None or len(words) != count * len(items):
-        return None
-    tails = np.zeros((len(items), TAIL_WORDS), dtype="<u4")
-    tails[:, :count] = words.reshape(-1, count)
-    heads = {begin: (TUPLE_TEXT + count, begin[2:]) for begin in begins}
-    return [heads[begin] for begin, _, _ in parts], tails
-
-
 def _read_hashes(ends: list[str]) -> npt.NDArray[Any] | None:
     return _words_of_digits("".join(ends)) if set(map(len, ends)) == {_HEX_DIGITS} else None
 
@@ -225,7 +202,7 @@ def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:
 @lru_cache(maxsize=256)  # Dask's stimulus ids, which end in a time, repeat from row to row
 def _split_text(key: str) -> tuple[Head, Tail]:
     if key[:2] == "('":
-        return _split_tuple_text(key) or ((TEXT, key), NO_TAIL)
+        return (TEXT, key), NO_TAIL
     head, dash, tail = key.rpartition("-")
     if dash:
         length = len(tail)
@@ -246,20 +223,6 @@ def _split_text(key: str) -> tuple[Head, Tail]:
             if words is not None:
                 return (UUID, key[:-37]), words
     return (TEXT, key), NO_TAIL
-
-
-def _split_tuple_text(key: str) -> tuple[Head, Tail] | None:
-    text, _, rest = key[2:].partition("'")
-    parts = rest[2:-1].split(", ") if rest != ",)" else []
-    if len(parts) > TAIL_WORDS or not all(
-        part.isdecimal() and len(part) <= _MAX_DECIMAL_DIGITS for part in parts
-    ):
-        return None
-    numbers = tuple(int(part) for part in parts)
-    if max(numbers, default=0) >= _LIMIT or _tuple_text(text, numbers) != key:
-        return None
-    a, b, c, d = numbers + _PADDING[len(parts)]
-    return (TUPLE_TEXT + len(parts), text), (a, b, c, d)
 
 
 def _tuple_text(text: str, numbers: tuple[int, ...]) -> str:
@@ -294,26 +257,14 @@ def join_key(head: Head, tail: Tail) -> Any:
     raise ValueError(f"unknown kind of key head: {kind!r}")
 
 
-def pack_hash(head: Head) -> Head:
-    """Return the head with the hash at the end of a tuple's text as bytes, half as long."""
-    kind, text = head
-    if kind < TUPLE or text[-_HASH_LENGTH:-_HEX_DIGITS] != "-":
-        return head
-    digits = text[-_HEX_DIGITS:]
-    if _hex_words(digits) is None:
-        return head
-    begin = text[:-_HASH_LENGTH].encode("utf-8", "surrogatepass")
-    return kind + HASHED, begin + bytes.fromhex(digits)
-
-
 @lru_cache(1 << 12)  # many blocks name the same heads
 def unpack_hash(head: Head) -> Head:
-    """Undo `pack_hash`.
+    """Return a head with the hash at the end of its text as text, where it is packed.
 
     Raises
     ------
     ValueError, TypeError, AttributeError
-        If `pack_hash` cannot have returned the head.
+        If no writer packs such a head.
     """
     kind, packed = head
     if kind < HASHED:
@@ -347,3 +298,68 @@ def _uuid_words(text: str) -> Tail | None:
 
 def _uuid_text(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+# --- The Unix times that end Dask's stimulus ids, as exact whole numbers --------------------------
+#
+# ``task-finished-1763777777.1234567`` ends with the `repr` of a float64.
+
+#: A float64 from 2**30 to 2**31 (Unix time, 2004 to 2038) is a whole number of ticks.
+TICKS_PER_SECOND = float(1 << 22)
+_EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
+_TICK_BITS = 22
+#: Digits of such a time before the decimal point, and the most after it.
+_POINT, _MAX_DECIMALS = 10, 7
+_PLACES = 10 ** np.arange(_POINT - 1, -1, -1)
+
+
+def time_ticks(text: str) -> int | None:
+    """Return a Unix time in ticks; None if `repr` would write the time in another way."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    if _EARLIEST <= seconds < _LATEST and repr(seconds) == text:
+        return int(seconds * TICKS_PER_SECOND)
+    return None
+
+
+def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
+    """Return what `time_ticks` returns for many texts, in a third of the time.
+
+    None if any text is not of that form. In this range a float64 is a whole number of ticks, and
+    `repr` writes the shortest decimal that rounds to it, and of these the closest.
+    """
+    decimals = number_array(list(map(len, texts)), "<i8") - _POINT - 1
+    if decimals.min() < 1 or decimals.max() > _MAX_DECIMALS:
+        return None
+    width = _POINT + 1 + _MAX_DECIMALS
+    octets = "".join(map(str.ljust, texts, repeat(width), repeat("0"))).encode("utf-8", "replace")
+    if len(octets) != width * len(texts):
+        return None
+    digits = np.frombuffer(octets, dtype="u1").reshape(-1, width) - np.uint8(ord("0"))
+    point = np.uint8((ord(".") - ord("0")) % 256)
+    if (digits[:, _POINT] != point).any() or (np.delete(digits, _POINT, axis=1) > 9).any():
+        return None
+    whole, parts = digits[:, :_POINT] @ _PLACES[-_POINT:], digits[:, _POINT + 1 :] @ _PLACES[-7:]
+    if whole.min() < _EARLIEST or whole.max() >= _LATEST - 1:
+        return None
+    ticks: npt.NDArray[np.int64] = (whole << _TICK_BITS) + _to_ticks(parts, 10**_MAX_DECIMALS)
+    part, scale = ticks & (2**_TICK_BITS - 1), _PLACES[-1 - decimals]
+    closest, tie = _to_decimals(part, scale)
+    fewer, _ = _to_decimals(part, scale // 10)
+    too_long = (_to_ticks(fewer, scale // 10) == part) & (decimals > 1)
+    if tie.any() or too_long.any() or (closest * (10**_MAX_DECIMALS // scale) != parts).any():
+        return None
+    return ticks
+
+
+def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
+    """Round fractions of a second to ticks; there are no ties."""
+    return ((numbers << _TICK_BITS) * 2 + scale) // (scale * 2)
+
+
+def _to_decimals(ticks: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]) -> tuple[Any, Any]:
+    """Round ticks to decimals; also return which of them are ties."""
+    exact, half = ticks * scale, 1 << _TICK_BITS - 1
+    return (exact + half) >> _TICK_BITS, exact & (2 * half - 1) == half

@@ -7,27 +7,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from dasfprof.text import count_of, elide
 
 logger = logging.getLogger(__name__)
-
-Cause = Literal[
-    "too fast",
-    "disk full",
-    "disk gone",
-    "not encoded",
-    "recorder failed",
-    "no memory",
-    "interrupted",
-    "too many stacks",
-    "too many functions",
-    "too many functions traced",
-    "too many logs",
-    "too many tracebacks",
-    "too much storage",
-]
 
 #: The words for each cause.
 CAUSES: Mapping[str, str] = {
@@ -80,7 +64,7 @@ class Losses:
         """Number of dropped facts, of all causes."""
         return sum(self.by_cause.copy().values())
 
-    def add(self, cause: Cause, count: int = 1) -> None:
+    def add(self, cause: str, count: int = 1) -> None:
         """Count facts as dropped. Logs nothing, as logging may block the thread that records."""
         if count:
             with self._lock:
@@ -122,7 +106,7 @@ class Losses:
         self._told, self._errors_told = self.by_cause.copy(), self.errors
 
 
-def cause_of(error: BaseException) -> Cause:
+def cause_of(error: BaseException) -> str:
     """Return the cause of a loss, by the error that writing raised."""
     return "disk full" if is_full(error) else "disk gone"
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
-from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase, files_html
-from dasfprof.database.profiler import EventProfiler, HostDatabase, open_database
+from dasfprof.database.profiler import DasfDatabase, EventProfiler, HostDatabase, open_database
 from dasfprof.database.reader import (
     Time,
     TraceFile,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from dasfprof.database import columns, frames, values
 from dasfprof.database.block_codec import Batch, decode_block
 from dasfprof.database.frames import inflate
-from dasfprof.database.validation import missing_file
+from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 
 # --- A window of time: which events and blocks of a file it needs ---------------------------------
@@ -318,24 +318,18 @@ def _count(block: dict[str, Any], name: str) -> int:
     return count if isinstance(count, int) else 0
 
 
-class _map:  # noqa: N801  (used as a function)
-    """Maps a file into memory; returns empty bytes for an empty file, which cannot be mapped."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> bytes | mmap.mmap:
-        try:
-            with self._path.open("rb") as file:
-                try:
-                    self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                except ValueError:
-                    return b""
-                return self._map
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise missing_file(self._path) from error
-
-    def __exit__(self, *_: object) -> None:
-        if self._map is not None:
-            self._map.close()
+@contextmanager
+def _map(path: Path) -> Iterator[bytes | mmap.mmap]:
+    """Map a file into memory; empty bytes stand for an empty file, which cannot be mapped."""
+    try:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise missing_file(path) from error
+    except ValueError:
+        yield b""
+        return
+    try:
+        yield mapped
+    finally:
+        mapped.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import warnings
@@ -68,6 +69,21 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
             stacklevel=3,
         )
     return matching[0]
+
+
+def missing_file(path: Path) -> SourceNotFoundError:
+    """Return the error for a missing file; it names files with similar names."""
+    try:
+        others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
+    except OSError:
+        others = []
+    near = difflib.get_close_matches(path.name.removesuffix(".msgpack"), sorted(others), n=3)
+    names = " or ".join(repr(stem + ".msgpack") for stem in near)
+    there = f" Did you mean {names}?" if near else ""
+    return SourceNotFoundError(
+        f"there is no trace file {path}.{there} Pass a file, a directory, a glob or a run's name; "
+        f"`dasfprof info {path.parent}` lists the runs there."
+    )
 
 
 # --- Where a run's files are in a storage: the names of its directories and pieces ----------------

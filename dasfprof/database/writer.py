@@ -8,8 +8,8 @@ loop never waits long for it. While nothing is recorded it sleeps.
 
 When rows come faster than they are written, it depends on who records. Hooks on Dask's event loops
 must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
-code may wait: when `commit_threshold` of its events are pending, `make_room` encodes them in the
-thread that records, which takes less CPU than to wait for the writer's thread on another core.
+code may wait: when `commit_threshold` of its events are pending, `make_room` waits for the writer's
+thread, but not for a disk that does not answer.
 Every frame holds the number of facts dropped so far, by cause.
 
 After `fork` the child has no writer's thread and writes nothing: the file is its parent's.
@@ -17,6 +17,8 @@ After `fork` the child has no writer's thread and writes nothing: the file is it
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import threading
@@ -26,11 +28,76 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database import handover
 from dasfprof.database.block_writer import BlockWriter, Folded, Source
-from dasfprof.database.handover import Appender, Pace, Wake
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
+
+#: Seconds for which user code waits for a disk that does not answer, and between two looks.
+PATIENCE, _LOOK = 5.0, 0.001
+
+# --- Pace and Wake: when a background thread works beside threads that must not wait --------------
+
+#: CPU seconds of work between two pauses, and the length of a pause, also when another thread waits
+#: for the work to end. `benchmarks/` measures their cost and how long an event loop waits.
+WORK_SECONDS = 0.0005
+#: So few rows take less than the interpreter's switch interval, after which another thread gets its
+#: lock anyway: pauses would only make this one wake again and again.
+FEW_ROWS, FEW_SECONDS = 100, 0.005
+PAUSE_SECONDS = 0.001
+HURRIED_PAUSE_SECONDS = 0.00005
+
+
+class Pace:
+    """Pauses the thread that works, so that the others get the interpreter's lock."""
+
+    def __init__(self) -> None:
+        #: Whether another thread waits for the work to end.
+        self.hurried = False
+        self._rested = 0.0
+        self._seconds = WORK_SECONDS
+
+    def start(self, rows: int) -> None:
+        """Begin to work on some rows, in this thread."""
+        self._seconds = WORK_SECONDS if rows > FEW_ROWS else FEW_SECONDS
+        self._rested = time.thread_time()
+
+    def pause(self) -> None:
+        """Sleep, if the thread has worked for long enough since its last pause."""
+        if time.thread_time() - self._rested > self._seconds:
+            time.sleep(HURRIED_PAUSE_SECONDS if self.hurried else PAUSE_SECONDS)
+            self._rested = time.thread_time()
+
+
+class Wake:
+    """Ends the sleep of one thread, like `threading.Event`, but from anywhere.
+
+    That one holds a lock while it is set: a signal's handler or a finalizer that comes just then,
+    and records something, would wait for its own thread for ever.
+    """
+
+    def __init__(self) -> None:
+        self._unset = threading.Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """End the sleep, or the next one."""
+        with contextlib.suppress(RuntimeError):  # it is set
+            self._unset.release()
+
+    def is_set(self) -> bool:
+        """Return whether it is set, and nobody has woken of it."""
+        return not self._unset.locked()
+
+    def wait(self, seconds: float = -1) -> None:
+        """Sleep until it is set, but only so long if that is not negative; then it is not set."""
+        self._unset.acquire(timeout=seconds)
+
+    def clear(self) -> None:
+        """Have it not set."""
+        self._unset.acquire(blocking=False)
+
+
+# --- TraceWriter ----------------------------------------------------------------------------------
 
 
 def comes_from_a_signal(error: BaseException) -> bool:
@@ -88,7 +155,6 @@ class TraceWriter:
             self._ending_of_segment,
             self.losses.begin_segment,
         )
-        self._appender = Appender(self._output, self.losses)
         self._blocks = BlockWriter(self._put, self.losses, self._rest)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
@@ -106,9 +172,9 @@ class TraceWriter:
         #: Number of the writer's steps, now and when a thread last gave up waiting.
         self._steps = 0
         self._stuck_at = -1
-        #: The thread that drains, if any, and whether it is a thread that records.
+        #: The thread that drains, if any, and since when it waits for the disk.
         self._drainer: int | None = None
-        self._recorder_drains = False
+        self._asked: float | None = None
         self._wake = Wake()
         self._asleep = False
         self._start_lock = threading.Lock()
@@ -196,44 +262,31 @@ class TraceWriter:
             self._wake.set()
 
     def make_room(self, source: Source) -> None:
-        """Write this source's facts if they reach `commit_threshold`.
+        """Wait until fewer than `commit_threshold` of this source's facts are pending.
 
-        Does nothing in the thread that writes, after `close`, and while the disk does not answer:
+        Does not wait in the thread that writes, after `close`, and while the disk does not answer:
         then facts beyond `max_pending` are dropped.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
             return
-        if self._has_room(source):
-            if not self._wake.is_set():
-                self._wake.set()
-            return
-        if not self._hangs() and threading.get_ident() != self._drainer:
-            self._drain_as_recorder(source)
-            if not self._hangs():
-                return
+        steps, since = self._steps, time.monotonic()
+        while not self._has_room(source) and not self.closed:
+            if threading.get_ident() == self._drainer or self._steps == self._stuck_at:
+                break
+            if steps != self._steps:
+                steps, since = self._steps, time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                self._stuck_at = steps
+                silent = OSError(errno.ETIMEDOUT, "the disk does not answer")
+                self.losses.warn("cannot write facts to", silent)
+            self._pace.hurried = True
+            self._wake.set()
+            time.sleep(_LOOK)
+        if not self._wake.is_set():
+            self._wake.set()
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
-
-    def _hangs(self) -> bool:
-        """Return whether the disk did not answer and nothing was written since."""
-        return self._appender.hangs or self._steps == self._stuck_at
-
-    def _drain_as_recorder(self, source: Source) -> None:
-        while not self.closed:
-            self._pace.hurried, steps = True, self._steps
-            if self._drain_lock.acquire(timeout=handover.PATIENCE):
-                try:
-                    if not self._has_room(source):
-                        self._recorder_drains = True
-                        self._drain_sources([source])
-                finally:
-                    self._recorder_drains = False
-                    self._drain_lock.release()
-                return
-            if self._steps == steps:
-                self._stuck_at = steps
-                return
 
     def _drop_newest(self, source: Source) -> None:
         if os.getpid() != self._pid:
@@ -244,7 +297,8 @@ class TraceWriter:
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
                 # The disk may have answered a little after this thread began to wait.
-                silent = self._appender.waiting_for() > handover.PATIENCE / 2
+                asked = self._asked
+                silent = asked is not None and time.monotonic() - asked > PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
 
     def _has_room(self, source: Source) -> bool:
@@ -308,26 +362,22 @@ class TraceWriter:
         due = time.monotonic() + self._interval
         while not self.closed:
             self._wake.wait(min(max(due - time.monotonic(), 0), self._interval))
-            if self._appender.take() and time.monotonic() < due:
-                continue
             if not any(source.rows for source in self.sources):
                 self._sleep()
                 due = time.monotonic() + self._interval
                 continue
-            # A thread that records may hold the lock and hand over a frame.
-            while not (locked := self._drain_lock.acquire(blocking=False)) and not self.closed:
-                self._wake.wait(0.005)
-                self._appender.take()
+            # A thread that commits may hold the lock, and close before it releases that.
+            while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
+                pass
             if locked:
                 try:
                     self._drain()
                 finally:
                     self._drain_lock.release()
             due = time.monotonic() + self._interval
-        self._appender.take()
 
     def _sleep(self) -> None:
-        """Sleep until there is a row, a frame that was handed over, a new source, or the end."""
+        """Sleep until there is a row, a new source, or the end."""
         self._asleep = True
         for source in self.sources:
             source.wake_at = 1  # before the look at rows, or one may come in between
@@ -337,21 +387,18 @@ class TraceWriter:
         for source in self.sources:
             source.wake_at = self.commit_threshold * source.width
         self._wake.clear()
-        self._appender.take()
 
-    def _put(self, frame: bytes, rows: int) -> None:
-        if self._recorder_drains and not self.closed:
-            self._appender.hand_over(frame, rows, self._wake.set, self._is_working)
-        else:
-            self._appender.append(frame)
-
-    def _is_working(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+    def _put(self, frame: bytes) -> None:
+        self._asked = time.monotonic()
+        try:
+            self._output.append(frame)
+        finally:
+            self._asked = None
 
     def _rest(self) -> None:
         """Count a step, and let other threads run."""
         self._steps += 1
-        if not (self.closed or self._recorder_drains):
+        if not self.closed:
             try:
                 self._pace.pause()
             except BaseException as error:  # no pause is worth the rows that are being written
@@ -359,23 +406,20 @@ class TraceWriter:
                     self._interrupt = error
 
     def _drain(self, finish: bool = False) -> None:
-        if os.getpid() == self._pid:
-            with self._drain_lock:
-                self._drain_sources(self.sources, finish)
-
-    def _drain_sources(self, sources: list[Source], finish: bool = False) -> None:
-        if self._drainer == threading.get_ident():  # a signal handler or a finalizer commits
+        # The second: a signal's handler or a finalizer commits.
+        if os.getpid() != self._pid or self._drainer == threading.get_ident():
             return
-        self._drainer = threading.get_ident()
-        self._pace.start(sum(source.pending for source in sources))
-        try:
-            for source in sources:
-                self._drain_source(source, finish)
-        finally:
-            self._drainer, self._pace.hurried = None, False
-        self.after_drain()
-        if self.losses.by_cause:  # here, as logging may block a thread that records
-            self.losses.warn("facts come faster than they are written to")
+        with self._drain_lock:
+            self._drainer = threading.get_ident()
+            self._pace.start(sum(source.pending for source in self.sources))
+            try:
+                for source in self.sources:
+                    self._drain_source(source, finish)
+            finally:
+                self._drainer, self._pace.hurried = None, False
+            self.after_drain()
+            if self.losses.by_cause:  # here, as logging may block a thread that records
+                self.losses.warn("facts come faster than they are written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
         # Rows beyond are those that `threshold_reached` is about to drop.

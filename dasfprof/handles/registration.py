@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from dasfprof.errors import RegistrationError
 from dasfprof.handles.local_run import FriskyRun, LocalRun
 from dasfprof.handles.run import ProfiledRun
-from dasfprof.recording.call_profiles.engines import make_engine
+from dasfprof.recording.call_engines import make_engine
 from dasfprof.recording.cluster import frisky
 from dasfprof.recording.cluster.calls import running_plugins
 from dasfprof.recording.cluster.clients import (

@@ -19,8 +19,7 @@ from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster import frisky
 from dasfprof.recording.cluster.calls import commit_on_scheduler, commit_on_worker
 from dasfprof.recording.cluster.clients import remove_plugins
-from dasfprof.recording.cluster.files import FileCollector
-from dasfprof.recording.cluster.home import Home
+from dasfprof.recording.cluster.home import FileCollector, Home
 from dasfprof.recording.cluster.link import (
     GONE,
     SCHEDULER,

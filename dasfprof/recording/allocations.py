@@ -29,9 +29,9 @@ from dasfprof.recording.dask_internals.task_functions import (
     observe,
 )
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs.tracebacks import of_library
+from dasfprof.recording.rows import FileRows
+from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.recording.under_way.loop import Pulse
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.profiles import ALLOCATION, TRACED_FUNCTION
 
 # --- Moment: what was live at a moment, by the stacks that allocated it ---------------------------
@@ -232,7 +232,7 @@ class Allocations:
         Handles errors.
     """
 
-    def __init__(self, worker: Any, rows: UnderWayRows, guard: HookGuard) -> None:
+    def __init__(self, worker: Any, rows: FileRows, guard: HookGuard) -> None:
         self._worker, self._rows, self._guard = worker, rows, guard
         self._lock = threading.Lock()
         self._functions: dict[str, _Function] = {}
@@ -321,7 +321,7 @@ class Allocations:
 
 
 def trace_allocations(
-    worker: Any, rows: UnderWayRows, guard: HookGuard, undo: list[Callable[[], object]]
+    worker: Any, rows: FileRows, guard: HookGuard, undo: list[Callable[[], object]]
 ) -> None:
     """Trace the allocations of a worker's tasks.
 

@@ -1,37 +1,35 @@
-"""`RunSettings`: the settings of a run, which the plugins take to every worker."""
+"""`RunSettings`: the settings of a run, which the plugins take to every worker; where files are."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import logging
 import os
 import socket
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
 import dask
 from dask.system import cpu_count
 
 from dasfprof.config import ensure_defaults, setting
-from dasfprof.config.describe import as_parameters
-from dasfprof.config.options import RECORDING, AllOptions, RunOptions
+from dasfprof.config.options import RECORDING, AllOptions, RunOptions, ShipName, as_parameters
 from dasfprof.database import FileDatabase
 from dasfprof.database.runs import run_directory
-from dasfprof.database.storage import shown
+from dasfprof.database.storage import check_backend, is_url, shown
 from dasfprof.errors import InvalidArgumentError, UnknownOptionError
 from dasfprof.recording.dask_internals.names import missing
 from dasfprof.recording.probes.process import job_of_process
-from dasfprof.recording.shipping.places import choose_place, local_directory
 from dasfprof.text import file_part
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from dasfprof.config.options import AllOptions
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -212,3 +210,88 @@ def recorded_settings(settings: RunSettings) -> dict[str, str]:
             name = option.name.replace("_", "-")
             found[f"dasfprof.{name}"] = getattr(settings, option.name)
     return {name: str(value) for name, value in found.items()}
+
+
+# --- Where a run's files are written and sent, and the mark by which a process knows --------------
+
+
+class Place(NamedTuple):
+    """Where a run's files are."""
+
+    #: An absolute path; empty with `storage`.
+    directory: str
+    #: A URL; empty without.
+    storage: str
+    ship: ShipName
+
+
+def choose_place(directory: Any, ship: ShipName) -> Place:
+    """Return where files are written and sent.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the directory is neither a path nor a URL that fsspec knows, or does not go with `ship`.
+    MissingExtraError
+        If a URL needs a package that is not installed here.
+    """
+    given = directory or "."
+    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
+        raise InvalidArgumentError(
+            f"directory={given!r} must be a str or a path, such as 'traces', or a URL, such as "
+            "'s3://bucket/traces'."
+        )
+    if is_url(given):
+        url = str(given).rstrip("/")
+        if ship not in ("auto", "storage"):
+            raise InvalidArgumentError(
+                f"ship={ship!r} does not go with directory={shown(url)!r}: files are put there "
+                "with 'auto' and 'storage'."
+            )
+        check_backend(url)
+        return Place("", url, "storage")
+    if ship == "storage":
+        raise InvalidArgumentError(
+            f"ship='storage' needs the storage's URL as directory, such as 's3://bucket/traces'; "
+            f"got {os.fspath(given)!r}."
+        )
+    return Place(str(Path(given).expanduser().absolute()), "", ship)
+
+
+def local_directory(run_uuid: str) -> str:
+    """Return where processes of this host write what goes to a storage."""
+    return str(Path(tempfile.gettempdir(), f"dasfprof-{run_uuid}"))
+
+
+logger = logging.getLogger(__name__)
+
+
+def mark_of(directory: str, run_uuid: str) -> Path:
+    """Return the path of a run's mark: a hidden file, which is no trace."""
+    return Path(directory, f".dasfprof-{run_uuid}")
+
+
+def place_mark(directory: str, run_uuid: str) -> None:
+    """Put the mark into the directory unless it is there.
+
+    Where that cannot be written, there is none: workers then ship if they do not share the
+    scheduler's directory.
+    """
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        mark_of(directory, run_uuid).touch()
+    except OSError as error:
+        logger.debug("no mark in %s: %s", directory, error)
+
+
+def sees_mark(directory: str, run_uuid: str) -> bool:
+    """Return whether this process's directory has the mark."""
+    return mark_of(directory, run_uuid).exists()
+
+
+def remove_mark(directory: str, run_uuid: str) -> None:
+    """Remove the mark, if it is there."""
+    try:
+        mark_of(directory, run_uuid).unlink(missing_ok=True)
+    except OSError as error:
+        logger.debug("the mark in %s stays: %s", directory, error)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dasfprof.schema import gpus, profiles, resources, steps, tasks, under_way
-from dasfprof.schema.declaration import EventKind
+from dasfprof.schema import profiles, resources, steps, tasks, under_way
+from dasfprof.schema.events import EventKind
 
 #: Every event kind that dasfprof records, by phase and name.
 KINDS: dict[tuple[str, str], EventKind] = {
     (kind.phase, kind.name): kind
-    for module in (tasks, resources, gpus, steps, under_way, profiles)
+    for module in (tasks, resources, steps, under_way, profiles)
     for kind in vars(module).values()
     if isinstance(kind, EventKind)
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import Column, event_kind
+from dasfprof.schema.events import event_kind
 
 # --- What is recorded of the objects that task runs allocate, where that is asked for -------------
 
@@ -62,36 +62,18 @@ refused         text     text     why this worker profiles nothing; such an even
 # --- What is recorded of the lines in which threads spend their time, where that is long ----------
 
 #: What a sample of any thread holds. Its seconds are whole numbers of 1/1024 s, as are its times.
-_OF_A_SAMPLE = (
-    Column("stack", "int", "id", "number of the Stack in the same file; -1: unknown"),
-    Column(
-        "activity",
-        "text",
-        "text",
-        "what the thread did at that instant, by the kernel: running (or it could have, and had no "
-        "core), lock (it waited for the interpreter's lock), waiting (for anything else); None: "
-        "unknown",
-    ),
-    Column(
-        "interval",
-        "float",
-        "seconds",
-        "what this stands for: between the last times at which looks were due, until this look and "
-        "until the last that would have been at this thread: about a second if it rarely is",
-    ),
-    Column(
-        "cpu",
-        "time",
-        "seconds",
-        "CPU time of the thread since then; None: unknown, as at the first look at a task run",
-    ),
-    Column(
-        "run_queue",
-        "time",
-        "seconds",
-        "the thread could run since then and had no core; None: unknown",
-    ),
-)
+_OF_A_SAMPLE = """
+stack           int      id       number of the Stack in the same file; -1: unknown
+activity        text     text     what the thread did at that instant, by the kernel: running (or it
+    could have, and had no core), lock (it waited for the interpreter's lock), waiting (for anything
+    else); None: unknown
+interval        float    seconds  what this stands for: between the last times at which looks were
+    due, until this look and until the last that would have been at this thread: about a second if
+    it rarely is
+cpu             time     seconds  CPU time of the thread since then; None: unknown, as at the first
+    look at a task run
+run_queue       time     seconds  the thread could run since then and had no core; None: unknown
+"""
 
 TASK_SAMPLE = event_kind(
     "Task Sample",
@@ -101,8 +83,8 @@ TASK_SAMPLE = event_kind(
     recorder="TracePlugin",
     columns="""
 thread          text     text     identity of the thread
-""",
-    more=_OF_A_SAMPLE,
+"""
+    + _OF_A_SAMPLE,
 )
 
 LOOP_SAMPLE = event_kind(
@@ -113,8 +95,8 @@ LOOP_SAMPLE = event_kind(
     columns="""
 since           time     time     it last turned
 until           time     time     it had turned again; None: not yet
-""",
-    more=_OF_A_SAMPLE,
+"""
+    + _OF_A_SAMPLE,
 )
 
 CLIENT_SAMPLE = event_kind(
@@ -125,6 +107,6 @@ CLIENT_SAMPLE = event_kind(
 phase           text     text     what it was busy with, by the innermost of Dask's calls: waiting
     (for the cluster), pickling, optimising, hashing (of names for tasks), sending (a graph),
     building (a graph, or any other call of Dask's); program where it was in none
-""",
-    more=_OF_A_SAMPLE,
+"""
+    + _OF_A_SAMPLE,
 )

@@ -1,65 +1,10 @@
-"""What the resource monitor records: processes, hosts, disks and what workers hold."""
+"""What the resource monitor records: processes, hosts, disks, GPUs and what workers hold."""
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import Column, event_kind
+from enum import Enum
 
-#: What is read of the host, once a second, by one worker of each host (else None).
-HOST_COUNTERS = (
-    Column("host_cpu", "float32", "number", "% of all cores, the host", "Cpu Percent"),
-    Column("host_memory_total", "time", "bytes", "that the host has", "Memory Total"),
-    Column("host_memory_available", "time", "bytes", "that one can still get", "Memory Available"),
-    Column("host_memory_used", "time", "bytes", "the host's memory in use", "Memory Used"),
-    Column(
-        "host_swap_used", "time", "bytes", "swap in use", title="Swap Used", chart="Swap of hosts"
-    ),
-    Column("host_disk_io.read_count", "time", "count", "reads since boot", "Disk Io Read Count"),
-    Column("host_disk_io.write_count", "time", "count", "writes since boot", "Disk Io Write Count"),
-    Column("host_disk_io.read_size", "time", "bytes", "read since boot", "Disk Io Read"),
-    Column("host_disk_io.write_size", "time", "bytes", "written since boot", "Disk Io Write"),
-    Column("host_disk_io.read_bps", "float32", "number", "bytes a second read"),
-    Column("host_disk_io.write_bps", "float32", "number", "bytes a second written"),
-    Column("host_net_io.write_size", "time", "bytes", "sent since boot", "Network Sent"),
-    Column("host_net_io.read_size", "time", "bytes", "received since boot", "Network Recv"),
-    Column("host_net_io.read_bps", "float32", "number", "bytes a second received"),
-    Column("host_net_io.write_bps", "float32", "number", "bytes a second sent"),
-    Column("host_tcp_connections", "time", "count", "TCP sockets", "# of TCP Connections"),
-    Column("host_udp_connections", "time", "count", "UDP sockets", "# of UDP Connections"),
-)
-#: Seconds since boot in which some of the host's tasks, or all of them, waited for a resource: the
-#: totals of Linux's pressure stall information.
-HOST_PRESSURE = (
-    Column(
-        "host_cpu_pressure.some",
-        "time",
-        "seconds",
-        "some tasks of the host waited for a core, since boot",
-        "Cpu Pressure Seconds",
-    ),
-    Column(
-        "host_memory_pressure.some",
-        "time",
-        "seconds",
-        "some waited for memory, since boot",
-        "Memory Pressure Seconds",
-    ),
-    Column("host_memory_pressure.full", "time", "seconds", "all waited for memory, since boot"),
-    Column(
-        "host_io_pressure.some",
-        "time",
-        "seconds",
-        "some waited for disks, since boot",
-        "Io Pressure Seconds",
-    ),
-    Column("host_io_pressure.full", "time", "seconds", "all waited for disks, since boot"),
-)
-#: Of the worker's own GPU, where this worker reads it.
-OWN_GPU = (
-    Column("gpu_index", "text", "count", "NVML's index of the worker's GPU"),
-    Column("gpu_utilization", "float32", "number", "% of the driver's last period with a kernel"),
-    Column("gpu_memory_used", "time", "bytes", "of the GPU, by all processes"),
-    Column("gpu_process_memory", "time", "bytes", "of the GPU, by this process"),
-)
+from dasfprof.schema.events import Column, event_kind
 
 RESOURCE_USAGE = event_kind(
     "Resource Usage",
@@ -68,59 +13,61 @@ RESOURCE_USAGE = event_kind(
     columns="""
 time            float    time     when, as in the event's own timestamp
 monotonic       float    seconds  the host's monotonic clock
+cpu             float32  number   % of one core, the process [Cpu Percent]
+memory          int      bytes    resident, the process [Memory Used]
+process_cpu_seconds float seconds user and system, since the process began [Process Seconds]
+service_cpu_seconds time seconds  of these, since the first sample: event loops, Dask's and
+    dasfprof's threads, and the main thread; None: the system does not tell
+process_io.read_size time bytes   read from disk since the process began [Disk Io Read]
+process_io.write_size time bytes  written to disk since the process began [Disk Io Write]
+num_threads     int      count    threads [# of Threads]
+num_fds         int      count    open file descriptors [# of File Descriptors]
+num_connections time     count    network connections; None: not read in this sample
+    [# of Connections]
+host_cpu        float32  number   % of all cores, the host [Cpu Percent]
+host_memory_total time   bytes    that the host has [Memory Total]
+host_memory_available time bytes  that one can still get [Memory Available]
+host_memory_used time    bytes    the host's memory in use [Memory Used]
+host_swap_used  time     bytes    swap in use [Swap Used | Swap of hosts]
+host_disk_io.read_count time count reads since boot [Disk Io Read Count]
+host_disk_io.write_count time count writes since boot [Disk Io Write Count]
+host_disk_io.read_size time bytes read since boot [Disk Io Read]
+host_disk_io.write_size time bytes written since boot [Disk Io Write]
+host_disk_io.read_bps float32 number bytes a second read
+host_disk_io.write_bps float32 number bytes a second written
+host_net_io.write_size time bytes sent since boot [Network Sent]
+host_net_io.read_size time bytes  received since boot [Network Recv]
+host_net_io.read_bps float32 number bytes a second received
+host_net_io.write_bps float32 number bytes a second sent
+host_tcp_connections time count   TCP sockets [# of TCP Connections]
+host_udp_connections time count   UDP sockets [# of UDP Connections]
+host_cpu_pressure.some time seconds some tasks of the host waited for a core, since boot
+    [Cpu Pressure Seconds]
+host_memory_pressure.some time seconds some waited for memory, since boot [Memory Pressure Seconds]
+host_memory_pressure.full time seconds all waited for memory, since boot
+host_io_pressure.some time seconds some waited for disks, since boot [Io Pressure Seconds]
+host_io_pressure.full time seconds all waited for disks, since boot
+gpu_index       text     count    NVML's index of the worker's GPU
+gpu_utilization float32  number   % of the driver's last period with a kernel
+gpu_memory_used time     bytes    of the GPU, by all processes
+gpu_process_memory time  bytes    of the GPU, by this process
+oom_kills       time     count    processes of the worker's control group that the kernel killed for
+    want of memory, once a second
 """,
-    more=(
-        Column("cpu", "float32", "number", "% of one core, the process", "Cpu Percent"),
-        Column("memory", "int", "bytes", "resident, the process", "Memory Used"),
-        Column(
-            "process_cpu_seconds",
-            "float",
-            "seconds",
-            "user and system, since the process began",
-            "Process Seconds",
-        ),
-        Column(
-            "service_cpu_seconds",
-            "time",
-            "seconds",
-            "of these, since the first sample: event loops, Dask's and dasfprof's threads, and the "
-            "main thread; None: the system does not tell",
-        ),
-        Column(
-            "process_io.read_size",
-            "time",
-            "bytes",
-            "read from disk since the process began",
-            "Disk Io Read",
-        ),
-        Column(
-            "process_io.write_size",
-            "time",
-            "bytes",
-            "written to disk since the process began",
-            "Disk Io Write",
-        ),
-        Column("num_threads", "int", "count", "threads", "# of Threads"),
-        Column("num_fds", "int", "count", "open file descriptors", "# of File Descriptors"),
-        Column(
-            "num_connections",
-            "time",
-            "count",
-            "network connections; None: not read in this sample",
-            "# of Connections",
-        ),
-        *HOST_COUNTERS,
-        *HOST_PRESSURE,
-        *OWN_GPU,
-        Column(
-            "oom_kills",
-            "time",
-            "count",
-            "processes of the worker's control group that the kernel killed for want of memory, "
-            "once a second",
-        ),
-    ),
 )
+
+
+def _named(begin: str) -> tuple[Column, ...]:
+    return tuple(column for column in RESOURCE_USAGE.columns if column.name.startswith(begin))
+
+
+#: Seconds since boot in which some of the host's tasks, or all of them, waited for a resource: the
+#: totals of Linux's pressure stall information.
+HOST_PRESSURE = tuple(column for column in _named("host_") if "_pressure." in column.name)
+#: What else is read of the host, once a second, by one worker of each host (else None).
+HOST_COUNTERS = tuple(column for column in _named("host_") if column not in HOST_PRESSURE)
+#: Of the worker's own GPU, where this worker reads it.
+OWN_GPU = _named("gpu_")
 
 MANAGED_MEMORY = event_kind(
     "Managed Memory",
@@ -190,3 +137,141 @@ MEMORY_SIZES = {
     "memory_spill": "of its process, from which on it writes results to disk",
     "memory_pause": "of its process, from which on it begins no task",
 }
+
+
+# --- What is recorded of GPUs, and why there may be nothing ---------------------------------------
+#
+# A GPU is named by NVML's UUID; `index` is NVML's, as in ``nvidia-smi``, and need not be CUDA's. A
+# device is read by one worker of its host, so its rows may stand in another worker's file than that
+# of the worker that computes on it: join "GPU Usage" to a worker by the `uuid` of the worker's own
+# "GPU Devices" row and the host.
+
+
+class GpuAvailability(str, Enum):
+    """Whether there are readings of a worker's GPU; every reason why not."""
+
+    AVAILABLE = "available"
+    """The worker's own device is read."""
+    MIG = "MIG"
+    """It is an instance of a GPU in MIG mode: NVML tells its memory, but not its utilisation."""
+    LOST = "lost"
+    """It fell off the bus or needs a reset; it was read until then."""
+    ORDER_UNKNOWN = "order unknown"
+    """It was given by number among unlike GPUs, whose order only CUDA knows, and this process has
+    not initialised CUDA. The row is followed by another one when it does."""
+    HIDDEN = "hidden"
+    """CUDA_VISIBLE_DEVICES hides all devices from this worker."""
+    NOT_FOUND = "not found"
+    """CUDA_VISIBLE_DEVICES names a device that NVML does not know."""
+    NO_DEVICE = "no device"
+    """There is a driver but no GPU."""
+    NO_PERMISSION = "no permission"
+    """This user may not ask the driver, or not this device."""
+    NO_DRIVER = "no driver"
+    """The driver is not loaded, or does not fit its library."""
+    NO_LIBRARY = "no library"
+    """The driver's library libnvidia-ml.so.1 is not there: most machines without a GPU."""
+    NO_BINDING = "no pynvml"
+    """The package nvidia-ml-py is not installed: ``pip install "dasfprof[gpu]"``."""
+    TURNED_OFF = "turned off"
+    """Dask's setting ``distributed.diagnostics.nvml`` is false on this worker."""
+    NOT_SUPPORTED = "not supported"
+    """This device or driver does not offer the reading."""
+    FAILED = "failed"
+    """The driver gave another error, see `detail`."""
+
+
+class GpuMatch(str, Enum):
+    """How CUDA's devices were found among NVML's."""
+
+    UUID = "uuid"
+    """CUDA_VISIBLE_DEVICES names them."""
+    ONLY = "only"
+    """There is only one."""
+    PCI = "pci"
+    """By number, and CUDA_DEVICE_ORDER=PCI_BUS_ID makes that the order on the bus."""
+    ALIKE = "alike"
+    """By number, and all are of one model: CUDA then keeps the order on the bus."""
+    CUDA = "cuda"
+    """CUDA itself, once initialised in this process, gave their UUIDs."""
+
+
+GPU_DEVICES = event_kind(
+    "GPU Devices",
+    "The devices that a worker may use: one event as it starts, one more each time this changes.",
+    recorder="ResourceMonitor",
+    columns="""
+availability    text     text     a value of GpuAvailability, of the worker's own device
+detail          text     text     what the driver said
+match           text     text     how it was found: a value of GpuMatch
+uuid            text     text     the worker's own device, the first in CUDA's order
+index           value    count    its NVML index; of a MIG instance, its GPU's
+name            text     text     its model
+-visible_uuids   value   object   of all devices, in CUDA's order, the own device first
+-visible_indices value   object   their NVML indices
+-visible_names   value   object   their models
+-cuda_visible_devices text text   the variable; None: not set
+-driver          text    text     its version
+-pid             int     count    of the worker, as in `processes` of "GPU Usage"
+""",
+)
+
+GPU_USAGE = event_kind(
+    "GPU Usage",
+    "A reading of a device by one worker of its host. None: not offered, failed, or not read now.",
+    recorder="ResourceMonitor",
+    columns="""
+uuid            text     text     the device
+index           int      count    its NVML index
+name            text     text     its model
+utilization     float32  number   % of the driver's last period (1/6 to 1 s) with a kernel on it
+memory_utilization float32 number % of it with reads or writes of its memory
+memory_used     time     bytes    by all processes, without what the driver reserves
+memory_total    time     bytes    that it has
+power           float32  number   W
+sm_clock        float32  number   MHz
+memory_clock    float32  number   MHz
+temperature     float32  number   degrees Celsius
+pcie_tx         float32  number   bytes a second sent
+pcie_rx         float32  number   bytes a second received
+-processes      value    object   [[pid, bytes or None], ...]; None: not read in this sample
+""",
+)
+
+GPU_FAILURE = event_kind(
+    "GPU Failure",
+    "The first time that a reading of a device failed for a reason.",
+    recorder="ResourceMonitor",
+    columns="""
+uuid            text     text     the device
+reading         text     text     what was not read
+reason          text     text     a value of GpuAvailability
+detail          text     text     what the driver said
+""",
+)
+
+DEVICE_MEMORY = event_kind(
+    "Device Memory",
+    "What a worker of dask-cuda holds where, and what it moved since recording began. Its results "
+    "on disk take no bytes that are known.",
+    recorder="ResourceMonitor",
+    columns="""
+device_tasks         int   count   results on the device
+device_size          time  bytes   of them, as Dask measures it; None: no limit is set
+host_tasks           int   count   results in the host's memory, those from the device among them
+host_size            time  bytes   of them
+disk_tasks           int   count   results on disk
+device_to_host       float seconds moving results so
+device_to_host_size  float bytes   moved so
+device_to_host_count int   count   results moved so
+host_to_device       float seconds moving results so
+host_to_device_size  float bytes   moved so
+host_to_device_count int   count   results moved so
+host_to_disk         float seconds moving results so
+host_to_disk_size    float bytes   moved so
+host_to_disk_count   int   count   results moved so
+disk_to_host         float seconds moving results so
+disk_to_host_size    float bytes   moved so
+disk_to_host_count   int   count   results moved so
+""",
+)

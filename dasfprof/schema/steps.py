@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import event_kind
+from dasfprof.schema.events import event_kind
 
 # --- What the client records of the steps of a pipeline, and of the graphs that it sends ----------
 #

@@ -7,8 +7,7 @@ scheduler's. A time that did not happen is None.
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import event_kind
-from dasfprof.schema.events import EventPhases
+from dasfprof.schema.events import EventPhases, event_kind
 
 COMPUTE = event_kind(
     "Compute",

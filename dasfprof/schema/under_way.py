@@ -6,33 +6,21 @@ long as no later event says that the work has ended.
 
 from __future__ import annotations
 
-from dasfprof.schema.declaration import Column, event_kind
+from dasfprof.schema.events import event_kind
 
 #: What a thread is doing: columns that tasks, clients and event loops share.
-_OF_A_THREAD = (
-    Column(
-        "thread_state",
-        "text",
-        "text",
-        "the kernel's state of the thread: running (or runnable; or it used over 5 % of a core "
-        "since the last look), sleeping, disk, stopped; None: unknown",
-    ),
-    Column("stack", "int", "id", "number of the Stack in the same file; -1: unknown"),
-)
-#: What the process takes that writes the event.
-_MEMORY = Column("memory", "time", "bytes", "resident, the process; None: unknown")
+_OF_A_THREAD = """
+thread_state    text     text     the kernel's state of the thread: running (or runnable; or it used
+    over 5 % of a core since the last look), sleeping, disk, stopped; None: unknown
+stack           int      id       number of the Stack in the same file; -1: unknown
+"""
 #: What a thread waits for in one of Dask's calls.
-_WAITS = (
-    Column(
-        "waits_in",
-        "text",
-        "text",
-        "the Dask call that it waits in: Lock, Semaphore, MultiLock, Event, Queue.get, Queue.put, "
-        "Variable, gather, result, wait, as_completed; None: in none",
-    ),
-    Column("waits_for", "value", "object", "name of that lock, event, ..., a list for a MultiLock"),
-    Column("waits_keys", "keys", "keys", "the first 100 keys of the futures that it waits for"),
-)
+_WAITS = """
+waits_in        text     text     the Dask call that it waits in: Lock, Semaphore, MultiLock, Event,
+    Queue.get, Queue.put, Variable, gather, result, wait, as_completed; None: in none
+waits_for       value    object   name of that lock, event, ..., a list for a MultiLock
+waits_keys      keys     keys     the first 100 keys of the futures that it waits for
+"""
 
 STACK = event_kind(
     "Stack",
@@ -62,8 +50,9 @@ thread          text     text     identity of the thread; None for coroutines an
 cpu             float32  seconds  CPU time of the thread since it was first looked at, in the
     task's first second; None: unknown
 holds           value    object   Dask's locks and semaphores that it holds: a list of [kind, name]
-""",
-    more=(*_OF_A_THREAD, *_WAITS),
+"""
+    + _OF_A_THREAD
+    + _WAITS,
 )
 
 LOCK_HELD = event_kind(
@@ -89,8 +78,8 @@ LOOP_BLOCKED = event_kind(
     columns="""
 since           time     time     it last turned, to within a second where the stack is unknown
 until           time     time     it had turned again; None: not yet
-""",
-    more=_OF_A_THREAD,
+"""
+    + _OF_A_THREAD,
 )
 
 SCHEDULER_STATE = event_kind(
@@ -114,8 +103,8 @@ workers         value    object   dicts with worker (address), name, status, las
     20 of those that are processing)
 primitives      value    object   Dask's locks, events, ... that something waits for or holds: dicts
     with kind, name, waiting (how many), holders (leases), limit, set, items
+memory          time     bytes    resident, the process; None: unknown
 """,
-    more=(_MEMORY,),
 )
 
 CLIENT_UNDER_WAY = event_kind(
@@ -128,6 +117,10 @@ client          text     text     the client's id
 host            text     text     the host of its process
 pid             int      id       the number of its process
 since           time     time     its stack has been the same since
+"""
+    + _OF_A_THREAD
+    + _WAITS
+    + """
+memory          time     bytes    resident, the process; None: unknown
 """,
-    more=(*_OF_A_THREAD, *_WAITS, _MEMORY),
 )

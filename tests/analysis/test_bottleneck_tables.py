@@ -16,8 +16,7 @@ from traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import task_bottleneck
 from dasfprof.schema.events import Event
-from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
-from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.resources import GPU_DEVICES, GPU_USAGE, RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, RESULT_SERIALISED, TASK_UNPICKLED
 
 Write = Callable[[Path, Sequence[Event]], Path]

@@ -9,8 +9,7 @@ import pandas as pd
 from traces import Plan, Plugin, T, Task, row
 
 from dasfprof import TraceAnalyser
-from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_USAGE
-from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.resources import DEVICE_MEMORY, GPU_DEVICES, GPU_USAGE, RESOURCE_USAGE
 
 MB = 1_000_000
 

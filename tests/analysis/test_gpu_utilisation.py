@@ -12,8 +12,13 @@ from traces import Plugin, compute, record, row, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_FAILURE, GPU_USAGE
-from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.resources import (
+    DEVICE_MEMORY,
+    GPU_DEVICES,
+    GPU_FAILURE,
+    GPU_USAGE,
+    RESOURCE_USAGE,
+)
 from dasfprof.schema.tasks import COMPUTE
 
 T = 1_700_000_000.0

@@ -20,7 +20,7 @@ from dasfprof.database.following import FollowedFile, process_facts
 from dasfprof.database.writer import Source
 from dasfprof.errors import SourceNotFoundError
 from dasfprof.report.terminal.live_view import pace_in_words, state_in_words
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.steps import STEP, STEP_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED, WORKER_REMOVED

@@ -9,7 +9,7 @@ from traces import Plugin, row
 
 from dasfprof import FileDatabase, InstantEvent, TraceAnalyser
 from dasfprof.analysis.trace.gaps import NoteKind
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, GRAPH
 

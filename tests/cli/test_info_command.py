@@ -16,7 +16,7 @@ from traces import write_trace
 from dasfprof import FileDatabase, InstantEvent
 from dasfprof.cli.main import cli
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 
 EVENTS = (compute("load-1", "load", 1000.0, 2.0), held(1001.0, 1), held(1004.5, 2))
 

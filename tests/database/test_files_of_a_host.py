@@ -10,8 +10,7 @@ from traces import row
 from dasfprof import EventProfiler, FileDatabase, MultiEventDatabase, TraceAnalyser
 from dasfprof.database.writer import Source
 from dasfprof.errors import ReadOnlyError
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.events import InstantEvent
+from dasfprof.schema.events import InstantEvent, Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE
 

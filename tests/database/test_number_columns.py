@@ -24,10 +24,16 @@ def test_rounded_times_come_back_equal(counts: list[int | None], exponent: int) 
     assert np.array_equal(decoded.array, times, equal_nan=True)
 
 
-@pytest.mark.parametrize(("digits", "dtype"), [(10, "U2"), (22, "U4")])
+@pytest.mark.parametrize(("digits", "dtype"), [(10, "u2"), (22, "u4")])
 def test_times_rounded_to_milliseconds_take_two_bytes(digits: int, dtype: str) -> None:
     rounded = T + np.round(np.linspace(0, 60, 500) * 2**digits) / 2**digits
     form, kind, base, scale, data = encode_numbers(rounded)
     assert (form, kind, base) == ("n", dtype, T)
     assert scale == 2.0**-digits
     assert len(data) == 500 * int(dtype[1:])
+
+
+def test_columns_of_earlier_writers_lie_in_planes() -> None:
+    """The first byte of each number, then the second of each."""
+    column = decode_numbers(["n", "U2", 5, 1, b"\x01\x02\x00\x01"], 2)
+    assert column.to_list() == [5 + 1, 5 + 256 + 2]

@@ -20,12 +20,11 @@ import trace_by_format
 from clusters import wait_until
 
 from dasfprof import TraceAnalyser
-from dasfprof.database import FileDatabase, handover, output
+from dasfprof.database import FileDatabase, output, writer
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, ReadOnlyError
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.events import Event, InstantEvent
+from dasfprof.schema.events import Event, InstantEvent, Schema
 
 SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 
@@ -250,6 +249,8 @@ def test_a_disk_on_which_no_room_can_be_reserved(
     for number in range(1000):
         args = {"number": number, "noise": noise.randbytes(500)}
         database.record(InstantEvent("n", float(number), args=args))
+        if number % 50 == 49:
+            database.commit()
     database.close()
     assert 0 < database.writer.losses.dropped < 1000
     assert_told(database, 1000, database.writer.losses.dropped)
@@ -280,7 +281,7 @@ def remount(directory: Path, how: str) -> None:
 def test_a_disk_that_is_smaller_than_a_block(
     small_disk: Path, messages: list[str], size: int
 ) -> None:
-    """What there is room for is written and can be read; nobody waits for the rest."""
+    """The blocks that there is room for are written and can be read; nobody waits for others."""
     database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
     noise = random.Random(1)
     for number in range(6000):
@@ -290,11 +291,11 @@ def test_a_disk_that_is_smaller_than_a_block(
     numbers = numbers_in(database)
     trace = database.trace_file()
     list(trace.batches())
-    assert len(numbers) * (size + 8) > 40_000 or len(numbers) == 6000
     lost = 6000 - len(numbers)
     assert database.writer.losses.by_cause == ({"disk full": lost} if lost else {})
     assert (trace.dropped, trace.dropped_by) == (lost, database.writer.losses.by_cause)
-    assert numbers == [*range(len(numbers))] or size == 1
+    assert numbers in ([*range(6000)], [*range(5000, 6000)], [])
+    assert len(numbers) == 6000 or size > 1
     assert trace.end is not None
     assert not trace.damage
 
@@ -403,7 +404,7 @@ def test_a_disk_that_does_not_answer(
         plain_append(output, frame)
 
     monkeypatch.setattr(TraceOutput, "append", append)
-    monkeypatch.setattr(handover, "PATIENCE", 0.05)
+    monkeypatch.setattr(writer, "PATIENCE", 0.05)
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=100)
     record(database, range(10))
     assert asked.wait(60)
@@ -591,7 +592,7 @@ def test_memory_that_there_is_not_is_no_bad_value(tmp_path: Path) -> None:
 
 PAUSED = """
 import signal, sys, time
-from dasfprof.database import FileDatabase, handover
+from dasfprof.database import FileDatabase, writer
 from dasfprof.schema.events import InstantEvent
 
 class OutOfTime(OSError):
@@ -610,7 +611,7 @@ def interrupted_sleep(seconds):
 
 raised = 0
 signal.signal(signal.SIGALRM, out_of_time)
-handover.time.sleep, handover.WORK_SECONDS = interrupted_sleep, -1
+writer.time.sleep, writer.WORK_SECONDS = interrupted_sleep, -1
 database = FileDatabase(sys.argv[1], flush_interval=1e300)
 for number in range(2000):
     database.record(InstantEvent("n", 1.0, args={"number": number}))
@@ -642,7 +643,7 @@ INTERRUPTED = """
 import sys
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 
 SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 

@@ -23,8 +23,8 @@ from recorded_facts import assert_whole, facts
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.call_profiles import observer
-from dasfprof.recording.call_profiles.engines import counts_right, make_engine
+from dasfprof.recording import call_profiles as observer
+from dasfprof.recording.call_engines import counts_right, make_engine
 from dasfprof.recording.settings import make_settings
 
 PROFILERS = ("cprofile", "profile")

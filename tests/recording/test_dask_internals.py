@@ -15,9 +15,9 @@ import distributed.spill  # noqa: F401
 import pytest
 
 from dasfprof import TraceAnalyser
-from dasfprof.recording.dask_internals.metering import listen
 from dasfprof.recording.dask_internals.names import ARRAYS, DASK_ARRAYS, LOCAL, NAMES
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
+from dasfprof.recording.dask_internals.worker_calls import listen
 from dasfprof.recording.guard import HookGuard
 
 #: Some sixty runs are recorded before the first of the tests that look at them.
@@ -217,16 +217,17 @@ def test_class_methods_are_patched_as_such() -> None:
 def test_shared_patches_stay_until_the_last_user_leaves() -> None:
     before, placed, removed = vars(Target)["method"], [], []
 
-    def place() -> list[Patch]:
+    def hooks() -> list[Hook]:
         placed.append(1)
-        return [Patch(Target, "method", passing_on)] if len(placed) == 1 else []
+        return [(Target, "method", passing_on), (Target, "absent", passing_on)]
 
-    shared = SharedPatches(place, lambda: removed.append(1))
+    shared = SharedPatches(hooks, lambda: removed.append(1))
     shared.enter()
     shared.enter()
+    ours = vars(Target)["method"]
     shared.place_more()
     shared.leave()
-    assert vars(Target)["method"] is not before
+    assert vars(Target)["method"] is ours is not before
     assert not removed
     shared.leave()
     shared.place_more()

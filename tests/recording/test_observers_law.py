@@ -28,8 +28,6 @@ from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
-from dasfprof.recording.notes.layout import FlatNotes
-from dasfprof.recording.notes.task_notes import TaskNotes
 from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
@@ -37,6 +35,7 @@ from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.host import HostPressure, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import ResultDescriber
+from dasfprof.recording.task_runs.task_notes import FlatNotes, TaskNotes
 from dasfprof.recording.task_runs.thread_time import RunQueue
 
 #: Workers, and recorders that can each log a first error: two on each worker, one on the scheduler,
@@ -125,12 +124,12 @@ SITES: list[tuple[Any, str]] = [
     (TaskNotes, "_begin"),
     (FlatNotes, "fold"),
     (FlatNotes, "_columns"),
-    ("dasfprof.recording.notes.task_notes", "run_queue_seconds"),
+    ("dasfprof.recording.task_runs.task_notes", "run_queue_seconds"),
     ("dasfprof.recording.plugins.scheduler", "time"),
     (SchedulerTaskPlugin, "add_worker"),
     (SchedulerTaskPlugin, "_task_run"),
     ("dasfprof.recording.plugins.scheduler", "scheduler_notes"),
-    ("dasfprof.recording.notes.scheduler_notes", "_task_run_columns"),
+    ("dasfprof.recording.task_runs.task_notes", "_task_run_columns"),
     (SchedulerTaskPlugin, "_unfinished"),
     ("dasfprof.recording.plugins.resources", "fold_rows"),
     (HostDuty, "held"),

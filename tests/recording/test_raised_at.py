@@ -8,7 +8,7 @@ import traceback
 import numpy as np
 import pytest
 
-from dasfprof.recording.task_runs.tracebacks import raised_at
+from dasfprof.recording.task_runs.logs import raised_at
 
 
 def text_of(call: object) -> str:

@@ -425,7 +425,7 @@ def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another host is one whose disk this process does not see.
-    import dasfprof.recording.cluster.files as module
+    import dasfprof.recording.cluster.home as module
 
     with dasfprof.profile(client, directory=tmp_path / "there", profiler="cprofile") as run:
         keys = increments(client)
@@ -457,7 +457,7 @@ def test_collect_brings_files_of_remote_hosts(
 
 
 def _expose_real() -> None:
-    import dasfprof.recording.cluster.files as module
+    import dasfprof.recording.cluster.home as module
 
     module.real_listing = module.list_with_profiles  # type: ignore[attr-defined]
 

@@ -21,7 +21,7 @@ from recorded_facts import computed, facts, frames_of, trace_files
 import dasfprof
 from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.layout import SchemaRow
+from dasfprof.recording.rows import MOST_STACKS, UNKNOWN_STACK, SchemaRow, StackRows
 from dasfprof.recording.stack_samples.kernel import (
     QUICK,
     QUICKEST,
@@ -33,13 +33,7 @@ from dasfprof.recording.stack_samples.kernel import (
 )
 from dasfprof.recording.stack_samples.sampler import sample
 from dasfprof.recording.stack_samples.schedule import Schedule
-from dasfprof.recording.stack_samples.stacks import (
-    MOST_STACKS,
-    UNKNOWN_STACK,
-    StackReader,
-    StackRows,
-)
-from dasfprof.recording.stack_samples.subjects import ClientThread, Pace, TaskThreads
+from dasfprof.recording.stack_samples.subjects import ClientThread, Pace, StackReader, TaskThreads
 
 HERE = __file__
 

@@ -21,8 +21,8 @@ from s3_server import server as s3  # noqa: F401  (a fixture)
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals.patch import Patch
-from dasfprof.recording.storage_calls import fsspec_calls
-from dasfprof.recording.storage_calls.fsspec_calls import StorageCall, listen
+from dasfprof.recording.task_runs import fsspec_calls
+from dasfprof.recording.task_runs.fsspec_calls import StorageCall, listen
 
 pytest.importorskip("fsspec")
 

@@ -11,7 +11,7 @@ from distributed import Client
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.recording.task_runs import tracebacks
+from dasfprof.recording.task_runs import logs
 
 client = client_of(1, 1, processes=False)
 
@@ -75,14 +75,14 @@ def test_long_ones_have_begin_and_end_and_no_code_if_none_is_wanted(
         client.submit(recurse, 150, pure=False).result()
     (one,) = tracebacks_of(tmp_path)
     text = one["Traceback"]
-    assert len(text) < tracebacks.BEGIN + tracebacks.END + 50
+    assert len(text) < logs.BEGIN + logs.END + 50
     assert "characters ..." in text
     assert text.rstrip().endswith("in inner")
     assert "raise ValueError" not in text
 
 
 def test_they_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracebacks, "MOST", 1)
+    monkeypatch.setattr(logs, "MOST_TRACEBACKS", 1)
     with dasfprof.profile(client, directory=tmp_path):
         for number in range(3):
             with pytest.raises(ValueError, match="the second"):

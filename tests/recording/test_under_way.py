@@ -30,9 +30,8 @@ import dasfprof
 from dasfprof.database.reader import TraceFile
 from dasfprof.recording.dask_internals.held_locks import held_by
 from dasfprof.recording.dask_internals.inspection import views
-from dasfprof.recording.stack_samples.stacks import MOST_STACKS, StackRows
-from dasfprof.recording.under_way.loop import ClientUnderWay, LoopWatch
-from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
+from dasfprof.recording.rows import MOST_STACKS, FileRows, StackRows
+from dasfprof.recording.under_way.loop import Busy, ClientUnderWay, LoopWatch, Repeats
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.under_way import STACK
@@ -543,7 +542,7 @@ def leave(_: int) -> None:
         (ClientUnderWay, "look"),
         (SchedulerUnderWay, "_look"),
         (SchedulerUnderWay, "_write"),
-        (UnderWayRows, "write"),
+        (FileRows, "write"),
     ],
     ids=lambda one: getattr(one, "__name__", one),
 )

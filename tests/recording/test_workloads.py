@@ -35,7 +35,7 @@ from distributed import (
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
-from dasfprof.recording.notes.task_notes import uncorrected
+from dasfprof.recording.task_runs.task_notes import uncorrected
 
 
 @contextlib.contextmanager

@@ -21,8 +21,7 @@ from dasfprof.errors import InvalidArgumentError, MissingExtraError
 from dasfprof.report.formats.parquet import files
 from dasfprof.report.formats.parquet.tables import SCHEMAS
 from dasfprof.schema import KINDS
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.events import Event, EventPhases
+from dasfprof.schema.events import Event, EventPhases, Schema
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
 

@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof import TraceAnalyser
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import TASK_SAMPLE
-from dasfprof.schema.resources import DISK_USAGE, HOST_PROCESS, MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.resources import (
+    DISK_USAGE,
+    GPU_DEVICES,
+    GPU_USAGE,
+    HOST_PROCESS,
+    MANAGED_MEMORY,
+    RESOURCE_USAGE,
+)
 from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, SENT_VALUE
 from dasfprof.schema.tasks import (
     ACTOR_CALL,

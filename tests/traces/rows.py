@@ -9,7 +9,7 @@ from typing import Any
 
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 
 #: Who writes the files of the plugins that are not a worker's.
 _OWNERS = {"SchedulerPlugin": "scheduler", "StepRecorder": "client"}

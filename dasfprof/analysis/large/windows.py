@@ -15,10 +15,9 @@ from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.database import FileDatabase
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.block_codec import Batch, split_names
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.schemas import split_names
 from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER
 
 #: What a run has many of.

@@ -14,7 +14,7 @@ from dasfprof.analysis.tables.columns import INTERVAL, text, utc, whole
 from dasfprof.analysis.tables.questions import NO_PARTS, question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.schema.declaration import Column
+from dasfprof.schema.events import Column
 from dasfprof.schema.resources import HOST_COUNTERS, HOST_PRESSURE, RESOURCE_USAGE
 
 #: Columns by their label: what was sampled, and by what it is divided.

@@ -22,7 +22,7 @@ from dasfprof.database.columns import (
     NumberColumn,
     repeated,
 )
-from dasfprof.schema.declaration import Form
+from dasfprof.schema.events import Form
 
 #: Floats beyond are no int64.
 _LIMIT = float(1 << 63)

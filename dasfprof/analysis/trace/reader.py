@@ -19,13 +19,12 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.under_way import StackNumbers
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.block_codec import Batch, split_names
 from dasfprof.database.columns import repeated
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.rotated_files import Segments, absent_files, writer_identity
-from dasfprof.database.schemas import split_names
 from dasfprof.schema import KINDS
 from dasfprof.schema.events import EventPhases
 from dasfprof.schema.profiles import CALL_PROFILE

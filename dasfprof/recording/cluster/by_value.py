@@ -69,22 +69,8 @@ def _source(function: Callable[..., Any]) -> str:
 _PACKAGE = "dasfprof"
 
 
-class WithModules:
-    """A function that is pickled with the source text of the modules that it needs.
-
-    Parameters
-    ----------
-    function
-        A function or coroutine function at the top of a module.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function in this process."""
-        return self._function(*args, **kwargs)
+class WithModules(ByValue):
+    """A function at the top of a module, pickled with the source text of the modules it needs."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = self._function.__module__

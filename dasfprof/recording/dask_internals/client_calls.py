@@ -24,7 +24,7 @@ from dask.sizeof import sizeof
 from distributed import Client, Future, as_completed
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, current_line
 from dasfprof.recording.steps.step import ClientCall
@@ -57,7 +57,7 @@ class OpenCall(ClientCall):
     computed: bool = False
 
 
-def hooks() -> Iterator[tuple[Any, str, Callable[[Any, Patch], Any]]]:
+def hooks() -> Iterator[Hook]:
     """Yield what is to be wrapped, its attribute, and the wrapper."""
     for name in ("compute", "persist", "submit", "map", "gather", "scatter", "cancel"):
         yield Client, name, _calling(name)
@@ -70,16 +70,14 @@ def hooks() -> Iterator[tuple[Any, str, Callable[[Any, Patch], Any]]]:
     yield sys.modules.get("dask.tokenize"), "_tokenize", _timing_tokens
 
 
-def _place_on_dask() -> list[Patch]:
+def _of_dask() -> list[Hook]:
     """Time `dask.compute` and `dask.persist`, which no client is called by without a cluster."""
     owners = (importlib.import_module("dask.base"), dask)
-    return [
-        Patch(owner, name, _calling(name)) for owner in owners for name in ("compute", "persist")
-    ]
+    return [(owner, name, _calling(name)) for owner in owners for name in ("compute", "persist")]
 
 
 #: Of programs without a cluster.
-of_dask = SharedPatches(_place_on_dask, lambda: None)
+of_dask = SharedPatches(_of_dask)
 
 
 def waited(began: float, seconds: float, keys: int) -> None:

@@ -20,7 +20,7 @@ from dask.utils import funcname, key_split
 from distributed import Client
 
 from dasfprof.recording.dask_internals import client_calls, names
-from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import SentValue, Submission
 
@@ -243,29 +243,20 @@ logger = logging.getLogger(__name__)
 #: Of this thread: whether it optimises, the seconds of that since its last graph, if it did, and
 #: the functions that it has pickled by value for the graph that it sends.
 _own = threading.local()
-#: What is wrapped.
-_timed: set[tuple[Any, str]] = set()
 
 
-def place_timers() -> list[Patch]:
-    """Wrap what sends graphs, and what optimises them where Dask has that; each once."""
-    patches = []
-    for owner, name, wrap in (
-        (Client, "_graph_to_futures", _timing_submission),
-        (names.OPTIMISING.find("Expr"), "optimize", _timing_optimisation),
-        (names.FRAMES.find("Expr"), "optimize", _timing_optimisation),
-        (Client, "_send_to_scheduler", _noting_size),
-        (names.FUNCTIONS_SENT.find("Pickler"), "_dynamic_function_reduce", _noting_functions),
-    ):
-        if owner is not None and (owner, name) not in _timed and name in vars(owner):
-            _timed.add((owner, name))
-            patches.append(Patch(owner, name, wrap))
-    return patches
+def _hooks() -> Iterator[Hook]:
+    """Yield what sends graphs, and what optimises them where Dask has that."""
+    yield Client, "_graph_to_futures", _timing_submission
+    yield Client, "_send_to_scheduler", _noting_size
+    yield names.FUNCTIONS_SENT.find("Pickler"), "_dynamic_function_reduce", _noting_functions
+    for owner in (names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")):
+        if owner is not None and "optimize" in vars(owner):
+            yield owner, "optimize", _timing_optimisation
 
 
-def forget_timers() -> None:
-    """Forget what was wrapped, after all wrappers were taken off."""
-    _timed.clear()
+#: Used by whoever places the hooks on graphs.
+timers = SharedPatches(_hooks)
 
 
 def _timing_optimisation(original: Any, patch: Patch) -> Any:
@@ -351,6 +342,5 @@ def _noting_functions(original: Any, patch: Patch) -> Any:
 
 def _would_have_seen_it() -> bool:
     """Return whether all is timed that optimises: dataframes may have been imported since."""
-    classes = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
-    timed = {owner for owner, _ in _timed}
-    return classes[0] in timed and classes[1] in {None, *timed}
+    expressions, frames = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
+    return timers.wraps(expressions) and (frames is None or timers.wraps(frames))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -29,8 +29,8 @@ from dasfprof.recording.dask_internals.built_lines import (
     is_expression,
     output_keys,
 )
-from dasfprof.recording.dask_internals.graph_values import forget_timers, place_timers
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches, takes
+from dasfprof.recording.dask_internals.graph_values import timers
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches, takes
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, nobodys, users
 from dasfprof.recording.steps.step import OpenStep
@@ -62,17 +62,17 @@ _rewriting: set[int] = set()
 _making: list[Any] = [None]
 #: Modules of collections of expressions that were looked at.
 _watched: set[str] = set()
-#: The attributes of classes that are currently wrapped.
-_placed: set[tuple[Any, str]] = set()
 
 
 def place_hooks() -> None:
     """Place the hooks; each call must be undone by a call of `remove_hooks`."""
     _patches.enter()
+    timers.enter()
 
 
 def remove_hooks() -> None:
     """Restore everything, unless another run still uses the hooks."""
+    timers.leave()
     _patches.leave()
 
 
@@ -90,21 +90,19 @@ def watch_collections() -> None:
     """Place the hooks on collections of expressions too, if the program has imported them since."""
     if any(module in sys.modules and module not in _watched for module in names.EXPRESSIONS):
         _patches.place_more()
+        timers.place_more()
 
 
-def _place() -> list[Patch]:
-    graph, client = names.GRAPH.find("HighLevelGraph"), Client
-    patches = [
-        *_wrapped(graph, "from_collections", _noting_layer),
-        *_wrapped(graph, "__init__", _noting_sources),
-        *_wrapped(client, "_graph_to_futures", _annotating),
-        *(patch for hook in client_calls.hooks() for patch in _wrapped(*hook)),
-    ]
-    return patches + _place_on_expressions() + place_timers()
+def _hooks() -> Iterator[Hook]:
+    graph = names.GRAPH.find("HighLevelGraph")
+    yield graph, "from_collections", _noting_layer
+    yield graph, "__init__", _noting_sources
+    yield Client, "_graph_to_futures", _annotating
+    yield from client_calls.hooks()
+    yield from _on_expressions()
 
 
-def _place_on_expressions() -> list[Patch]:
-    patches: list[Patch] = []
+def _on_expressions() -> Iterator[Hook]:
     for module, (found, collection, expression) in names.EXPRESSIONS.items():
         if module not in sys.modules or module in _watched:
             continue
@@ -115,32 +113,21 @@ def _place_on_expressions() -> list[Patch]:
         if lost:
             logger.warning("this version of Dask has no %s: %s", lost[0], found.loss)
             continue
-        patches += _wrapped(owner, "__init__", _noting_collection)
+        yield owner, "__init__", _noting_collection
         for base in expr.__mro__:
             for method in (*names.REWRITING, names.FUSING):
-                patches += _wrapped(base, method, _noting_rewritten)
-    return patches
-
-
-def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> list[Patch]:
-    """Wrap an own attribute of a class or module if it exists and is not wrapped yet."""
-    if owner is None or name not in vars(owner) or (owner, name) in _placed:
-        return []
-    patch = Patch(owner, name, wrap)
-    _placed.add((owner, name))
-    return [patch]
+                if method in vars(base):
+                    yield base, method, _noting_rewritten
 
 
 def _forget() -> None:
-    _placed.clear()
     _watched.clear()
     _layers.clear()
     _expressions.clear()
     _lines.clear()
-    forget_timers()
 
 
-_patches = SharedPatches(_place, _forget)
+_patches = SharedPatches(_hooks, _forget)
 
 
 # A delayed function takes but some 30 µs to be built, in which each of these wrappers is called: a

@@ -11,14 +11,13 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from functools import partial
 from time import time
 from typing import Any, NamedTuple
 
 import distributed
 from distributed import get_worker
 
-from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 
 #: The most tasks of which locks are kept: those that never release any would fill the memory.
 _MOST = 10_000
@@ -152,20 +151,19 @@ def _note_released(original: Any, patch: Patch) -> Any:
     return release
 
 
-def _place() -> list[Patch]:
+def _hooks() -> tuple[Hook, ...]:
     semaphore, multi_lock = distributed.Semaphore, distributed.MultiLock
-    wrappers = (
+    return (
         (semaphore, "acquire", _note_acquired),
         (semaphore, "_acquire", _note_acquired_by_coroutine),
         (semaphore, "release", _note_released),
         (multi_lock, "acquire", _note_acquired),
         (multi_lock, "release", _note_released),
     )
-    return [Patch(owner, name, wrap) for owner, name, wrap in wrappers if hasattr(owner, name)]
 
 
 _listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = SharedListeners(
-    _place
+    _hooks, _held.clear
 )
 
 
@@ -178,10 +176,4 @@ def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Ca
         The listener is called, in any thread, with what a task of this worker gave back: a dict
         with ``kind, name, limit, since, waited``.
     """
-    return partial(_left, _listeners.add((worker, listener)))
-
-
-def _left(remove: Callable[[], None]) -> None:
-    remove()
-    if not _listeners.all:
-        _held.clear()
+    return _listeners.add((worker, listener))

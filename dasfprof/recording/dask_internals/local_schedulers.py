@@ -31,7 +31,7 @@ from dasfprof.recording.dask_internals.local_task import (
     text_of,
     without_ours,
 )
-from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Compute:
         if not observed:
             return self._submit(function, batch, *more)
         if self.is_here:
-            future = self._submit(run_here, function, batch, self._observer)
+            future = self._submit(run_here, function, batch, self)
             error = future.exception() if self.scheduler == SYNC else None
             if error is not None:  # it has ended, and is raised by the thread that computes
                 error.__traceback__ = without_ours(error.__traceback__)
@@ -141,10 +141,6 @@ class Compute:
         future = self._submit(run_elsewhere, function, batch)
         future.add_done_callback(partial(self._take, told, keys))
         return told
-
-    @property
-    def _observer(self) -> _Observer:
-        return _Observer(self)
 
     def _take(self, told: Future[Any], keys: list[Any], future: Future[Any]) -> None:
         """Pass on a batch's results, and note what its process told."""
@@ -194,21 +190,6 @@ class Compute:
         run.inputs = tuple(key for key, _ in known)
         run.input_size = sum(size for _, (_, size) in known)
         return run
-
-
-class _Observer:
-    """Hands on to a compute the tasks in threads of this process."""
-
-    __slots__ = ("_compute",)
-
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
-
-    def began(self, facts: TaskFacts, task: Any) -> None:
-        self._compute.note_begin(facts, task)
-
-    def ended(self, facts: TaskFacts) -> None:
-        self._compute.note_end(facts)
 
 
 def _kind_of_pool(submit: Any) -> str:
@@ -279,16 +260,16 @@ def _in_worker() -> bool:
     return True
 
 
-def _place() -> Iterator[Patch]:
+def _hooks() -> Iterator[Hook]:
     global _pid  # noqa: PLW0603
     _pid = os.getpid()
     for module, scheduler in SCHEDULERS.items():
-        yield Patch(importlib.import_module(module), _NAME, partial(_observing, scheduler))
+        yield importlib.import_module(module), _NAME, partial(_observing, scheduler)
 
 
 #: The process whose computes are observed, not those of its forked children.
 _pid = os.getpid()
-_listeners: SharedListeners[Listener] = SharedListeners(_place)
+_listeners: SharedListeners[Listener] = SharedListeners(_hooks)
 
 
 def availability() -> str:

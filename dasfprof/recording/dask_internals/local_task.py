@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import thread_time, time
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from dask.sizeof import sizeof
 
@@ -62,16 +62,6 @@ class TaskFacts:
     traceback: str | None = None
 
 
-class Observer(Protocol):
-    """Hears of tasks in the threads of this process that run them; must not raise."""
-
-    def began(self, facts: TaskFacts, task: Any) -> None:
-        """Note that the function of a task begins."""
-
-    def ended(self, facts: TaskFacts) -> None:
-        """Note that a task has ended."""
-
-
 class _Observed:
     """One run of a task. Its methods stand in for what the scheduler gave.
 
@@ -85,7 +75,7 @@ class _Observed:
         Is told of the begin; None: nobody.
     """
 
-    def __init__(self, args: Any, thread: int, observer: Observer | None) -> None:
+    def __init__(self, args: Any, thread: int, observer: Any) -> None:
         self._args = args
         self._observer = observer
         self._cpu = 0.0
@@ -105,7 +95,7 @@ class _Observed:
             task, data = loaded
             self.facts.inputs = tuple(data)
             if self._observer is not None:
-                self._observer.began(self.facts, task)
+                self._observer.note_begin(self.facts, task)
         except Exception:
             logger.debug("the begin of a task could not be noted", exc_info=True)
         self._cpu, self.facts.start = thread_time(), time()
@@ -174,7 +164,7 @@ def _inside() -> Iterator[None]:
         _own.depth -= 1
 
 
-def run_here(function: RunBatch, batch: list[Any], observer: Observer) -> list[Any]:
+def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
     """Run a batch in a thread of this process; an observer hears of each task at once."""
     results: list[Any] = []
     with _inside():
@@ -187,7 +177,7 @@ def run_here(function: RunBatch, batch: list[Any], observer: Observer) -> list[A
                 raise
             finally:
                 observed.facts.ended = time()
-                observer.ended(observed.facts)
+                observer.note_end(observed.facts)
     return results
 
 

@@ -6,6 +6,7 @@ functions may change with each release. They read the arguments within their err
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -112,21 +113,28 @@ class Entries:
         self.__dict__ = entries
 
 
+#: What is to be wrapped: a class, module or object, the name of its attribute, and what makes the
+#: wrapper.
+Hook = tuple[Any, str, Callable[[Any, Patch], Any]]
+
+
 class SharedPatches:
     """Patches with several users in a process: the first places them, the last removes them.
 
     Parameters
     ----------
-    place
-        Places patches and returns them. Called for the first user and by `place_more`; it must not
-        place again what it has placed since the last user left.
+    hooks
+        Returns what is to be wrapped, by whom: called for the first user and by `place_more`. What
+        is wrapped already, or not there, stays as it is.
     removed
         Called after the last user has left and the patches are removed.
     """
 
-    def __init__(self, place: Callable[[], Iterable[Patch]], removed: Callable[[], object]) -> None:
-        self._place, self._removed = place, removed
-        self._patches: list[Patch] = []
+    def __init__(
+        self, hooks: Callable[[], Iterable[Hook]], removed: Callable[[], object] = lambda: None
+    ) -> None:
+        self._hooks, self._removed = hooks, removed
+        self._patches: dict[tuple[Any, str], Patch] = {}
         self._users = 0
         self._lock = threading.RLock()
 
@@ -135,13 +143,24 @@ class SharedPatches:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._patches += self._place()
+                self._place()
 
     def place_more(self) -> None:
         """Place further patches, for example of a module that was not imported before."""
         with self._lock:
             if self._users:
-                self._patches += self._place()
+                self._place()
+
+    def _place(self) -> None:
+        for owner, name, wrap in self._hooks():
+            is_there = owner is not None and hasattr(owner, name)
+            if is_there and (owner, name) not in self._patches:
+                with contextlib.suppress(AttributeError, TypeError):  # it takes no attribute
+                    self._patches[owner, name] = Patch(owner, name, wrap)
+
+    def wraps(self, owner: Any) -> bool:
+        """Return whether anything of a class or module is wrapped."""
+        return any(owner is one for one, _ in self._patches)
 
     def leave(self) -> None:
         """Stop using the patches."""
@@ -149,36 +168,27 @@ class SharedPatches:
             self._users -= 1
             if not self._users:
                 while self._patches:
-                    self._patches.pop().remove()
+                    self._patches.popitem()[1].remove()
                 self._removed()
 
 
-class SharedListeners(Generic[Listener]):
-    """Those who listen by way of the same patches, which are there as long as any does.
+class SharedListeners(SharedPatches, Generic[Listener]):
+    """Those who listen by way of the same patches, which are there as long as any does."""
 
-    Parameters
-    ----------
-    place
-        Places the patches, whose wrappers go over `all`.
-    """
-
-    def __init__(self, place: Callable[[], Iterable[Patch]]) -> None:
-        #: Replaced as a whole: threads go over it without a lock.
-        self.all: tuple[Listener, ...] = ()
-        self._lock = threading.Lock()
-        self._patches = SharedPatches(place, lambda: None)
+    #: Replaced as a whole: the wrappers go over it in any thread without a lock.
+    all: tuple[Listener, ...] = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Let one listen; return what ends that."""
         with self._lock:
             self.all = (*self.all, listener)
-        self._patches.enter()
+            self.enter()
         return functools.partial(self._remove, listener)
 
     def _remove(self, listener: Listener) -> None:
         with self._lock:
             self.all = tuple(other for other in self.all if other is not listener)
-        self._patches.leave()
+            self.leave()
 
 
 # --- WhenImported: calls back when modules have been imported, which it does not import itself ----
@@ -202,8 +212,9 @@ class WhenImported:
         self._names, self._call = names, call
 
     def start(self) -> None:
-        """Wait for the modules."""
-        sys.meta_path.insert(0, self)
+        """Wait for the modules. Idempotent."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
         """Wait no longer. Idempotent."""

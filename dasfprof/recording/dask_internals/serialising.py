@@ -23,9 +23,9 @@ from dask.utils import key_split
 from distributed import protocol
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
 
 #: Seconds of CPU from which it is told what was spent.
@@ -132,39 +132,21 @@ class _Unpickling:
     """Times the messages of this process for its readers, and each object once one was slow."""
 
     def __init__(self) -> None:
-        #: Replaced as a whole: other threads go over it without a lock.
-        self.readers: tuple[_Reader, ...] = ()
-        #: Whether each object is timed by itself, and which of the two hooks there are.
+        #: Whether each object is timed by itself.
         self._by_object = False
-        self._placed: set[str] = set()
-        self._patches = SharedPatches(self._place, self._removed)
+        self._readers: SharedListeners[_Reader] = SharedListeners(self._hooks, self._removed)
+        #: Lets a reader know from now on; returns what ends that.
+        self.add = self._readers.add
         #: Of a thread: begin and identity of each object that took long, and what it took.
         self._own = threading.local()
 
-    def add(self, reader: _Reader) -> Callable[[], None]:
-        """Let a reader know from now on; return what ends that."""
-        self.readers = (*self.readers, reader)
-        self._patches.enter()
-
-        def leave() -> None:
-            if reader in self.readers:
-                self.readers = tuple(one for one in self.readers if one is not reader)
-                self._patches.leave()
-
-        return leave
-
-    def _place(self) -> Iterator[Patch]:
-        hooks: dict[str, tuple[Any, Callable[..., None]]] = {"messages": (protocol, self._see)}
+    def _hooks(self) -> Iterator[Hook]:
+        yield protocol, "loads", partial(self._timing, self._see)
         if self._by_object:
-            hooks["objects"] = (protocol.pickle, self._keep)
-        for name, (owner, tell) in hooks.items():
-            if name not in self._placed:
-                self._placed.add(name)
-                yield Patch(owner, "loads", partial(self._timing, tell))
+            yield protocol.pickle, "loads", partial(self._timing, self._keep)
 
     def _removed(self) -> None:
         self._by_object = False
-        self._placed.clear()
 
     def _timing(self, tell: Callable[..., None], original: Any, patch: Patch) -> Any:
         def loads(*args: Any, **kwargs: Any) -> Any:
@@ -176,7 +158,7 @@ class _Unpickling:
                     spent = _Spent.of(seconds, before, _usage())
                     tell(found, (*args, *kwargs.values()), began, spent)
                 except Exception:
-                    for reader in self.readers:
+                    for reader in self._readers.all:
                         reader.guard.caught("the unpickling of tasks")
             return found
 
@@ -205,12 +187,12 @@ class _Unpickling:
                     self._tell([task], took[id(task["run_spec"])])
         elif tasks and whole.exceeds(_USUAL * len(tasks)):
             self._by_object = True
-            self._patches.place_more()
+            self._readers.place_more()
             if len({key_split(task["key"]) for task in tasks}) == 1:
                 self._tell(tasks, whole.part(len(tasks)))
 
     def _tell(self, tasks: Sequence[dict[str, Any]], each: _Spent) -> None:
-        readers = self.readers
+        readers = self._readers.all
         if not each.exceeds() or len({reader.address for reader in readers}) != 1:
             return
         for task in tasks:

@@ -112,9 +112,7 @@ def _listen(original: Any, patch: Patch) -> Any:
     return call_handlers
 
 
-_ears: SharedListeners[Ear] = SharedListeners(
-    lambda: [Patch(logging.Logger, "callHandlers", _listen)]
-)
+_ears: SharedListeners[Ear] = SharedListeners(lambda: [(logging.Logger, "callHandlers", _listen)])
 
 
 def listen(
@@ -205,14 +203,7 @@ def _hear_prints(original: Any, patch: Patch) -> Any:
     return write
 
 
-def _place() -> list[Patch]:
-    try:
-        return [Patch(sys.stdout, "write", _hear_prints)]
-    except (AttributeError, TypeError):  # there is no output, or none that can be wrapped
-        return []
-
-
-_listeners: SharedListeners[_Lines] = SharedListeners(_place)
+_listeners: SharedListeners[_Lines] = SharedListeners(lambda: [(sys.stdout, "write", _hear_prints)])
 
 
 def listen_to_prints(

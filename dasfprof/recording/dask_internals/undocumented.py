@@ -10,7 +10,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.inspection.primitives import primitives
+from dasfprof.recording.dask_internals.inspection.views import primitives
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.resources import MEMORY_SIZES

@@ -1,14 +1,18 @@
-"""Calls between workers: of actors, which a worker answers, and P2P messages, which it sends."""
+"""What a worker does: calls of actors, P2P messages, and the outcomes of tasks and transfers."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from threading import Event
 from time import perf_counter, time
-from typing import Any
+from typing import Any, NamedTuple
+
+from distributed.diagnostics.plugin import WorkerPlugin
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedPatches
+from dasfprof.recording.dask_internals.names import Names
+from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
 # --- Calls of actors' methods: observing each call that a worker answers --------------------------
@@ -100,9 +104,6 @@ def _state(result: Any) -> str:
 Message = tuple[float, float, str, int, str]
 Observer = Callable[[Message], None]
 
-#: By the address of the worker that sends: of each run that is recorded there.
-_observers: dict[str, tuple[tuple[Observer, HookGuard], ...]] = {}
-
 
 def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], None]:
     """Call an observer with each message of a P2P shuffle from this worker to another one.
@@ -114,24 +115,13 @@ def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], N
     Callable
         Removes the observer.
     """
-    address = worker.address
     if not names.P2P.exist():
         return lambda: None
-    added = observer, guard
-    _observers[address] = (*_observers.get(address, ()), added)
-    _patches.enter()
-
-    def leave() -> None:
-        left = _observers.get(address, ())
-        if added in left:
-            _observers[address] = tuple(other for other in left if other is not added)
-            _patches.leave()
-
-    return leave
+    return _listeners.add((worker.address, observer, guard))
 
 
-def _place() -> Iterator[Patch]:
-    yield Patch(names.P2P.find("CommShardsBuffer"), "process", _wrap)
+def _hooks() -> list[Hook]:
+    return [(names.P2P.find("CommShardsBuffer"), "process", _wrap)]
 
 
 def _wrap(original: Any, patch: Patch) -> Any:
@@ -149,7 +139,7 @@ def _wrap(original: Any, patch: Patch) -> Any:
 def _tell(
     buffer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], start: float, seconds: float
 ) -> None:
-    guards = [guard for observers in _observers.values() for _, guard in observers]
+    listeners = _listeners.all
     try:
         shuffle = buffer.send.__self__
         sender = shuffle.local_address
@@ -157,11 +147,122 @@ def _tell(
         if target == sender:
             return
         error = getattr(buffer, "_exception", None)
-        for observer, _ in _observers.get(sender, ()):
-            observer((start, seconds, target, size, "failed" if error else "success"))
+        for address, observer, _ in listeners:
+            if address == sender:
+                observer((start, seconds, target, size, "failed" if error else "success"))
     except Exception:
-        for guard in guards:
+        for *_, guard in listeners:
             guard.caught("a message of a P2P shuffle")
 
 
-_patches = SharedPatches(_place, _observers.clear)
+#: Of each run that is recorded on a worker: the address of that one, and who is told.
+_listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(_hooks)
+
+
+# --- The worker's own metering: observing the outcomes of task runs and transfers -----------------
+#
+# After each task run and each transfer the worker calls its private `_finalize_metrics` with the
+# outcome, an object of one of the classes here, and a ledger of metrics. A Dask that tells plugins
+# itself (``docs/upstream/``) calls their method `outcome`, and nothing is replaced.
+#
+# A ledger's metrics are labels with a value and a unit; a label may occur more than once.
+
+#: What failed, in the log.
+_WHAT = "the outcome of a task run or transfer"
+
+
+class _Unknown:
+    """Stands for a class that this Dask does not have, so that no object is of it."""
+
+
+def _outcome(of: Names, name: str) -> Any:
+    found = of.find(name) if of.exist() else None
+    return found if isinstance(found, type) else _Unknown
+
+
+ExecuteSuccessEvent = _outcome(names.METERING, "ExecuteSuccessEvent")
+ExecuteFailureEvent = _outcome(names.METERING, "ExecuteFailureEvent")
+RescheduleEvent = _outcome(names.METERING, "RescheduleEvent")
+GatherDepDoneEvent = _outcome(names.TRANSFERS, "GatherDepDoneEvent")
+GatherDepSuccessEvent = _outcome(names.TRANSFERS, "GatherDepSuccessEvent")
+GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
+
+
+Metrics = Iterable[tuple[Any, float, str]]
+
+
+class Metered(NamedTuple):
+    """What a Dask with the public hook tells of an instruction, as its ledger has it."""
+
+    metrics: Metrics
+    #: By `time.perf_counter`.
+    start: float
+
+
+class Listening(NamedTuple):
+    """How outcomes are heard of."""
+
+    #: Ends it.
+    remove: Callable[[], object]
+    #: The plugin's method `outcome`, in a Dask that calls it; None: a wrapper hears of them.
+    outcome: Callable[[Any, Metrics, float], None] | None
+
+
+def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Listening | None:
+    """Call `observe` with each outcome and its ledger, before the worker's own metering.
+
+    Where plugins are not told, the worker's method is replaced, on this worker only. The guard
+    handles what `observe` raises.
+
+    Returns
+    -------
+    Listening or None
+        To be removed at the end. None if this Dask lacks the method or a class of outcomes of task
+        runs: use the public `transition` hook then.
+    """
+    if not names.METERING.exist():
+        return None
+    if hasattr(WorkerPlugin, "outcome"):
+        return _told(observe, guard)
+
+    def wrap(original: Any, patch: Patch) -> Any:
+        def observed(*args: Any, **kwargs: Any) -> Any:
+            if patch.active:
+                try:
+                    given = args
+                    if len(args) < 2:  # passed by name
+                        bound = inspect.signature(original).bind(*args, **kwargs)
+                        given = tuple(bound.arguments.values())
+                    observe(given[0], given[1])
+                except Exception:
+                    guard.caught(_WHAT)
+            return original(*args, **kwargs)
+
+        return observed
+
+    return Listening(Patch(worker, "_finalize_metrics", wrap).remove, None)
+
+
+def _told(observe: Callable[[Any, Any], None], guard: HookGuard) -> Listening:
+    ended = Event()
+
+    def outcome(event: Any, metrics: Metrics, start: float) -> None:
+        if not ended.is_set():
+            try:
+                observe(event, Metered(metrics, start))
+            except Exception:
+                guard.caught(_WHAT)
+
+    return Listening(ended.set, outcome)
+
+
+def fetch_seconds(metrics: Metrics) -> tuple[float, float]:
+    """Return a transfer's seconds on the network and of deserialising, from its ledger."""
+    network = deserialize = 0.0
+    for label, value, unit in metrics:
+        if unit == "seconds":
+            if label == "network":
+                network += value
+            elif label == "deserialize":
+                deserialize += value
+    return network, deserialize

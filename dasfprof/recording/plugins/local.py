@@ -25,25 +25,20 @@ from dasfprof.recording.dask_internals.local_schedulers import (
     Run,
     observe_computes,
 )
-from dasfprof.recording.dask_internals.local_worker import LocalWorker
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.scheduler_notes import (
-    ADDED,
-    ARRIVED,
-    RUN,
-    SCHEDULER_NOTES,
-    scheduler_notes,
-)
-from dasfprof.recording.plugins.local_tasks import LocalTasks
+from dasfprof.recording.plugins.local_tasks import LocalTasks, LocalWorker
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.host import Probe
 from dasfprof.recording.probes.process import FamilyUsage
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings, recorded_settings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.subjects import ClientThread
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import Submission
+from dasfprof.recording.task_runs.task_notes import SENT_RUN, scheduler_notes
+from dasfprof.schema.tasks import GRAPH, WORKER_ADDED
 
 #: Stands for the id of a client, in the files of a run that has none.
 NO_CLIENT = "no cluster"
@@ -84,15 +79,11 @@ class SchedulerFile:
         self.database: FileDatabase = settings.open_database("SchedulerPlugin", "scheduler", header)
         writer = self.database.writer
         self._host = host
-        notes = scheduler_notes(HookGuard(writer))
-        source = Source(
-            notes.fold,
-            {"process_id": host, "thread_id": "scheduler"},
-            lambda: notes.finish(source.rows),
-            SCHEDULER_NOTES.width,
-        )
+        constants = {"process_id": host, "thread_id": "scheduler"}
+        source = Source(scheduler_notes(HookGuard(writer)).fold, constants, width=len(SENT_RUN))
         writer.start(source)
         self._note = writer.extender(source)
+        self._append = FileRows.into(writer, constants).append
         self._numbers = itertools.count(1)
         #: By compute that goes on: its number, and how many tasks have ended.
         self._graphs: dict[Compute, list[int]] = {}
@@ -100,7 +91,7 @@ class SchedulerFile:
     def add_worker(self, worker: LocalWorker) -> None:
         """Note a scheduler that tasks run on."""
         facts = worker.address, worker.name, self._host, worker.state.nthreads
-        self._note(ADDED.note(time(), *facts, 0, {}))
+        self._append((WORKER_ADDED, (time(), *facts, 0, {})))
 
     def begin(self, compute: Compute) -> None:
         """Note that a graph is computed."""
@@ -111,7 +102,7 @@ class SchedulerFile:
         number, tasks = self._graphs.pop(compute, (0, 0))
         if number:
             facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
-            self._note(ARRIVED.note(compute.began, *facts))
+            self._append((GRAPH, (compute.began, *facts)))
 
     def ended(self, compute: Compute, run: Run, run_id: int, address: str) -> None:
         """Note a task run that has ended."""
@@ -141,7 +132,7 @@ class SchedulerFile:
             "end_cause": f"{_stimulus(number)}-ended-{order}",
             "exception": facts.exception,
         }
-        self._note((RUN, *(row.get(name) for name in RUN.fields)))
+        self._note(map(row.get, SENT_RUN))
 
     def close(self) -> None:
         """Write what is pending, and the graphs that are still computed."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 import threading
+import uuid
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from dask.utils import key_split
@@ -13,15 +17,17 @@ from dask.utils import key_split
 from dasfprof.database.writer import Source
 from dasfprof.recording.dask_internals.local_schedulers import PROCESSES, Run
 from dasfprof.recording.dask_internals.local_task import TaskFacts
-from dasfprof.recording.dask_internals.local_worker import LocalWorker
-from dasfprof.recording.notes.task_notes import RUN, WORKER_NOTES, TaskNotes
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.schedule import REST
 from dasfprof.recording.stack_samples.subjects import TaskThreads
-from dasfprof.recording.storage_calls.task_storage import TaskStorage
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
+from dasfprof.recording.task_runs.logs import Tracebacks, raised_at
+from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
+from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     BRIEF,
     Reading,
@@ -29,9 +35,7 @@ from dasfprof.recording.task_runs.thread_time import (
     availability,
     open_own,
 )
-from dasfprof.recording.task_runs.tracebacks import Tracebacks, raised_at
 from dasfprof.recording.under_way.loop import Pulse
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.profiles import TASK_SAMPLE
 
@@ -73,10 +77,9 @@ class LocalTasks(RecordingPart):
         database, constants = self._open_database(self.settings, worker, **header)
         writer = database.writer
         notes = TaskNotes(self._guard, {})
-        width = WORKER_NOTES.width
-        source = Source(notes.fold, constants, lambda: notes.finish(source.rows), width)
+        source = Source(notes.fold, constants, width=len(RUN))
         writer.start(source)
-        rows = UnderWayRows.into(writer, constants)
+        rows = FileRows.into(writer, constants)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
@@ -206,4 +209,62 @@ class LocalTasks(RecordingPart):
             "executor": 0.0,
             "storage": storage,
         }
-        return (RUN, *(row.get(name) for name in RUN.fields))
+        return tuple(map(row.get, RUN))
+
+
+# --- `LocalWorker`: what looks at workers sees one of Dask's own schedulers as one ----------------
+
+
+class LocalWorker:
+    """Stands for a worker: one of Dask's own schedulers in this process.
+
+    Parameters
+    ----------
+    scheduler
+        ``threads``, ``sync`` or ``processes``.
+    slots
+        How many tasks it runs at a time.
+    name
+        What it is called.
+    """
+
+    def __init__(self, scheduler: str, slots: int, name: str) -> None:
+        self.scheduler, self.name = scheduler, name
+        self.id = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.address = f"local://{socket.gethostname()}/{os.getpid()}/{name}"
+        self.local_directory = os.getcwd()
+        self.data: dict[Any, Any] = {}
+        self.state = SimpleNamespace(tasks={}, nthreads=slots, executing=(), waiting=())
+        #: Keys by the identities of threads that run them, and when runs began, by key.
+        self.active_threads: dict[int, Any] = {}
+        self.active_threads_lock = threading.Lock()
+        self.executing: dict[Any, float] = {}
+
+    def begins(self, run: Run, run_id: int, prefix: str) -> None:
+        """Take in a task that begins in a thread of this process."""
+        facts = run.facts
+        self.state.tasks[facts.key] = SimpleNamespace(
+            key=facts.key,
+            prefix=prefix,
+            run_id=run_id,
+            run_spec=run.task,
+            state="executing",
+            start_time=facts.taken,
+            dependencies=(),
+        )
+        self.executing[facts.key] = facts.taken
+        with self.active_threads_lock:
+            self.active_threads[facts.thread] = facts.key
+        if REST.lasts:
+            REST.end()
+
+    def ends(self, run: Run) -> Any:
+        """Forget a task; return what was known of it."""
+        with self.active_threads_lock:
+            self.active_threads.pop(run.facts.thread, None)
+        self.executing.pop(run.facts.key, None)
+        return self.state.tasks.pop(run.facts.key, None)
+
+    def runs_in(self, thread: int) -> bool:
+        """Return whether a thread runs a task."""
+        return thread in self.active_threads

@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Any
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.notes.layout import fold_rows
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.gpu import DeviceMemoryProbe, GpuProbe
 from dasfprof.recording.probes.host import (
@@ -24,6 +23,7 @@ from dasfprof.recording.probes.host import (
     WorkerProbe,
 )
 from dasfprof.recording.probes.processes import ProcessesProbe
+from dasfprof.recording.rows import fold_rows
 from dasfprof.recording.settings import RunSettings
 
 #: Seconds after which a worker without host duty tries to get it: its holder may have died.

@@ -24,32 +24,32 @@ from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
-from dasfprof.recording.notes.layout import discard
-from dasfprof.recording.notes.scheduler_notes import (
-    ADDED,
-    ARRIVED,
-    CHANGED,
-    EXITED,
-    RELEASE_WIDTH,
-    REMOVED,
-    RUN,
-    SCHEDULER_NOTES,
-    STOLEN,
-    fold_releases,
-    scheduler_notes,
-)
-from dasfprof.recording.settings import RunSettings, recorded_settings
-from dasfprof.recording.shipping.places import place_mark, remove_mark
+from dasfprof.recording.rows import FileRows, SchemaRow, discard
+from dasfprof.recording.settings import RunSettings, place_mark, recorded_settings, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
+from dasfprof.recording.task_runs.task_notes import (
+    RELEASE_WIDTH,
+    SENT_RUN,
+    fold_releases,
+    scheduler_notes,
+)
 from dasfprof.recording.telemetry import add_metrics
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
+from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import LOOP_SAMPLE
-from dasfprof.schema.tasks import UNSENT_TASKS
+from dasfprof.schema.tasks import (
+    CLUSTER_CHANGE,
+    GRAPH,
+    STEAL,
+    UNSENT_TASKS,
+    WORKER_ADDED,
+    WORKER_EXIT,
+    WORKER_REMOVED,
+)
 
 #: States of ended tasks that are reported to the clients that want them.
 _OUTCOMES = ("memory", "erred")
@@ -88,6 +88,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._released: Callable[[tuple[Any, ...]], None] = discard
+        self._append: Callable[[SchemaRow], object] = discard
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
         self._changes: ClusterChanges | None = None
@@ -118,20 +119,20 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._receive(scheduler)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._notes = scheduler_notes(self._guard)
-            width = SCHEDULER_NOTES.width
-            self._source = Source(self._notes.fold, constants, self._unfinished, width)
+            self._source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
             writer.start(self._source)
             self._note = writer.extender(self._source)
+            rows = FileRows.into(writer, constants)
+            self._append = rows.append
             released = Source(fold_releases, constants, width=RELEASE_WIDTH)
             writer.start(released)
             self._released = writer.extender(released)
-            exited, changed = partial(self._tell, EXITED), partial(self._tell, CHANGED)
+            exited, changed = partial(self._tell, WORKER_EXIT), partial(self._tell, CLUSTER_CHANGE)
             self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)
             self._changes = ClusterChanges(scheduler, changed, self._guard)
             self._undo += [self._exits.stop, self._changes.stop]
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
-            rows = UnderWayRows.into(writer, constants)
             self._under_way = SchedulerUnderWay(scheduler, rows, self._guard)
             self._under_way.start()
             self._undo.append(self._under_way.stop)
@@ -141,7 +142,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self.absence.begin(scheduler, writer, self._guard)
             self._undo.append(self.absence.stop)
         except Exception:
-            self._note = self._released = discard
+            self._note_no_more()
             self._guard.caught("start")
             self._guard.take_all("start", self._undo)
             return
@@ -153,8 +154,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         except Exception:
             self._guard.caught("dashboard")
 
-    def _tell(self, kind: Any, *facts: Any) -> None:
-        self._note(kind.note(time(), *facts))
+    def _tell(self, kind: Schema, *facts: Any) -> None:
+        self._append((kind, (time(), *facts)))
+
+    def _note_no_more(self) -> None:
+        self._note = self._released = self._append = discard
 
     def _upload(self) -> None:
         """Put the file into the run's storage, if it has one."""
@@ -207,7 +211,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             await self._scheduler.finished()
         finally:  # also if the event loop ends before and cancels this task
-            self._note = self._released = discard
+            self._note_no_more()
             self._guard.take_all("close", self._undo)
 
     async def stop(self) -> None:
@@ -216,7 +220,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._end_under_way()
             if self._scheduler.status.name == "running":
                 await asyncio.gather(*(e.finish() for e in (self._receiver, self._exits) if e))
-            self._note = self._released = discard
+            self._note_no_more()
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
@@ -282,7 +286,6 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         size, exception = facts.get("nbytes"), facts.get("exception_text")
         wanted = state in _OUTCOMES and bool(task.who_wants)
         return (
-            RUN,
             key,
             timestamp,
             now,
@@ -311,9 +314,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if key in self._tasks:
                 notes += self._task_run(key, since, "processing", "", {})
         unsent = unsent_tasks(self._waiting, self._tasks)
-        first = len(notes) // SCHEDULER_NOTES.width
+        first = len(notes) // len(SENT_RUN)
         return [
-            *self._notes.finish(self._source.rows),
             *self._notes.fold(notes),
             (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
         ]
@@ -332,7 +334,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a graph arrived."""
         try:
             step = take_step(annotations, self._tasks)
-            self._note(ARRIVED.note(time(), client, len(tasks), len(keys), stimulus_id, step))
+            self._tell(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
         except Exception:
             self._guard.caught("update_graph")
 
@@ -347,7 +349,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             elif topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 requested = self._requested.pop(key, None)
-                self._tell(STOLEN, key, self._tasks[key].run_id, victim, thief, requested)
+                self._tell(STEAL, key, self._tasks[key].run_id, victim, thief, requested)
                 if key in self._sent:
                     self._stolen[key] = time()
                     self._sent[key] = *self._sent[key][:2], thief
@@ -370,7 +372,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
-            self._note(ADDED.note(time(), worker, *facts, dict(state.resources)))
+            self._tell(WORKER_ADDED, worker, *facts, dict(state.resources))
             if self._exits is not None:
                 self._exits.joined(worker, state)
         except Exception:
@@ -386,7 +388,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
-            self._note(REMOVED.note(time(), worker, reason))
+            self._tell(WORKER_REMOVED, worker, reason)
             if self._receiver is not None:
                 self._receiver.left(worker)
             if scheduler.status.name == "running":

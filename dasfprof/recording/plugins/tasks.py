@@ -2,7 +2,7 @@
 
 Its source is the worker's own metering, where this Dask has it: after each execution and transfer
 it gets the outcome, with the result, and the seconds of CPU, disk, network and deserialising (see
-`dasfprof.recording.dask_internals.metering`). Otherwise the public `transition` hook is used,
+`dasfprof.recording.dask_internals.worker_calls`). Otherwise the public `transition` hook is used,
 which gives no such seconds.
 
 Hooks run on the worker's event loop. They keep the times of tasks that have not ended and append
@@ -20,38 +20,26 @@ from typing import Any
 
 from dasfprof.database.writer import Source
 from dasfprof.recording.allocations import trace_allocations
-from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
+from dasfprof.recording.call_profiles import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
-from dasfprof.recording.dask_internals.metering import (
+from dasfprof.recording.dask_internals.task_functions import observe
+from dasfprof.recording.dask_internals.undocumented import with_correction
+from dasfprof.recording.dask_internals.worker_calls import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
     GatherDepDoneEvent,
     RescheduleEvent,
     listen,
 )
-from dasfprof.recording.dask_internals.task_functions import observe
-from dasfprof.recording.dask_internals.undocumented import with_correction
-from dasfprof.recording.notes import task_notes
-from dasfprof.recording.notes.layout import discard
-from dasfprof.recording.notes.task_notes import (
-    CALLED,
-    CORRECTED,
-    FETCHED,
-    RUN,
-    SHUFFLED,
-    UNKNOWN,
-    ClockCorrections,
-    TaskNotes,
-)
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
+from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.schedule import REST
 from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
-from dasfprof.recording.storage_calls.task_storage import TaskStorage
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
-from dasfprof.recording.task_runs.logs import watch_logs
+from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
 from dasfprof.recording.task_runs.outcomes import (
     STATES,
     ends_here,
@@ -60,6 +48,8 @@ from dasfprof.recording.task_runs.outcomes import (
     transfer,
 )
 from dasfprof.recording.task_runs.results import ResultDescriber
+from dasfprof.recording.task_runs.task_notes import RUN, UNKNOWN, ClockCorrections, TaskNotes
+from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     Reading,
     RunQueue,
@@ -68,10 +58,9 @@ from dasfprof.recording.task_runs.thread_time import (
     correction_of,
     cpu_seconds,
 )
-from dasfprof.recording.task_runs.tracebacks import Tracebacks
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import watch_worker
 from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER
 
 _READY = ("ready", "constrained")
 #: States of ended tasks, of which the metering says more.
@@ -94,6 +83,7 @@ class WorkerTaskPlugin(RecordingPart):
     def __init__(self, settings: RunSettings) -> None:
         super().__init__(settings, settings.plugin_name(self.plugin))
         self._note: Callable[[tuple[Any, ...]], None] = discard
+        self._append: Callable[[SchemaRow], object] = discard
         self._by_state = False
         self._not_kept = _ENDS
         #: When unfinished tasks entered a state on this worker, by key.
@@ -121,20 +111,20 @@ class WorkerTaskPlugin(RecordingPart):
         database, constants = self._open_database(self.settings, worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
-        width = task_notes.WORKER_NOTES.width
-        self._source = Source(notes.fold, constants, lambda: notes.finish(self._source.rows), width)
+        self._source = Source(notes.fold, constants, width=len(RUN))
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
         self._plain = self._describe.plain
         self._writer.start(self._source)
         self._note = self._writer.extender(self._source)
+        rows = FileRows.into(self._writer, constants)
+        self._append = rows.append
         self._undo.append(self._stop_noting)
         self._note_correction()
         self._undo.append(worker_calls.observe(worker, self._shuffled, self._guard))
         if worker_calls.can_observe(worker):
             self._actor_calls = worker_calls.ActorCalls(worker, self._called, self._guard)
             self._undo.append(self._actor_calls.stop)
-        rows = UnderWayRows.into(self._writer, constants)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
         self._moved = self._storage.moved
@@ -153,7 +143,7 @@ class WorkerTaskPlugin(RecordingPart):
             worker, self.settings.profiler, database, constants, self._undo
         )
 
-    def _watch(self, worker: Any, constants: dict[str, Any], rows: UnderWayRows) -> None:
+    def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
         """Record what is under way, and sample stacks."""
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
@@ -190,7 +180,8 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _stop_noting(self) -> None:
         """Note nothing from now on: nobody would read it."""
-        self._note, self._by_state = discard, False
+        self._note = self._append = discard
+        self._by_state = False
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Keep the time of a task's transition."""
@@ -224,7 +215,7 @@ class WorkerTaskPlugin(RecordingPart):
     def _note_correction(self) -> None:
         """Note Dask's correction of this worker's clock, at the begin and at each change."""
         self._clock.change(self._worker.scheduler_delay, self._executing)
-        self._note(CORRECTED.note(time(), self._clock.current))
+        self._append((CLOCK, (time(), self._clock.current)))
 
     def _note_run(  # noqa: PLR0912, PLR0917  (calls, tuples and objects would double the cost)
         self,
@@ -282,13 +273,12 @@ class WorkerTaskPlugin(RecordingPart):
             applied = correction_of(reading)
             if applied is not None and applied not in clock.known:
                 clock.known.add(applied)
-                self._note(CORRECTED.note(executing or done, applied))
+                self._append((CLOCK, (executing or done, applied)))
         if within and cpu is not None:
             # Dask takes from them whatever is metered within the task, waits too, as P2P does.
             cpu = cpu_seconds(reading, start, stop)
         self._note(
             (
-                RUN,
                 key,
                 prefix,
                 run_id,
@@ -339,13 +329,13 @@ class WorkerTaskPlugin(RecordingPart):
                 self._note_run(*failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
         elif isinstance(event, GatherDepDoneEvent):
-            self._note(FETCHED.note(*transfer(event, ledger)))
+            self._append((TRANSFER, transfer(event, ledger)))
 
     def _shuffled(self, message: worker_calls.Message) -> None:
-        self._note(SHUFFLED.note(*message))
+        self._append((SHUFFLE_MESSAGE, message))
 
     def _called(self, call: worker_calls.Call) -> None:
-        self._note(CALLED.note(*call))
+        self._append((ACTOR_CALL, call))
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key

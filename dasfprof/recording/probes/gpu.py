@@ -25,8 +25,14 @@ from dasfprof.recording.probes.nvml import (
     visible_devices,
     with_instances,
 )
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_FAILURE, GPU_USAGE, GpuAvailability
+from dasfprof.schema.events import Schema
+from dasfprof.schema.resources import (
+    DEVICE_MEMORY,
+    GPU_DEVICES,
+    GPU_FAILURE,
+    GPU_USAGE,
+    GpuAvailability,
+)
 
 #: Seconds after which a worker also reads devices that it may use and that no worker reads: by then
 #: each worker has taken the duty of its own device.

@@ -19,7 +19,7 @@ from dasfprof.recording.probes.process import (
     count_connections,
     oom_kills,
 )
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import (
     DISK_USAGE,
     HOST_PRESSURE,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 
-from dasfprof.schema.gpus import GpuAvailability, GpuMatch
+from dasfprof.schema.resources import GpuAvailability, GpuMatch
 
 # --- Which GPUs a process may use, in CUDA's order, and which one is its own ----------------------
 #

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -204,21 +204,24 @@ def oom_kills() -> int | None:
 @lru_cache(maxsize=1)
 def _memory_files() -> tuple[Path, ...]:
     """Return the files that may tell; a container often sees its own group as the root."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return ()
     found = []
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if "memory" in controllers.split(","):
-            root, name = Path("/sys/fs/cgroup/memory"), "memory.oom_control"
-        elif not controllers:
-            root, name = Path("/sys/fs/cgroup"), "memory.events"
-        else:
-            continue
-        found += [root / group.lstrip("/") / name, root / name]
+    for place, group, is_first in _memory_groups():
+        name = "memory.oom_control" if is_first else "memory.events"
+        found += [place / group.lstrip("/") / name, place / name]
     return tuple(path for path in found if path.exists())
+
+
+def _memory_groups(
+    groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> Iterator[tuple[Path, str, bool]]:
+    """Yield where groups are that count memory, this process's, and if they are of version 1."""
+    with contextlib.suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if "memory" in controllers.split(","):
+                yield root / "memory", group, True
+            elif not controllers:
+                yield root, group, False
 
 
 #: Limits from which on a control group has none: the kernel's greatest number of bytes is near it.
@@ -233,19 +236,9 @@ def memory_group(
     That is the one with the least limit of its own group and those around it. Its name is a path as
     this process sees it: within a container often ``/``.
     """
-    try:
-        lines = groups.read_text().splitlines()
-    except OSError:
-        return None
     found = []
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if "memory" in controllers.split(","):
-            place, name = root / "memory", "memory.limit_in_bytes"
-        elif not controllers:
-            place, name = root, "memory.max"
-        else:
-            continue
+    for place, group, is_first in _memory_groups(groups, root):
+        name = "memory.limit_in_bytes" if is_first else "memory.max"
         own = PurePosixPath(group)
         for around in (own, *own.parents):
             with contextlib.suppress(OSError, ValueError):  # "max" is no limit

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import HOST_PROCESS
 
 #: Places in ``/proc/PID/stat`` behind the name in brackets: parent, user and system time, resident.

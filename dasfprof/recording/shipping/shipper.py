@@ -20,8 +20,7 @@ from distributed import rpc
 
 from dasfprof.database import FileDatabase, frames
 from dasfprof.recording.guard import in_thread
-from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.places import sees_mark
+from dasfprof.recording.settings import RunSettings, sees_mark
 from dasfprof.recording.shipping.receiver import is_receiving, operation
 
 # --- `FileTail`: reads the whole frames that another thread appends to a file ---------------------

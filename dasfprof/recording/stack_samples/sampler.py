@@ -33,6 +33,7 @@ from typing import Any
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.recording.dask_internals.inspection.stacks import current_frames
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.rows import StackRows
 from dasfprof.recording.stack_samples.kernel import (
     QUICK,
     QUICKEST,
@@ -43,9 +44,8 @@ from dasfprof.recording.stack_samples.kernel import (
     wake_in_time,
 )
 from dasfprof.recording.stack_samples.schedule import REST, Schedule
-from dasfprof.recording.stack_samples.stacks import Seen, StackRows
-from dasfprof.recording.stack_samples.subjects import Pace, Subject, Write
-from dasfprof.schema.declaration import Schema
+from dasfprof.recording.stack_samples.subjects import Pace, Seen, Subject, Write
+from dasfprof.schema.events import Schema
 
 #: A thread that was looked at: its subject and that one's guard, what it did, and how often.
 _Found = tuple[Subject, HookGuard, int, Any, Pace]

@@ -21,7 +21,7 @@ from typing import Any
 from dasfprof.database.block_codec import Columns
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.task_runs.function_code import DIFFERS, LARGEST, codes_in
-from dasfprof.recording.task_runs.tracebacks import of_library
+from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.schema.steps import LINE, LINE_LAYER
 
 #: A line of the program: file, line, function.
@@ -183,7 +183,7 @@ class NotedLines:
         self._note = writer.extender(self._built)
 
     def built_at(self, facts: list[Any]) -> None:
-        """Note which lines built layers, out of which others: see `StepObserver`."""
+        """Note which lines built layers, out of which others: see `StepRecorder.built_at`."""
         self._note(facts)
 
     def see(self, line: Line) -> None:

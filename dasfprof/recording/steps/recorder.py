@@ -26,7 +26,7 @@ from dasfprof.recording.dask_internals.graphs import (
     watch_collections,
 )
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.layout import SchemaRow, fold_rows
+from dasfprof.recording.rows import FileRows, SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.sampler import SampleFile
@@ -36,7 +36,6 @@ from dasfprof.recording.steps.line import Line, NotedLines, place_of
 from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission, watch_pipeline
 from dasfprof.recording.task_runs.function_code import SentFunctions
 from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.profiles import CLIENT_SAMPLE
 from dasfprof.schema.steps import (
     CLIENT_CALLS,
@@ -198,7 +197,7 @@ class StepRecorder:
         writer = self._open().writer
         self._began = time()
         self.called(recording(self._began, self._began))
-        rows = UnderWayRows(self._append, writer.losses)
+        rows = FileRows(self._append, writer.losses)
         client = "no cluster" if self._client is None else self._client.id
         under_way = ClientUnderWay(client, rows)
         self._guard = HookGuard(writer)

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from time import time
 from types import FunctionType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dasfprof.recording.steps.line import Line
 
@@ -110,42 +110,11 @@ class ClientCall:
     sent: int = 0
 
 
-class StepObserver(Protocol):
-    """Is notified of steps; see `StepRecorder`."""
-
-    def began(self, opened: OpenStep) -> None:
-        """Note that a step was entered."""
-
-    def ended(self, opened: OpenStep) -> None:
-        """Note that a step was left."""
-
-    def built(self, opened: OpenStep, layer: str) -> None:
-        """Note that a layer of a graph was built in a step."""
-
-    def derived(self, layer: str, dependencies: list[str]) -> None:
-        """Note that a layer was built in no step and depends on layers that were."""
-
-    def built_at(self, facts: list[Any]) -> None:
-        """Note which lines built layers of graphs, or futures, in their order.
-
-        They are flat: when, the line, the layer or the future's key, on which layers it depends.
-        """
-
-    def mapped(self, line: Line, key: Any) -> None:
-        """Note that a line sent a graph with a key that it alone built."""
-
-    def submitted(self, sent: Submission) -> None:
-        """Note that a client has sent a graph."""
-
-    def called(self, call: ClientCall) -> None:
-        """Note what the program has called."""
-
-
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
 #: The observers; replaced as a whole, so that threads can iterate over it at any time.
-observers: tuple[StepObserver, ...] = ()
+observers: tuple[Any, ...] = ()
 
 
 class step:  # noqa: N801  (a context manager, used like a function)
@@ -231,13 +200,13 @@ class step:  # noqa: N801  (a context manager, used like a function)
 current_step: Callable[[], OpenStep | None] = _current.get
 
 
-def add_observer(observer: StepObserver) -> None:
+def add_observer(observer: Any) -> None:
     """Notify an observer of steps, also of the ends of steps that were entered before."""
     global observers  # noqa: PLW0603
     observers = (*observers, observer)
 
 
-def remove_observer(observer: StepObserver) -> None:
+def remove_observer(observer: Any) -> None:
     """Stop notifying an observer."""
     global observers  # noqa: PLW0603
     observers = tuple(other for other in observers if other is not observer)

@@ -13,8 +13,8 @@ from typing import Any
 from dasfprof.recording.dask_internals.task_functions import Part, Result, arguments_of
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.tasks import TASK_ARGUMENTS
 
 #: Seconds of the briefest task run that is told of.
@@ -46,9 +46,7 @@ class TaskArguments:
         Handles errors.
     """
 
-    def __init__(
-        self, worker: Any, rows: UnderWayRows, with_values: bool, guard: HookGuard
-    ) -> None:
+    def __init__(self, worker: Any, rows: FileRows, with_values: bool, guard: HookGuard) -> None:
         self._data = worker.data
         self._rows = rows
         self._with_values = with_values

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import sysconfig
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import time
@@ -19,6 +18,7 @@ from typing import Any
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.dask_internals.task_functions import functions_of
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 from dasfprof.schema.tasks import FUNCTION_CODE
 
@@ -32,7 +32,6 @@ DIFFERS = "the file's code is not what ran: it has changed since, is another, or
 MOST_SENT = 2000
 #: The name that Dask gives to the tasks of all lambdas, and how many of them are looked at.
 _LAMBDA, _MOST_LAMBDAS = "lambda", 1000
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
 class _All:
@@ -80,7 +79,7 @@ class FunctionCode:
             if len(self._names) > MOST_NAMES:
                 self.known = _All()
             functions = functions_of(task)
-            own = [each for each in functions if not _is_library(each.__code__.co_filename)]
+            own = [each for each in functions if not of_library(each.__code__.co_filename)]
             named = [
                 (f"{each.__module__}.{each.__qualname__}", each.__code__)
                 for each in (own or functions)[:MOST_FUNCTIONS]
@@ -146,10 +145,6 @@ class SentFunctions:
             yield when, name, file, line, last, *source
 
 
-def _is_library(file: str) -> bool:
-    return file.startswith((*_LIBRARIES, "<frozen")) or "site-packages" in Path(file).parts
-
-
 def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Folded:
     """Read the source of functions, in the writer's thread."""
     rows = [
@@ -163,7 +158,7 @@ def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Fol
 def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
     """Return file, first line and source of code, or why there is none."""
     file, line = code.co_filename, code.co_firstlineno
-    if _is_library(file):
+    if of_library(file):
         return file, line, None, "of a library"
     try:
         path = Path(file)

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from time import perf_counter, time
 from typing import Any, TypeAlias
 
-from dasfprof.recording.dask_internals.metering import (
+from dasfprof.recording.dask_internals.inspection.views import restrictions
+from dasfprof.recording.dask_internals.undocumented import value_in_memory
+from dasfprof.recording.dask_internals.worker_calls import (
     ExecuteFailureEvent,
     GatherDepBusyEvent,
     GatherDepSuccessEvent,
     fetch_seconds,
 )
-from dasfprof.recording.dask_internals.undocumented import value_in_memory
+from dasfprof.recording.task_runs.logs import raised_at
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
-from dasfprof.recording.task_runs.tracebacks import raised_at
 from dasfprof.schema.steps import ANNOTATION
 
 #: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,
@@ -173,19 +174,9 @@ def unsent_tasks(
             begin, first, count = found.get(kind, (since, task, 0))
             found[kind] = min(begin, since), first, count + 1
     return [
-        (begin, name, state, count, first.key, _restrictions(first))
+        (begin, name, state, count, first.key, restrictions(first))
         for (name, state), (begin, first, count) in found.items()
     ]
-
-
-def _restrictions(task: Any) -> dict[str, Any]:
-    """Return the workers, hosts and resources that a task is restricted to."""
-    asked = {
-        "workers": sorted(task.worker_restrictions or ()),
-        "hosts": sorted(task.host_restrictions or ()),
-        "resources": dict(task.resource_restrictions or {}),
-    }
-    return {name: value for name, value in asked.items() if value}
 
 
 # --- The annotation by which a client tells the scheduler in which step a graph was computed ------

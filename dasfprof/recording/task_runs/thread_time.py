@@ -14,7 +14,7 @@ from typing import Any
 from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, running_tasks
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.storage_calls.task_storage import TaskStorage
+from dasfprof.recording.task_runs.task_storage import TaskStorage
 
 # --- RunQueue: how long the threads of tasks waited for a core ------------------------------------
 #

@@ -17,8 +17,8 @@ from dasfprof.recording.dask_internals.inspection.views import MOST_WANTED, sche
 from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_dropped_copies
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
-from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
@@ -46,7 +46,7 @@ class SchedulerUnderWay:
         Handles errors.
     """
 
-    def __init__(self, scheduler: Any, rows: UnderWayRows, guard: HookGuard) -> None:
+    def __init__(self, scheduler: Any, rows: FileRows, guard: HookGuard) -> None:
         self._scheduler = scheduler
         self._rows = rows
         self._guard = guard

@@ -11,8 +11,8 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
 from dasfprof.recording.dask_internals.inspection.views import tasks_under_way
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.under_way.loop import LoopWatch, Pulse
-from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
+from dasfprof.recording.rows import FileRows
+from dasfprof.recording.under_way.loop import Busy, LoopWatch, Pulse, Repeats
 from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
 
 #: Seconds from which a task is told of.
@@ -25,7 +25,7 @@ FETCHING, RELEASED = "fetching", "released"
 def watch_worker(
     worker: Any,
     received: Mapping[Any, float],
-    rows: UnderWayRows,
+    rows: FileRows,
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
@@ -74,7 +74,7 @@ class TasksUnderWay:
         Where they go.
     """
 
-    def __init__(self, worker: Any, received: Mapping[Any, float], rows: UnderWayRows) -> None:
+    def __init__(self, worker: Any, received: Mapping[Any, float], rows: FileRows) -> None:
         self._worker = worker
         self._tasks = worker.state.tasks
         self._received = received

@@ -8,6 +8,8 @@ import socket
 import time
 from typing import NamedTuple
 
+import psutil
+
 #: Seconds between two readings of the CPU time of its threads, and the most of them: on a host with
 #: too much to do, a thread that computes gets little time.
 _PAUSE, _MOST_READINGS = 0.4, 4
@@ -19,8 +21,6 @@ _ALONE = 0.8
 _SLEEPS = 0.1
 #: Where threads wait that a container's freezer has stopped.
 _FREEZERS = ("do_freezer_trap", "__refrigerator")
-#: The kernel's number for a socket that listens.
-_LISTENS = "0A"
 
 
 class Thread(NamedTuple):
@@ -128,16 +128,20 @@ async def state_of_listener(pid: int | None, host: str, port: int) -> str | None
     """
     if not _is_own(host):
         return None
-    sockets = _listening(port)
-    if sockets is None:
+    try:
+        sockets = psutil.net_connections("tcp")
+    except (OSError, psutil.Error):
         return None
-    if not sockets:
+    listening = [
+        one.pid
+        for one in sockets
+        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
+    ]
+    if not listening:
         return "gone"
     if pid is None:
-        pid = next((int(found) for found in _processes() if sockets & _sockets(found)), None)
-    if pid is None or not sockets & _sockets(str(pid)):
-        return None
-    return await process_state(pid)
+        pid = next(filter(None, listening), None)
+    return await process_state(pid) if pid is not None and pid in listening else None
 
 
 def _is_own(host: str) -> bool:
@@ -151,38 +155,3 @@ def _is_own(host: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _listening(port: int) -> set[str] | None:
-    """Return the numbers of the sockets that listen on a port; None if they are unknown."""
-    found = set()
-    try:
-        for table in ("tcp", "tcp6"):
-            path = f"/proc/net/{table}"
-            if table == "tcp6" and not os.path.exists(path):
-                continue
-            with open(path) as file:
-                for line in list(file)[1:]:
-                    fields = line.split()
-                    if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                        found.add(fields[9])
-    except (OSError, ValueError, IndexError):
-        return None
-    return found
-
-
-def _processes() -> list[str]:
-    return [name for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _sockets(pid: str) -> set[str]:
-    """Return the numbers of the sockets that a process has open, as far as they can be read."""
-    found = set()
-    try:
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            target = os.readlink(f"/proc/{pid}/fd/{number}")
-            if target.startswith("socket:["):
-                found.add(target[8:-1])
-    except OSError:
-        pass
-    return found

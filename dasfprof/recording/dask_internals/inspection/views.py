@@ -1,8 +1,9 @@
-"""What a live scheduler, and a live worker, have under way."""
+"""What a live scheduler, and a live worker, have under way; Dask's locks, events, queues, ..."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import inspect
 import sys
@@ -11,7 +12,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from dasfprof.recording.dask_internals.inspection import primitives, stacks
+from dasfprof.recording.dask_internals.inspection import stacks
 
 # --- What a live scheduler has under way ----------------------------------------------------------
 
@@ -42,7 +43,7 @@ def scheduler_view(scheduler: Any, most_wanted: int = MOST_WANTED) -> dict[str, 
         "held_back": held_back(scheduler),
         "clients": [_client(client, most_wanted) for client in list(scheduler.clients.values())],
         "workers": [_worker(worker) for worker in list(scheduler.workers.values())],
-        "primitives": primitives.primitives(scheduler),
+        "primitives": primitives(scheduler),
     }
 
 
@@ -325,7 +326,7 @@ def worker_view(
 
 def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the locks that this process holds, with the keys of the tasks that may hold them."""
-    held = primitives.held_semaphores()
+    held = held_semaphores()
     if not held:
         return []
     running = [row["key"] for row in tasks if row["thread"] is not None]
@@ -345,3 +346,101 @@ def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for kind, name, leases, at in held
     ]
+
+
+# --- Dask's locks, events, queues, ...: what the scheduler knows of them, and who holds them ------
+
+#: The most primitives of a kind.
+MOST_PRIMITIVES = 200
+
+
+def primitives(scheduler: Any) -> list[dict[str, Any]]:
+    """Return Dask's primitives that something waits for or holds, a dict each.
+
+    The attributes of Dask's extensions make entries by being read: `get` is used throughout.
+    """
+    extensions = getattr(scheduler, "extensions", {})
+    found: list[dict[str, Any]] = []
+    for look, name in (
+        (_semaphores, "semaphores"),
+        (_events, "events"),
+        (_queues, "queues"),
+        (_multi_locks, "multi_locks"),
+    ):
+        extension = extensions.get(name)
+        if extension is not None:
+            found += look(extension)
+    return found
+
+
+def _semaphores(extension: Any) -> list[dict[str, Any]]:
+    pending = extension.metrics.get("pending", {})
+    return [
+        {
+            "kind": "Semaphore",  # or a Lock, which is one of a single lease
+            "name": str(name),
+            "limit": limit,
+            "holders": list(extension.leases.get(name, ())),
+            "waiting": pending.get(name, 0),
+        }
+        for name, limit in list(extension.max_leases.items())[:MOST_PRIMITIVES]
+        if extension.leases.get(name) or pending.get(name)
+    ]
+
+
+def _events(extension: Any) -> list[dict[str, Any]]:
+    waiting = extension._waiter_count
+    return [
+        {"kind": "Event", "name": str(name), "waiting": waiting[name], "set": event.is_set()}
+        for name, event in list(extension._events.items())[:MOST_PRIMITIVES]
+        if waiting.get(name)
+    ]
+
+
+def _queues(extension: Any) -> list[dict[str, Any]]:
+    found = []
+    for name, queue in list(extension.queues.items())[:MOST_PRIMITIVES]:
+        getters, putters = len(queue._getters), len(queue._putters)
+        if getters or putters or queue.qsize():
+            found.append(
+                {
+                    "kind": "Queue.put" if putters else "Queue.get",
+                    "name": str(name),
+                    "waiting": getters + putters,
+                    "items": queue.qsize(),
+                    "limit": queue.maxsize,
+                }
+            )
+    return found
+
+
+def _multi_locks(extension: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "MultiLock",
+            "name": str(name),
+            "holders": [str(user) for user in users[:1]],
+            "waiting": len(users) - 1,
+            "limit": 1,
+        }
+        for name, users in list(extension.locks.items())[:MOST_PRIMITIVES]
+        if users
+    ]
+
+
+def held_semaphores() -> list[tuple[str, str, list[str], int]]:
+    """Return the semaphores and locks that this process holds: kind, name, leases and identity.
+
+    All objects are looked at, which takes some 10 ms for each million.
+    """
+    held = []
+    for item in gc.get_objects():
+        kind = type(item)
+        if kind.__name__ in ("Lock", "Semaphore") and kind.__module__ in (
+            "distributed.lock",
+            "distributed.semaphore",
+        ):
+            leases = getattr(item, "_leases", None)
+            if leases:
+                held.append((kind.__name__, str(item.name), list(leases), id(item)))
+    return held

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dasfprof.schema.declaration import EventKind
-from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.events import EventKind
 from dasfprof.schema.profiles import (
     ALLOCATION,
     CALL_PROFILE,
@@ -16,7 +15,10 @@ from dasfprof.schema.profiles import (
     TRACED_FUNCTION,
 )
 from dasfprof.schema.resources import (
+    DEVICE_MEMORY,
     DISK_USAGE,
+    GPU_DEVICES,
+    GPU_USAGE,
     HOST_PROCESS,
     MANAGED_MEMORY,
     MEMORY_SIZES,

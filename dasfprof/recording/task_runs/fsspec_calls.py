@@ -14,12 +14,12 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple, TypeAlias
 
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches, WhenImported
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners, WhenImported
 
 
 class StorageCall(NamedTuple):
@@ -124,72 +124,50 @@ def _protocol_of(file_system: Any) -> str | None:
     return None if protocol in _NOT_REMOTE or not isinstance(protocol, str) else protocol
 
 
-class _Calls:
+class _Calls(SharedListeners[Listener]):
     """The listeners of this process, and the wrappers that are there as long as any listens."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Listener, ...] = ()
-        self._lock = threading.Lock()
+        super().__init__(self._hooks_now, self._forget)
         #: Whether a thread is in a call that counts.
         self._within = threading.local()
-        #: Classes that were looked at, and what has been wrapped.
+        #: Classes that were looked at.
         self._seen: set[type] = set()
-        self._placed: set[tuple[Any, str]] = set()
-        self._patches = SharedPatches(self._place, self._removed)
         self._imports = WhenImported(_MODULES, self._imported)
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Let one listen; return what ends that."""
-        with self._lock:
-            if not self._listeners:
-                self._imports.start()
-            self._listeners = (*self._listeners, listener)
-        self._patches.enter()
-        return partial(self._remove, listener)
+        self._imports.start()
+        return super().add(listener)
 
-    def _remove(self, listener: Listener) -> None:
-        with self._lock:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
-            if not self._listeners:
-                self._imports.stop()
-        self._patches.leave()
-
-    def _removed(self) -> None:
+    def _forget(self) -> None:
+        self._imports.stop()
         self._seen.clear()
-        self._placed.clear()
 
     def _imported(self) -> None:
         try:
-            self._patches.place_more()
+            self.place_more()
         except Exception:  # a class that takes no attribute: it stays as it is
             self._imports.stop()
 
-    def _place(self) -> Iterable[Patch]:
+    def _hooks_now(self) -> Iterator[Hook]:
         spec, asyn = map(sys.modules.get, _MODULES)
         systems = getattr(spec, "AbstractFileSystem", None)
         files = getattr(spec, "AbstractBufferedFile", None)
         if systems is None or files is None:
             return
-        yield from self._wrap(type(systems), "__init__", self._around_class)
-        yield from self._wrap(files, "__init__", self._around_file)
+        yield from _own_functions(type(systems), "__init__", self._around_class)
+        yield from _own_functions(files, "__init__", self._around_file)
         if asyn is not None:
-            yield from self._wrap(asyn, "sync", self._around_sync)
+            yield from _own_functions(asyn, "sync", self._around_sync)
         for each in _family(systems):
             self._seen.add(each)
             for name, (is_write, size) in _WHOLE.items():
-                yield from self._wrap(each, name, partial(self._around_method, is_write, size))
+                yield from _own_functions(each, name, partial(self._around_method, is_write, size))
         for each in _family(files):
             self._seen.add(each)
-            yield from self._wrap(each, "_fetch_range", self._around_fetch)
-            yield from self._wrap(each, "_upload_chunk", self._around_upload)
-
-    def _wrap(self, owner: Any, name: str, around: Callable[[Any, Patch], Any]) -> Iterator[Patch]:
-        """Wrap an attribute that the owner has itself, once; coroutine functions stay."""
-        own = vars(owner).get(name)
-        is_plain = inspect.isfunction(own) and not inspect.iscoroutinefunction(own)
-        if is_plain and (owner, name) not in self._placed:
-            self._placed.add((owner, name))
-            yield Patch(owner, name, around)
+            yield from _own_functions(each, "_fetch_range", self._around_fetch)
+            yield from _own_functions(each, "_upload_chunk", self._around_upload)
 
     # --- wrappers --------------------------------------------------------------------------------
 
@@ -281,7 +259,7 @@ class _Calls:
             waiting = max(seconds - (thread_time() - cpu), 0.0)
             ended = StorageCall(protocol, is_write, size, seconds, waiting)
             self._within.call = False
-            for listener in self._listeners:
+            for listener in self.all:
                 listener(ended)
 
 
@@ -299,6 +277,13 @@ def _known(size_of: Callable[[Any], int | None], result: Any) -> int | None:
         return size_of(result)
     except Exception:
         return None
+
+
+def _own_functions(owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> Iterator[Hook]:
+    """Yield an attribute to wrap, if it is the owner's own; coroutine functions stay."""
+    own = vars(owner).get(name)
+    if inspect.isfunction(own) and not inspect.iscoroutinefunction(own):
+        yield owner, name, wrap
 
 
 def _family(base: type) -> Iterator[type]:

@@ -19,7 +19,7 @@ from dask.utils import key_split
 from dasfprof.config.options import ProfilerName
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.recording.call_profiles.engines import (
+from dasfprof.recording.call_engines import (
     CallTimes,
     Engine,
     Run,
@@ -35,16 +35,6 @@ from dasfprof.schema.profiles import CALL_PROFILE
 
 #: The most functions that are called by the task runs of one. Endless new code would fill memory.
 MOST_CALLED = 20_000
-
-
-class Profiler:
-    """A profiler, and how many task runs it has observed. Used by one thread at a time."""
-
-    __slots__ = ("own", "runs")
-
-    def __init__(self, own: Any) -> None:
-        self.own = own
-        self.runs = 0
 
 
 class _Counted:
@@ -67,7 +57,7 @@ class FunctionProfile:
     def __init__(self, file_part: str) -> None:
         #: Its part of the file's name.
         self.file_part = file_part
-        self.idle: list[Profiler] = []
+        self.idle: list[Any] = []
         #: Task runs in the sum, and those that could not be profiled.
         self.runs = 0
         self.left_out = 0
@@ -92,7 +82,7 @@ class FunctionProfile:
                 profiler = self.idle.pop()
             except IndexError:  # a thread was faster
                 break
-            times = engine.call_times(profiler.own)
+            times = engine.call_times(profiler)
             if not times:
                 continue
             counted: Any = _Counted(times)
@@ -170,13 +160,13 @@ class CallProfiles:
             if function is None or profiler is None:
                 return run(task, *args, **kwargs)
             try:
-                return engine.call(profiler.own, run, (task, *args), kwargs)
+                return engine.call(profiler, run, (task, *args), kwargs)
             finally:
                 self._put_back(function, profiler)
 
         return run_profiled
 
-    def _take(self, task: Any) -> tuple[FunctionProfile | None, Profiler | None]:
+    def _take(self, task: Any) -> tuple[FunctionProfile | None, Any]:
         """Return the function of a task and a profiler; None where it cannot be profiled."""
         name = key_split(task.key)
         function = self._functions.get(name) or self._add(name)
@@ -189,7 +179,7 @@ class CallProfiles:
         try:
             return function, function.idle.pop()
         except IndexError:
-            return function, Profiler(self._engine.new())
+            return function, self._engine.new()
 
     def _add(self, name: str) -> FunctionProfile | None:
         with self._lock:
@@ -205,10 +195,10 @@ class CallProfiles:
         with self._lock:
             function.left_out += runs
 
-    def _put_back(self, function: FunctionProfile, profiler: Profiler) -> None:
+    def _put_back(self, function: FunctionProfile, profiler: Any) -> None:
         try:
             profiler.runs += 1
-            if profiler.own.spoilt:
+            if profiler.spoilt:
                 self._leave_out(function, profiler.runs)
             else:
                 function.idle.append(profiler)

@@ -1,20 +1,77 @@
-"""The notes of the worker's hooks, and their conversion into rows in the writer's thread."""
+"""The notes of task runs by workers and the scheduler, made rows of in the writer's thread."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from dask.utils import key_split
 
-from dasfprof.database.numbers import number_array
+from dasfprof.database.block_codec import Columns
+from dasfprof.database.values import number_array
 from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.task_runs.thread_time import correction_of, run_queue_seconds
-from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, COMPUTE, SHUFFLE_MESSAGE, TRANSFER
+from dasfprof.schema.events import Schema
+from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN
+
+#: The items of notes: a list for each field, by the field's name.
+Fields = dict[str, list[Any]]
+
+
+class FlatNotes:
+    """Notes that lie flat in one list, an item for each field, and their conversion into rows.
+
+    `Source.width` says why.
+
+    Parameters
+    ----------
+    schema
+        The schema of the rows.
+    fields
+        The names of a note's items, in order.
+    make_columns
+        Converts fields into the schema's columns, by their names.
+    guard
+        Handles the errors that a note causes; the other notes are still converted.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        fields: tuple[str, ...],
+        make_columns: Callable[[Fields], dict[str, Sequence[Any]]],
+        guard: HookGuard,
+    ) -> None:
+        self._schema, self._fields = schema, fields
+        self._make_columns, self._guard = make_columns, guard
+
+    def fold(self, notes: list[Any]) -> Folded:
+        """Return the rows of notes."""
+        columns = self._columns(notes) if notes else []
+        if columns:
+            rows = Columns(columns)
+            yield self._schema, rows, range(len(rows))
+
+    def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
+        """Convert notes into columns; leave out those that fail."""
+        width = len(self._fields)
+        try:
+            fields = {name: notes[at::width] for at, name in enumerate(self._fields)}
+            made = self._make_columns(fields)
+            return [made[name] for name, _ in self._schema.fields + self._schema.args]
+        except Exception:
+            if len(notes) <= width:
+                self._guard.caught("folding a note")
+                return []
+        half = len(notes) // width // 2 * width
+        first, second = self._columns(notes[:half]), self._columns(notes[half:])
+        if not (first and second):
+            return first or second
+        return [[*a, *b] for a, b in zip(first, second, strict=True)]
+
 
 # --- Dask's correction of a worker's clock, and how to subtract it from a task's start again ------
 #
@@ -92,58 +149,45 @@ def uncorrected(
 
 # --- The notes of the worker's hooks, and their conversion into rows in the writer's thread -------
 
-#: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, because a call
-#: with so many arguments would double the cost; a test compares the names.
-RUN = NoteKind(
-    COMPUTE,
-    (
-        "key",
-        "prefix",  # None: unknown
-        "run_id",
-        "state",
-        "size",
-        "type",
-        "dtype",  # the object
-        "shape",
-        "dependencies",
-        "input_size",
-        "start",  # by Dask; None if Dask has none
-        "stop",
-        "exception",
-        "raised_at",
-        "received",
-        "ready",
-        "executing",
-        "correction",  # number of the one in force when the task got a thread
-        "seceded",
-        "done",
-        "thread",
-        "reading",  # see `run_queue.Reading`
-        "cpu",
-        "deserialize",
-        "disk_read",
-        "disk_read_size",
-        "executor",
-        "collecting",
-        "storage",
-    ),
+#: A task run that ended, which `WorkerTaskPlugin._note_run` writes as a tuple; a test compares the
+#: names.
+RUN = (
+    "key",
+    "prefix",  # None: unknown
+    "run_id",
+    "state",
+    "size",
+    "type",
+    "dtype",  # the object
+    "shape",
+    "dependencies",
+    "input_size",
+    "start",  # by Dask; None if Dask has none
+    "stop",
+    "exception",
+    "raised_at",
+    "received",
+    "ready",
+    "executing",
+    "correction",  # number of the one in force when the task got a thread
+    "seceded",
+    "done",
+    "thread",
+    "reading",  # see `run_queue.Reading`
+    "cpu",
+    "deserialize",
+    "disk_read",
+    "disk_read_size",
+    "executor",
+    "collecting",
+    "storage",
 )
-#: A transfer of dependencies to the worker.
-FETCHED = NoteKind(TRANSFER)
-#: A message of a P2P shuffle to another worker.
-SHUFFLED = NoteKind(SHUFFLE_MESSAGE)
-#: A call of an actor's method.
-CALLED = NoteKind(ACTOR_CALL)
-#: A change of the clock's correction.
-CORRECTED = NoteKind(CLOCK)
-
-WORKER_NOTES = NoteLayout(RUN, FETCHED, SHUFFLED, CALLED, CORRECTED)
 
 #: The most dtypes whose text is cached.
 _MAX_TEXTS = 10_000
 
 
-class TaskNotes:
+class TaskNotes(FlatNotes):
     """Converts the notes of one worker into rows, slice by slice, in order.
 
     Parameters
@@ -157,15 +201,7 @@ class TaskNotes:
     def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
         self._corrections = corrections
         self._texts: dict[Any, str] = {}
-        self._notes = FlatNotes(WORKER_NOTES, guard, {RUN: self._run_columns})
-
-    def fold(self, notes: list[Any]) -> Folded:
-        """Return the rows of notes, which are stored one after the other in the list."""
-        return self._notes.fold(notes)
-
-    def finish(self, left: list[Any]) -> Folded:
-        """Count as lost what remains when the file is closed."""
-        return self._notes.finish(left)
+        super().__init__(COMPUTE, RUN, self._run_columns, guard)
 
     def _run_columns(self, runs: Fields) -> dict[str, Any]:
         starts, stops, done = runs["start"], runs["stop"], runs["done"]
@@ -269,3 +305,74 @@ def _duration(
     if start is None or stop is None:
         start, stop = executing or done, done
     return max(0.0, stop - start)  # the clock may have been set back
+
+
+# --- The notes of the scheduler's hooks -----------------------------------------------------------
+
+#: A task run that ended, which `SchedulerTaskPlugin._task_run` writes as a tuple; a test compares
+#: the names.
+SENT_RUN = (
+    "key",
+    "timestamp",
+    "now",  # when it ended
+    "cause",
+    "run_id",
+    "worker",
+    "priority",  # a tuple of three
+    "annotations",
+    "state",
+    "waiting",
+    "graph",
+    "queued",
+    "stolen",
+    "start",
+    "stop",
+    "size",  # None: no result
+    "wanted",
+    "end_cause",
+    "exception",
+)
+
+#: One object for all rows: the encoder compares by identity first.
+_NO_ANNOTATIONS: dict[str, Any] = {}
+
+
+def scheduler_notes(guard: HookGuard) -> FlatNotes:
+    """Return the converter of a scheduler's notes."""
+    return FlatNotes(TASK_RUN, SENT_RUN, _task_run_columns, guard)
+
+
+def _task_run_columns(runs: Fields) -> dict[str, Any]:
+    begins, ends = number_array(runs["timestamp"], "<f8"), number_array(runs["now"], "<f8")
+    user, generation, order = zip(*runs["priority"], strict=True)
+    sizes, annotations = runs["size"], runs["annotations"]
+    return {
+        **runs,
+        "timestamp": begins,
+        "duration": np.maximum(ends - begins, 0.0),  # the clock may be set back
+        "size": sizes if all(sizes) else [size or 0 for size in sizes],
+        "priority_user": user,
+        "priority_generation": generation,
+        "priority_order": order,
+        "annotations": [told or _NO_ANNOTATIONS for told in annotations]
+        if any(annotations)
+        else [_NO_ANNOTATIONS] * len(annotations),
+    }
+
+
+# --- Results that were let go: as many as task runs, so that they have a source of their own ------
+
+#: Items of such a note: Dask's number of the attempt, and when.
+RELEASE_WIDTH = 2
+#: Parts of a second to which their times are rounded: the exact ones would be half of the bytes.
+_PARTS = 1024.0
+
+
+def fold_releases(notes: list[Any]) -> Folded:
+    """Return the rows of results that were let go; those that no task made are left out."""
+    runs, times = notes[::RELEASE_WIDTH], notes[1::RELEASE_WIDTH]
+    if None in runs:
+        known = [(run, at) for run, at in zip(runs, times, strict=True) if run is not None]
+        runs, times = map(list, zip(*known, strict=True)) if known else ([], [])
+    rounded: Any = np.ceil(number_array(times, "<f8") * _PARTS) / _PARTS
+    yield RESULT_RELEASED, Columns([rounded, runs]), range(len(runs))

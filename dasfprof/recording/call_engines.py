@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
 from dasfprof.config.options import ProfilerName
 
@@ -46,54 +46,29 @@ _FREE_TOOLS = (4, 3)
 _OWN = ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>")
 
 
-class Engine(Protocol):
-    """A way to count the calls of a thread."""
+class _CProfiler(cProfile.Profile):
+    spoilt, runs = False, 0
+
+
+class Engine:
+    """A way to count the calls of a thread: cProfile where it counts those of one thread."""
 
     def start(self) -> None:
         """Prepare the process; each call is undone by one of `stop`."""
-        ...
 
     def stop(self) -> None:
         """Undo `start`."""
-        ...
 
     def is_taken(self) -> bool:
         """Return whether another profiler is active in this thread, so that ours cannot be."""
-        ...
-
-    def new(self) -> Any:
-        """Return a profiler that has counted nothing. Its `spoilt` says if it cannot be used."""
-        ...
-
-    def call(self, profiler: Any, run: Run, args: Any, kwargs: Any) -> Any:
-        """Run a function under a profiler, in this thread; raises what the function raises."""
-        ...
-
-    def call_times(self, profiler: Any) -> CallTimes:
-        """Return what a profiler that is not used any more has counted."""
-        ...
-
-
-class _CProfiler(cProfile.Profile):
-    spoilt = False
-
-
-class _OfThread:
-    """cProfile where it counts the calls of the thread that enables it."""
-
-    def start(self) -> None:
-        """Do nothing: the profiler is the thread's."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-    def is_taken(self) -> bool:
         return sys.getprofile() is not None
 
     def new(self) -> Any:
+        """Return one that has counted nothing. Its `spoilt` says if it cannot be used."""
         return _CProfiler()
 
     def call(self, profiler: Any, run: Run, args: Any, kwargs: Any) -> Any:
+        """Run a function under a profiler, in this thread; raises what the function raises."""
         profiler.enable()
         try:
             return run(*args, **kwargs)
@@ -103,6 +78,7 @@ class _OfThread:
                 profiler.disable()
 
     def call_times(self, profiler: Any) -> CallTimes:
+        """Return what a profiler that is not used any more has counted."""
         # Its own sum keeps one code object of those with the same place, and each task that brings
         # its function along has one.
         times: CallTimes = {}
@@ -133,7 +109,7 @@ def _added(before: Any, figures: tuple[Any, ...]) -> Any:
     return tuple(one + other for one, other in zip(before, figures, strict=False))
 
 
-class ThreadFilter(_OfThread):
+class ThreadFilter(Engine):
     """cProfile with the events of one thread, where Python has `sys.monitoring`."""
 
     def __init__(self) -> None:
@@ -221,7 +197,7 @@ _CALLS = ("call", "c_call")
 class _PureProfiler(profile.Profile):
     """`profile.Profile`, whose own failures end it: Python raises them into what it profiles."""
 
-    spoilt = False
+    spoilt, runs = False, 0
     cur: Any
     dispatcher: Any
     fake_frame: Any
@@ -243,7 +219,7 @@ class _PureProfiler(profile.Profile):
             self.spoilt = True
 
 
-class _PurePython(_OfThread):
+class _PurePython(Engine):
     """`profile`, in pure Python."""
 
     def new(self) -> Any:
@@ -299,7 +275,7 @@ def make_engine(name: ProfilerName) -> Engine:
     if name == "profile":
         return _PurePython()
     if not hasattr(sys, "monitoring"):
-        return _OfThread()
+        return Engine()
     lacking = sorted({each for each in _METHODS.values() if not hasattr(_CProfiler, each)})
     if lacking:
         raise RuntimeError(

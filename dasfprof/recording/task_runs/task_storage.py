@@ -10,8 +10,8 @@ from typing import Any
 
 from dasfprof.recording.dask_internals.task_functions import running_tasks
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.storage_calls.fsspec_calls import StorageCall, listen
-from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.rows import FileRows
+from dasfprof.recording.task_runs.fsspec_calls import StorageCall, listen
 from dasfprof.schema.tasks import STORAGE
 
 #: What a thread has moved, by the kernel's count; resolved when it is opened.
@@ -73,7 +73,7 @@ class TaskStorage:
         Handles errors.
     """
 
-    def __init__(self, worker: Any, rows: UnderWayRows, guard: HookGuard) -> None:
+    def __init__(self, worker: Any, rows: FileRows, guard: HookGuard) -> None:
         self._threads = running_tasks(worker)
         self._rows = rows
         self._guard = guard

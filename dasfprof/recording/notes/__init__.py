@@ -1,1 +1,0 @@
-"""The notes that hooks write, and their conversion into rows."""

@@ -1,0 +1,125 @@
+"""Rows of several event kinds in one list, each with its schema, and the stacks that they name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import time
+from typing import Any
+
+from dasfprof.database.losses import Losses
+from dasfprof.database.writer import Folded, Source, TraceWriter
+from dasfprof.recording.dask_internals.inspection.stacks import Stack
+from dasfprof.schema.events import Schema
+from dasfprof.schema.under_way import STACK
+
+#: A row and its schema.
+SchemaRow = tuple[Schema, tuple[Any, ...]]
+
+
+def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
+    """Return rows by schema, each with its position among all of them."""
+    by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
+    for position, (schema, row) in enumerate(rows):
+        kept, positions = by_schema.setdefault(schema, ([], []))
+        kept.append(row)
+        positions.append(position)
+    return [(schema, kept, positions) for schema, (kept, positions) in by_schema.items()]
+
+
+def discard(fact: Any) -> None:
+    """Stand in for what takes rows or notes while there is no file."""
+
+
+#: The most stacks of a file, those that only lead to others among them. Those of endless new code
+#: would fill the disk.
+MOST_STACKS = 20_000
+
+UNKNOWN_STACK = -1
+
+
+class StackRows:
+    """Numbers stacks and writes those that are new. Safe to use from any thread.
+
+    A stack is written as its innermost frame and the number of the stack around that: stacks of
+    one program begin alike.
+
+    Parameters
+    ----------
+    append
+        Takes a row with its schema.
+    losses
+        Counts in the file what is missing from it.
+    """
+
+    def __init__(self, append: Callable[[SchemaRow], object], losses: Losses) -> None:
+        self._append = append
+        self._losses = losses
+        self._lock = threading.Lock()
+        self._numbers: dict[tuple[int, tuple[str, str, int]], int] = {}
+
+    def number(self, stack: Stack) -> int:
+        """Return the number of a stack; -1 for an empty one, and where the file has too many."""
+        numbers, number = self._numbers, UNKNOWN_STACK
+        now = int(time() * 1024) / 1024  # one for all its frames, with few digits
+        with self._lock:
+            for frame in stack:
+                parent, number = number, numbers.get((number, frame), UNKNOWN_STACK)
+                if number == UNKNOWN_STACK:
+                    number = len(numbers)
+                    if number >= MOST_STACKS:
+                        self._losses.add("too many stacks")
+                        return UNKNOWN_STACK
+                    numbers[parent, frame] = number
+                    self._append((STACK, (now, number, [list(frame)], parent)))
+        return number
+
+
+class FileRows:
+    """Writes rows into a file, and each distinct stack once before the first row that has it.
+
+    Parameters
+    ----------
+    append
+        Takes a row with its schema.
+    losses
+        Counts in the file what is missing from it.
+    """
+
+    def __init__(self, append: Callable[[SchemaRow], object], losses: Losses) -> None:
+        self.append = append
+        #: Counts what is missing from the file.
+        self.losses = losses
+        #: The file's stacks.
+        self.stacks = StackRows(append, losses)
+
+    @classmethod
+    def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> FileRows:
+        """Return rows that go into the file of a plugin.
+
+        Parameters
+        ----------
+        writer
+            The file's.
+        constants
+            Fields with the same value in every event.
+        """
+        source = Source(fold_rows, constants)
+        writer.add_source(source)
+        return cls(partial(writer.append, source), writer.losses)
+
+    def write(self, kind: Schema, facts: dict[str, Any], stack: Stack = ()) -> None:
+        """Write a row of now.
+
+        Parameters
+        ----------
+        kind
+            The kind of event.
+        facts
+            Values of its columns; others are None.
+        stack
+            What its column ``stack`` refers to, if it has one; empty: unknown.
+        """
+        values = {"timestamp": time(), "stack": self.stacks.number(stack), **facts}
+        self.append((kind, tuple(values.get(name) for name, _ in kind.fields + kind.args)))

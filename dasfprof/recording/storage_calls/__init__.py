@@ -1,1 +1,0 @@
-"""What the threads of tasks read from and write to storage."""
