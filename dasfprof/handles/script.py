@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dasfprof.recording.dask_internals.patch import WhenImported
+from dasfprof.recording.dask_internals.patch import Patch, WhenImported
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -91,7 +91,7 @@ def _run_file(path: str) -> types.ModuleType:
 
 def _exit_code(code: Any) -> int:
     if code is None or isinstance(code, int):
-        return code or 0
+        return int(code or 0)
     sys.stderr.write(f"{code}\n")
     return 1
 
@@ -242,17 +242,39 @@ class ClientRecorder:
     _seen: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_local: bool = False
-    _leave: Callable[[], None] | None = None
+    _leave: list[Callable[[], None]] = field(default_factory=list)
 
     def listen(self) -> None:
         """Wait for the first compute on one of Dask's own schedulers; once Dask is imported."""
+        from dasfprof.recording.dask_internals import names
         from dasfprof.recording.dask_internals.local_schedulers import (
             availability,
             observe_computes,
         )
 
         if availability() == "available":
-            self._leave = observe_computes(self)
+            self._leave.append(observe_computes(self))
+            if (graph := names.GRAPH.find("HighLevelGraph")) is not None:
+                self._leave.append(Patch(graph, "from_collections", self._at_first_build).remove)
+
+    def _at_first_build(self, original: Any, patch: Patch) -> Any:
+        """Note which lines build from the first build on: the first compute comes after it."""
+
+        def from_collections(*args: Any, **kwargs: Any) -> Any:
+            if not patch.active:
+                return original(*args, **kwargs)
+            patch.remove()
+            try:
+                from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
+
+                place_hooks()
+                self._leave.append(remove_hooks)
+            except Exception:  # such as within an import
+                logger.debug("the lines that build cannot be noted", exc_info=True)
+            cls, *given = args
+            return cls.from_collections(*given, **kwargs)
+
+        return from_collections
 
     def computes(self, compute: Compute) -> None:
         """Begin to record with a compute on one of Dask's own schedulers."""
@@ -320,8 +342,8 @@ class ClientRecorder:
 
     def finish(self) -> None:
         """End all runs. When it returns, every event of finished work is on disk."""
-        if self._leave is not None:
-            self._leave()
+        for leave in self._leave:
+            leave()
         for cluster in self.clusters:
             try:
                 cluster.finish()
