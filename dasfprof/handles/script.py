@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dasfprof.recording.dask_internals.patch import Patch, WhenImported
+from dasfprof.recording.dask_internals.patch import WhenImported
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -246,35 +246,22 @@ class ClientRecorder:
 
     def listen(self) -> None:
         """Wait for the first compute on one of Dask's own schedulers; once Dask is imported."""
-        from dasfprof.recording.dask_internals import names
         from dasfprof.recording.dask_internals.local_schedulers import (
             availability,
             observe_computes,
+            observe_first_build,
         )
 
         if availability() == "available":
             self._leave.append(observe_computes(self))
-            if (graph := names.GRAPH.find("HighLevelGraph")) is not None:
-                self._leave.append(Patch(graph, "from_collections", self._at_first_build).remove)
+            self._leave.append(observe_first_build(self._note_lines))
 
-    def _at_first_build(self, original: Any, patch: Patch) -> Any:
-        """Note which lines build from the first build on: the first compute comes after it."""
+    def _note_lines(self) -> None:
+        """Note which lines build: what the first compute computes was built before it."""
+        from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 
-        def from_collections(*args: Any, **kwargs: Any) -> Any:
-            if not patch.active:
-                return original(*args, **kwargs)
-            patch.remove()
-            try:
-                from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
-
-                place_hooks()
-                self._leave.append(remove_hooks)
-            except Exception:  # such as within an import
-                logger.debug("the lines that build cannot be noted", exc_info=True)
-            cls, *given = args
-            return cls.from_collections(*given, **kwargs)
-
-        return from_collections
+        place_hooks()
+        self._leave.append(remove_hooks)
 
     def computes(self, compute: Compute) -> None:
         """Begin to record with a compute on one of Dask's own schedulers."""

@@ -136,9 +136,10 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
 #: The most task runs of which a page says why they ran there, and of each the most workers that
 #: could have been chosen. Of more task runs than so many no choice is recomputed, which takes some
 #: 0.1 ms for each of them.
-MOST_WHY, _MOST_CANDIDATES, _MOST_RECOMPUTED = 50, 3, 5_000
-#: Seconds that they waited at least.
+MOST_WHY, _MOST_CANDIDATES, _MOST_RECOMPUTED = 30, 3, 5_000
+#: Seconds from which a wait, and a part of it, is told; and the parts that the page tells anyway.
 _LEAST_WAIT = 0.001
+_TOLD_ABOVE = ("prepares", "runs", "is put away", "is told")
 
 
 def why_facts(whole: Run, rows: Array) -> dict[str, list[list[Any]]]:
@@ -174,18 +175,17 @@ def _why(told: list[Told]) -> list[list[Any]]:
     lines: list[list[Any]] = []
     left = _MOST_CANDIDATES
     for _, what, worker, begin, seconds, candidate, _, words in told:
-        if what == COULD:
-            left -= 1
-            if left < 0:
-                continue
+        left -= what == COULD
+        if seconds < _LEAST_WAIT or what in _TOLD_ABOVE or (what == COULD and left < 0):
+            continue
         expected = ""
         if candidate is not None:
             expected = (
                 f"{count_of(candidate.tasks, 'task')} there, {format_size(candidate.missing)} to "
                 f"move: an expected wait of {format_duration(candidate.begin)}. "
             )
-        known = float(seconds) if np.isfinite(seconds) else None
-        lines.append([what, worker, float(begin), known, f"{expected}{words}"])
+        known = round(float(seconds), 6) if np.isfinite(seconds) else None
+        lines.append([what, worker, round(float(begin), 6), known, f"{expected}{words}"])
     return lines
 
 
