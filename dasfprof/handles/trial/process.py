@@ -26,6 +26,8 @@ _MODULE = "dasfprof.handles.trial.trial_run"
 #: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
 _GRACE = (10.0, 3.0)
 _TICK = 0.02
+#: In the commands of processes that Python itself starts: on a busy machine they end a while later.
+_HELPER = "from multiprocessing."
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def _end_group(group: int) -> list[str]:
     for one in psutil.wait_procs(left, _GRACE[-1])[1]:
         with contextlib.suppress(psutil.Error):
             one.kill()
-    return commands
+    return [command for command in commands if command and _HELPER not in command]
 
 
 def _last_line(text: str) -> str:
