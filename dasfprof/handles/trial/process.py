@@ -121,6 +121,8 @@ def run_program(
         )
         try:
             is_late = not _ended(process, limit)
+            # What is ended tells that it was, and when.
+            came_to_end = told.exists()
         finally:
             _end(process)
             left_behind = _end_group(process.pid)
@@ -130,7 +132,7 @@ def run_program(
     return Done(
         exit_code=found["exit_code"] if found else process.returncode,
         is_late=is_late,
-        program_seconds=found.get("seconds", float("nan")),
+        program_seconds=found["seconds"] if found and came_to_end else float("nan"),
         left_behind=[] if is_late else left_behind,
         printed=(work / "stdout").read_text(errors="replace"),
         complaint=_last_line((work / "stderr").read_text(errors="replace")),
