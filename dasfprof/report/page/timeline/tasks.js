@@ -146,7 +146,7 @@ export class Tasks {
 
   /** Why a task run ran there: what, worker, from, seconds and words of each part; null: not told. */
   whyOf(row) {
-    return this.facts.why[row] ?? null;
+    return this.facts.why?.[row] ?? null;
   }
 
   /** What a task run logged: level, message, exception and line of each record. */
