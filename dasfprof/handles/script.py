@@ -91,7 +91,7 @@ def _run_file(path: str) -> types.ModuleType:
 
 def _exit_code(code: Any) -> int:
     if code is None or isinstance(code, int):
-        return code or 0
+        return int(code or 0)
     sys.stderr.write(f"{code}\n")
     return 1
 
@@ -242,17 +242,26 @@ class ClientRecorder:
     _seen: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_local: bool = False
-    _leave: Callable[[], None] | None = None
+    _leave: list[Callable[[], None]] = field(default_factory=list)
 
     def listen(self) -> None:
         """Wait for the first compute on one of Dask's own schedulers; once Dask is imported."""
         from dasfprof.recording.dask_internals.local_schedulers import (
             availability,
             observe_computes,
+            observe_first_build,
         )
 
         if availability() == "available":
-            self._leave = observe_computes(self)
+            self._leave.append(observe_computes(self))
+            self._leave.append(observe_first_build(self._note_lines))
+
+    def _note_lines(self) -> None:
+        """Note which lines build: what the first compute computes was built before it."""
+        from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
+
+        place_hooks()
+        self._leave.append(remove_hooks)
 
     def computes(self, compute: Compute) -> None:
         """Begin to record with a compute on one of Dask's own schedulers."""
@@ -320,8 +329,8 @@ class ClientRecorder:
 
     def finish(self) -> None:
         """End all runs. When it returns, every event of finished work is on disk."""
-        if self._leave is not None:
-            self._leave()
+        for leave in self._leave:
+            leave()
         for cluster in self.clusters:
             try:
                 cluster.finish()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from diagnosed_plans import found
 from traces import Plan, Task, filled
+
+from dasfprof.analysis.diagnosis import diagnose
+from dasfprof.analysis.run import Run
 
 
 def small_tasks(gap: float = 0.02) -> list[Task]:
@@ -96,12 +101,12 @@ def test_results_that_look_alike(tmp_path: Path, plan: Plan) -> None:
     assert "large-results" not in found(plan, tmp_path)
 
 
-def named(seconds: float, tokenising: float, until: float = 0.0) -> Plan:
+def named(seconds: float, tokenising: float, until: float = 0.0, call: str = "submit") -> Plan:
     """Plan a call that ends before all tasks, which occupy all threads, unless said."""
     facts = {"tokenising": tokenising, "line": 9}
     return Plan(
         filled(["load"], 1.0),
-        client_calls=[(until - seconds, until, "submit", facts)],
+        client_calls=[(until - seconds, until, call, facts)],
         sent_values=[
             {
                 **{"kind": "argument", "name": "load", "size": 80_000_000, "tasks": 1},
@@ -116,6 +121,26 @@ def test_tokenising(tmp_path: Path) -> None:
     assert (finding["Severity"], finding["Seconds at stake (s)"]) == ("high", 1.5)
     assert "1.5 s of that at /mine.py:9 main, in submit" in finding["Evidence"]
     assert "A numpy.ndarray of 80 MB was sent from there" in finding["Evidence"]
+    assert finding["Suggestion"].startswith("Give pure=False or key= to submit()")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("frame = dd.from_pandas(table, npartitions=8)", "Have tasks read the table"),
+        ("x = da.from_array(data, chunks=100)", "Give name=False to from_array()"),
+        ("x = da.from_array(client.scatter(data))", "Give names that need no hashing"),
+        (None, "Give names that need no hashing"),
+    ],
+)
+def test_what_spares_hashing_is_of_what_hands_over(
+    text: str | None, advice: str, tmp_path: Path
+) -> None:
+    trace = named(2.0, 1.5, call="tokenising").write(tmp_path).trace
+    line = {"line": "mine.py:9", "file": "/mine.py", "number": 9, "text": text}
+    trace = dataclasses.replace(trace, lines=pd.DataFrame([line]))
+    findings = diagnose(Run.of(trace)).set_index("Rule")
+    assert findings["Suggestion"]["tokenising"].startswith(advice)
 
 
 def test_hashing_while_all_threads_are_busy_costs_nothing(tmp_path: Path) -> None:

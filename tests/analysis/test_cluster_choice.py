@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sizing_rates as rates
 from traces import Plan, Task, held_results, made_trace
 
 from dasfprof import TraceAnalyser
@@ -46,6 +47,16 @@ def test_the_fewest_workers_that_are_in_time(tmp_path: Path) -> None:
     assert five["Idle (%)"] == pytest.approx(4, abs=2)
     assert five["Cost of Idle"] == pytest.approx(0.04 * five["Cost"], abs=0.02)
     assert five["Verdict"].startswith("Meets it, and costs")
+
+
+@pytest.mark.parametrize("family", ["alike_and_few", "then_a_chain", "random_lengths"])
+def test_deadlines_are_met_for_little(family: str, tmp_path: Path) -> None:
+    """By times that follow from the tasks alone: nine of ten runs, 15 % above the cheapest."""
+    found = list(rates.sized(family, tmp_path, (3, 20, 80)))
+    assert [one.chosen for one in found] == sorted(one.chosen for one in found)
+    assert all(one.chosen >= one.just for one in found)
+    assert np.mean([one.in_time for one in found]) >= 0.9
+    assert max(one.cost for one in found) <= 1.15
 
 
 def test_start_up_is_part_of_the_time_and_paid(tmp_path: Path) -> None:

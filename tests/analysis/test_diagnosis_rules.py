@@ -1039,7 +1039,8 @@ def test_recomputation(tmp_path: Path) -> None:
     # Four task runs of 1 s, on four threads.
     assert finding["Seconds at stake (s)"] == pytest.approx(1.0)
     assert "4 tasks, 4 s of thread time" in finding["Finding"]
-    assert "persist() the collection that load makes" in finding["Suggestion"]
+    assert "persist() the collection whose tasks are called load" in finding["Suggestion"]
+    assert "No line that built it is recorded" in finding["Suggestion"]
 
 
 def unseen(number: int, state: str, sent: float, known: float) -> dict[str, Any]:

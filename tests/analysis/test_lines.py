@@ -97,6 +97,18 @@ def test_a_line_may_have_sent_a_whole_graph(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_is_computed_again_is_named_by_the_line_that_built_it(tmp_path: Path) -> None:
+    runs: list[Run] = [((LOAD, 0), [], 1.0, 1.0, FIRST), ((LOAD, 0), [], 6.0, 1.0, SECOND)]
+    write_run(tmp_path, runs)
+    write_lines(tmp_path, [(-1, 20, LOAD, [])])
+    findings = TraceAnalyser(tmp_path, progress=False).diagnose()
+    place = findings["Rule"].tolist().index("recomputation")
+    what = "persist() what is built at pipeline.py:2 (text 2) before it is used"
+    assert what in findings["Suggestion"][place]
+    (change,) = findings.attrs["changes"][place]
+    assert change["settings"] == {"persist": "pipeline.py:2"}
+
+
 def test_why_a_line_is_unknown(tmp_path: Path) -> None:
     runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((OTHER, 0), [], 1.0, 1.0, FIRST)]
     (old, others, alone) = (tmp_path / name for name in ("old", "others", "alone"))

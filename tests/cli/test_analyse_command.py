@@ -140,7 +140,7 @@ def test_a_finding_is_a_paragraph(columns: int, capsys: pytest.CaptureFixture[st
         print_findings(FINDINGS, 1)
     text = capsys.readouterr().out
     lines = text.splitlines()
-    assert lines[1] == "Findings (first 1 of 2)"
+    assert lines[1] == "Findings (first 1 of 2); shares are from first to last task"
     assert lines[2].startswith("  high        12.3 s  Half of the run \\x1b[2J waits")
     assert "                      → Split load into more tasks." in lines
     assert "Chunks" not in text
@@ -199,7 +199,7 @@ def test_bars_are_as_long_as_their_shares(
     monkeypatch.setenv("COLUMNS", "140")
     print_time(accounting)
     _, head, *lines = capsys.readouterr().out.splitlines()
-    assert head == "Where the time of all threads went, 10 s"
+    assert head == "Where the time of all threads went, 10 s of workers' lives"
     assert [line.count("█") for line in lines] == [18, 6]  # of 24
     assert [" ".join(line.replace("█", "").split()) for line in lines] == [
         "Computing 7.500 s 75.0 % A task's function used the CPU.",

@@ -144,6 +144,30 @@ def test_every_collection_without_a_cluster(tmp_path: Path) -> None:
         assert (tmp_path / form).exists()
 
 
+BUILT_BEFORE = """
+import dask, dask.array as da
+@dask.delayed
+def load(number):
+    return number
+if __name__ == "__main__":
+    parts = [load(number) for number in range(3)]
+    total = dask.delayed(sum)(parts)
+    array = da.ones(4, chunks=2) + 1
+    print(total.compute(scheduler="threads"), array.sum().compute(scheduler="sync"))
+"""
+
+
+def test_lines_of_what_was_built_before_the_first_compute(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(BUILT_BEFORE)
+    done = shell("dasfprof", "run", "-d", "traces", "script.py", cwd=tmp_path)
+    assert done.stdout == "3 8.0\n"
+    tasks = TraceAnalyser(str(tmp_path / "traces")).trace.tasks
+    lines = {(task["function"], task["line"]) for task in tasks.to_dict("records")}
+    assert {("load", "script.py:7"), ("sum", "script.py:8")} <= lines
+    # Of the array too, whose making and sum were fused.
+    assert "script.py:9, 10" in tasks["line"].tolist()
+
+
 IN_ANOTHER_PROCESS = """
 import multiprocessing
 from distributed import Client

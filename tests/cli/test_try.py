@@ -19,6 +19,7 @@ from shell import shell
 import dasfprof
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial import runs as runs_module
+from dasfprof.handles.trial.process import Done
 from dasfprof.report.documents import read_schema
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
@@ -85,7 +86,11 @@ def test_a_gain_and_its_interval(tmp_path: Path) -> None:
     assert len(list((traces / "first").iterdir())) == 1
     compared = dasfprof.compare(traces / "as-it-is", traces / "changed")
     assert compared.verdict.kind == "faster"
-    assert "run 1, as it is" in done.stderr
+    assert "run 1, as it is: " in done.stderr
+    for place in range(gain["pairs"]):
+        turn = f"(turn {place + 1} of at most 9), "
+        assert f"{turn}as it is: " in done.stderr
+        assert f"{turn}with threads_per_worker=6: " in done.stderr
 
 
 def test_what_a_finding_says_is_tried(tmp_path: Path) -> None:
@@ -136,20 +141,48 @@ def test_programs_that_fail(tmp_path: Path) -> None:
     assert "fails as it is (exit code 1): nothing was tried" in done.stderr
     assert "no such file" in done.stderr
 
-    program(tmp_path, end="sys.exit(3 if sum(client.nthreads().values()) > 1 else 0)")
+    program(tmp_path, end="print(total, flush=True); __import__('os')._exit(0)")
+    done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ended its own process, as os._exit does" in done.stderr
+
+    behind = "__import__('subprocess').Popen(['sleep', '3600'])"
+    fails = "sys.exit(3 if sum(client.nthreads().values()) > 1 else 0)"
+    program(tmp_path, end=f"{behind}; {fails}")
     change = ("--change", "threads_per_worker=2", "program.py")
     (trial,), _ = tried(*change, cwd=tmp_path, code=1)
     assert trial["verdict"] == "no result"
-    assert "With the change the program fails (exit code 3)" in trial["obstacle"]
+    assert "With threads_per_worker=2 the program fails (exit code 3)" in trial["obstacle"]
+    (left,) = [note for note in trial["notes"] if "left processes behind" in note]
+    assert "left processes behind: sleep 3600. They were ended" in left
+
+    program(tmp_path, end="open('made', 'x').close()")
+    (trial,), _ = tried(*change, cwd=tmp_path, code=1)
+    assert "The program as it is failed, though it had not before" in trial["obstacle"]
+    assert (
+        "meets the files that the one before it left. Its last words: FileExistsError"
+        in (trial["obstacle"])
+    )
 
 
-def test_a_program_that_never_ends(tmp_path: Path) -> None:
-    end = "print(total); open('ends', 'w').close(); time.sleep(3600)"
-    program(tmp_path, end=end.replace("time", "__import__('time')"))
-    done = shell("dasfprof", "try", "--time-limit", "30s", "program.py", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("end", "limit", "words"),
+    [
+        ("time.sleep(3600)", "30s", "did not end within 30 s, so it was ended"),
+        (
+            "__import__('threading').Thread(target=time.sleep, args=[3600]).start()",
+            "60s",
+            "but its process went on for all of 60 s and was ended",
+        ),
+    ],
+    ids=["program", "thread"],
+)
+def test_a_program_that_never_ends(end: str, limit: str, words: str, tmp_path: Path) -> None:
+    program(tmp_path, end=f"print(total); {end}")
+    done = shell("dasfprof", "try", "--time-limit", limit, "program.py", cwd=tmp_path)
 
     assert done.returncode == 1
-    assert "did not end within 30 s, so it was ended" in done.stderr
+    assert words in done.stderr
 
 
 def test_changes_that_never_reach_a_cluster(tmp_path: Path) -> None:
@@ -267,7 +300,23 @@ def test_a_function_that_never_ends_with_the_change(monkeypatch: pytest.MonkeyPa
     trial = dasfprof.try_(waits_beside_another, {"threads_per_worker": 2}, cluster=cluster)
 
     assert trial.kind == "no result"
-    assert trial.obstacle.startswith("With the change the program did not end in time")
+    assert trial.obstacle.startswith("With threads_per_worker=2 the program did not end in time")
+
+
+def test_time_that_is_up_after_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = runs_module.ProgramRuns.begin
+
+    def begin_late(runs: runs_module.ProgramRuns) -> Done:
+        done = begin(runs)
+        runs._deadline = 0.0
+        return done
+
+    monkeypatch.setattr(runs_module.ProgramRuns, "begin", begin_late)
+    cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    trial = dasfprof.try_(fetches, {"threads_per_worker": 6}, cluster=cluster)
+
+    assert trial.kind == "no result"
+    assert trial.obstacle.startswith("The time was up before it could be told")
 
 
 def test_a_function_that_raises() -> None:

@@ -27,7 +27,7 @@ def test_it_is_committed_without_outputs() -> None:
 def test_the_finding_that_the_notebook_follows(executed: list[Any]) -> None:
     told = output(executed, "print(again")
     assert told.startswith("Results are computed more than once")
-    assert "persist() the collection that load_chunk" in told
+    assert "persist() what is built at In[" in told
 
 
 def test_each_change_makes_the_run_faster(executed: list[Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from opened_pages import OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
+from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.page import flame_data
@@ -148,3 +149,25 @@ def test_few_samples_of_many_task_runs_are_left_out(
     page.tab.evaluate("location.hash = '#task=nearest-1'")
     page.until(lambda: page.details().get("Key") == "nearest-1")
     assert "Fewer than 3 samples" in page.text("#details .absent")
+
+
+def test_why_a_task_run_is_there_and_what_it_waited_for(opened: Opener, tmp_path: Path) -> None:
+    """Of those that waited; of others, how to ask."""
+    queued = {"sent": 1.1, "received": 1.1, "ready": 1.1, "dependencies": ["make-0"]}
+    tasks = [
+        Task("make-0", 0, 0.0, 1.0, size=10_000_000),
+        Task("busy-0", 0, 1.0, 3.0, sent=0.5, received=0.5, ready=0.5),
+        Task("take-0", 0, 3.0, 4.0, **queued),
+    ]
+    path = Plan(tasks, threads=1).write(tmp_path).report(tmp_path / "page.html")
+    page = opened("#task=take-0", path)
+    page.until(lambda: page.details().get("Key") == "take-0")
+    told = dict(zip(page.texts("#details ul.why b"), page.texts("#details ul.why li"), strict=True))
+    assert told.keys() == {"waits for inputs", "chosen", "waits for a thread"}
+    waits = "Until busy-0 gave one back. worker-node1-0, from 1.100 s, 1.9 s"
+    assert waits in told["waits for a thread"]
+    assert "0 B to move: an expected wait of" in told["chosen"]
+    page = opened("#task=make-0", path)
+    page.until(lambda: page.details().get("Key") == "make-0")
+    command = "dasfprof analyse -a 'why(\"make-0\")' TRACES"
+    assert page.text("#details p.why code") == command

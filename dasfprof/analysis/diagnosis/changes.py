@@ -199,7 +199,7 @@ def _sent_ahead(f: Any, _said: Statement, _run: RunFigures) -> list[Change]:
 
 def _recomputation(f: Any, _said: Statement, _run: RunFigures) -> list[Change]:
     line = getattr(f, "built_at", None)
-    return [Change({"persist": f.function}, function=f.function, line=line)]
+    return [Change({"persist": line or f.function}, function=f.function, line=line)]
 
 
 _CHANGES: Mapping[str, _Maker] = {

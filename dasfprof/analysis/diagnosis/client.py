@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -112,6 +113,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
         call=str(longest["call"].iloc[0]),
         there=Seconds(longest["tokenising"].iloc[0]),
         what=_sent_at(run, longest),
+        by=_handed_by(run, longest),
         seconds=_not_beside_tasks(run, calls),
         of_client=True,
     )
@@ -134,10 +136,36 @@ def _say_tokenising(f: Figures) -> Words:
     return (
         f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
         f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
-        "Give names that need no hashing: name=False in from_array(), pure=False or key= in "
-        "submit() and map(), dask_key_name= of delayed functions; or hand over once what several "
-        "have, with hash=False in scatter().",
+        _SPARED.get(f.by, _SPARED_BY_ANY),
     )
+
+
+_OR_ONCE = "; or hand over once what several have, with hash=False in scatter()."
+#: How hashing is spared, by what hands the value over.
+_SPARED = {
+    "from_pandas": "Have tasks read the table (dd.read_parquet(), dd.from_map()) in place of "
+    "from_pandas() of one that the client holds: it is hashed each time, and sent as well.",
+    "from_array": "Give name=False to from_array(): it is not hashed then.",
+    "scatter": "Give hash=False to scatter(): it is not hashed then.",
+    **dict.fromkeys(("submit", "map"), f"Give pure=False or key= to submit() and map(){_OR_ONCE}"),
+    "delayed": f"Give dask_key_name= to delayed functions, or name= to delayed(value){_OR_ONCE}",
+}
+_SPARED_BY_ANY = (
+    "Give names that need no hashing: name=False in from_array(), pure=False or key= in submit() "
+    f"and map(), dask_key_name= of delayed functions; have tasks read large tables{_OR_ONCE}"
+)
+_HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
+
+
+def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
+    """Return what hands over the values at the line of the first of some calls; empty: unknown."""
+    first, lines = calls.iloc[0], run.trace.lines
+    if first["call"] in _SPARED:
+        return str(first["call"])
+    there = (lines["file"].astype(object) == first["file"]) & (lines["number"] == first["line"])
+    texts = [text for text in lines["text"][there.to_numpy(dtype=bool)] if isinstance(text, str)]
+    found = {name for text in texts for name in _HANDS.findall(text)}
+    return found.pop() if len(found) == 1 else ""
 
 
 @rule("sent-by-value")

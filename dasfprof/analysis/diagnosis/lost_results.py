@@ -12,6 +12,7 @@ from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
+from dasfprof.analysis.model.steps import NO_LINES, has_lines, line_groups, line_words
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RESTARTED, begins_with, given_up, stimulus_texts
@@ -70,7 +71,7 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
 
 #: The share of the threads' time in tasks that was spent on results that had been there before.
 _AGAIN = 0.02
-#: The most tasks of a lost worker that are named.
+#: The most tasks of a lost worker, and lines, that are named.
 _MOST_NAMED = 3
 #: The stimulus of a graph that a client submitted, as Dask's ids begin.
 _SUBMITTED = ("update-graph",)
@@ -269,19 +270,38 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         tasks_of_function=Count(np.count_nonzero(again & (run.functions.codes == code))),
         lost=Seconds(lost),
         share=Share(lost / seconds.sum()),
+        built=_built(run, np.where(again & (run.functions.codes == code), seconds, 0.0)),
         seconds=lost / run.threads,
     )
 
 
+def _built(run: RunFigures, seconds: Array) -> list[str]:
+    """Return the lines that built most of some seconds of tasks, in words; none are known: none."""
+    if not has_lines(run.trace):
+        return []
+    codes, names = line_groups(run.trace.tasks)
+    whole = np.bincount(codes, weights=seconds, minlength=len(names))
+    known = [at for at in np.argsort(-whole, kind="stable").tolist() if whole[at] > 0]
+    lines = [names[at] for at in known if names[at] not in NO_LINES]
+    return [line_words(run.trace, line) for line in lines[:_MOST_NAMED]]
+
+
 def _say_recomputation(f: Figures) -> Words:
+    what, unknown = f"what is built at {' and '.join(f.built)}", ""
+    if not f.built:
+        what = f"the collection whose tasks are called {f.function}"
+        unknown = (
+            " No line that built it is recorded; tasks that Dask fused are called after the last "
+            "of them."
+        )
     return (
         f"Results are computed more than once: {f.tasks:task}, {f.lost} of thread time, most of it "
         f"in {f.function}.",
         f"{f.tasks_of_function:task} of {f.function} ran again after their results had been "
         f"released; {f.share} of the thread time of all tasks. See "
         'processed_tasks("function").',
-        f"Keep what is used again: persist() the collection that {f.function} makes before it is "
-        "used, or give all that needs it to one dask.compute().",
+        f"Keep what is used again: persist() {what} before it is used, or give all that needs it "
+        f"to one dask.compute().{unknown}",
     )
 
 

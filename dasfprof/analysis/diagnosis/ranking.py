@@ -29,6 +29,7 @@ from dasfprof.analysis.model.steps import (
     has_lines,
     has_steps,
     line_groups,
+    line_words,
     step_groups,
 )
 from dasfprof.analysis.run import Run
@@ -148,12 +149,9 @@ def with_line(finding: Finding, run: RunFigures) -> Finding:
     most, share = _most(finding.function, run, *line_groups(run.trace.tasks))
     if most in ("", *NO_LINES):
         return finding
-    noted = run.trace.lines
-    told = noted["text"][noted["line"] == most].iloc[0]
-    line, part = excerpt(most), f" for {share} of its time" if share < 1 else ""
-    text = f" ({excerpt(told)})" if isinstance(told, str) else ""
-    words = f"{finding.function} was built at {line}{text}{part}."
-    said = finding.said.adding(words, built_at=line, share_of_line=share)
+    part = f" for {share} of its time" if share < 1 else ""
+    words = f"{finding.function} was built at {line_words(run.trace, most)}{part}."
+    said = finding.said.adding(words, built_at=excerpt(most), share_of_line=share)
     return dataclasses.replace(finding, said=said)
 
 

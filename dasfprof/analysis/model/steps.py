@@ -14,7 +14,7 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
-from dasfprof.text import elide
+from dasfprof.text import elide, excerpt
 
 # Task runs by the step of the pipeline that they belong to, for every analysis that groups.
 
@@ -89,6 +89,13 @@ def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     count = len(names) - 1
     unknown = count + np.array(number_of, dtype=np.int64)[why]
     return np.where(codes < count, codes, unknown), [*names[:-1], *NO_LINES]
+
+
+def line_words(run: Run, line: str) -> str:
+    """Write a line with its text, where that is known: ``pipeline.py:7 (x = load())``."""
+    noted = run.lines
+    told = noted["text"][noted["line"] == line].iloc[0]
+    return f"{excerpt(line)} ({excerpt(told)})" if isinstance(told, str) else excerpt(line)
 
 
 # --- `annotation_texts`: what Dask was asked of task runs: their priority, retries, resources -----

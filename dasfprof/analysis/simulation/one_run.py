@@ -17,6 +17,8 @@ from dasfprof.text import count_of, elide, format_size
 
 #: Transfers of more bytes than these tell how long bytes take.
 _TELLING = 100_000
+#: The part for which it was sent to a worker from which it was stolen.
+ROBBED = "waits on another worker"
 #: Characters of a key that are shown.
 _LONGEST = 60
 
@@ -70,7 +72,7 @@ class OneRun:
         stages = (
             ("waits for inputs", -1, times.arrival[row], times.runnable[row], self._inputs),
             ("is held at the scheduler", -1, times.runnable[row], times.sent[row], self._held),
-            ("waits on another worker", self._victim, times.sent[row], sent, self._robbed),
+            (ROBBED, self._victim, times.sent[row], sent, self._robbed),
             ("is sent", worker, sent, times.received[row], self._sent),
             ("fetches inputs", worker, times.received[row], times.ready[row], self._fetched),
             ("waits for a thread", worker, times.ready[row], times.executing[row], self._thread),

@@ -65,5 +65,8 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
     a function takes long, or waits, is ``medium`` at most: it may have to. A
     rule without the evidence that it needs says nothing; one that fails is a finding of the
     rule ``rule-failed``.
+
+    Shares of the threads' time are of that from the first task's arrival to the end of the last.
+    `time_accounting` is of the workers' whole lives, so that its shares are smaller.
     """
     return diagnosis.diagnose(run, least=least)

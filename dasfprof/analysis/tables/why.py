@@ -10,13 +10,15 @@ import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.decisions import Candidate, Decision, decisions_of
-from dasfprof.analysis.simulation.one_run import OneRun
+from dasfprof.analysis.simulation.one_run import ROBBED, OneRun
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of, elide, format_duration
 
+#: Of a worker that the rule looked at, and did not choose.
+COULD = "could choose"
 #: Workers that are listed of those that the scheduler had to choose from.
 _MOST = 10
 #: Seconds by which a run has to begin sooner elsewhere for that to be said.
@@ -71,9 +73,7 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     """
     ran = run.whole
     rows = _rows_of(ran, key, run_id)
-    decisions = decisions_of(ran, rows)
-    told = [each for row in rows for each in _told(ran, row, decisions[row])]
-    return _table(told)
+    return _table([each for told in told_of(ran, rows).values() for each in told])
 
 
 def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
@@ -105,20 +105,37 @@ def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     return sorted(rows, key=lambda row: float(known[row]))
 
 
-#: A row of the table: what, worker, from, seconds, the candidate, sooner, why.
-_Row = tuple[int, str, str, float, float, Candidate | None, float, str]
+#: A row of the table: run id, what, worker, from, seconds, the candidate, sooner, why.
+Told = tuple[int, str, str, float, float, Candidate | None, float, str]
 
 
-def _told(run: Run, row: int, decisions: list[Decision]) -> Iterator[_Row]:
+def told_of(run: Run, rows: list[int], *, choices: bool = True) -> dict[int, list[Told]]:
+    """Return what is told of some runs: parts of their time and, if wanted, where they might run.
+
+    Parameters
+    ----------
+    run
+        A run with its open runs: `Run.whole`.
+    rows
+        Of its `TaskSlots`.
+    choices
+        Whether the scheduler's choices are recomputed, which goes through all of the run till then.
+    """
+    decisions = decisions_of(run, rows) if choices else {row: [] for row in rows}
+    return {row: list(_told(run, row, decisions[row])) for row in rows}
+
+
+def _told(run: Run, row: int, decisions: list[Decision]) -> Iterator[Told]:
     """Yield the rows of a run: its choices before the part that they begin."""
     one = OneRun(run, row, max([-1, *(each.victim for each in decisions[-1:])]))
     number = int(np.append(run.tasks["run_id"], run.unseen["run_id"])[row])
-    events: list[tuple[float, int, list[_Row]]] = []
+    events: list[tuple[float, int, list[Told]]] = []
     for decision in decisions:
         rows = list(_choice(run, row, number, one, decision))
         events.append((decision.time, 0, rows))
     for part in one.parts():
-        where = one.title_of(part.worker)
+        # Nothing tells from whom it was stolen where choices are not recomputed.
+        where = "" if part.what == ROBBED and part.worker < 0 else one.title_of(part.worker)
         line = (number, part.what, where, part.begin, part.seconds, None, _NONE, part.why)
         events.append((part.begin, 1, [line]))
     events += [(at, 2, [(number, *line)]) for at, line in _adapted(run, row)]
@@ -126,7 +143,7 @@ def _told(run: Run, row: int, decisions: list[Decision]) -> Iterator[_Row]:
         yield from rows
 
 
-def _choice(run: Run, row: int, number: int, one: OneRun, decision: Decision) -> Iterator[_Row]:
+def _choice(run: Run, row: int, number: int, one: OneRun, decision: Decision) -> Iterator[Told]:
     """Yield what was chosen, and from which workers."""
     at = decision.time
     what = "chosen" if decision.victim < 0 else "stolen"
@@ -137,10 +154,10 @@ def _choice(run: Run, row: int, number: int, one: OneRun, decision: Decision) ->
     others = sorted(candidates.values(), key=lambda each: each.begin)
     for each in others[:_MOST]:
         sooner, words = _sooner(one, each, at, begun)
-        yield number, "could choose", one.title_of(each.worker), at, _NONE, each, sooner, words
+        yield number, COULD, one.title_of(each.worker), at, _NONE, each, sooner, words
     if len(others) > _MOST:
         words = f"And {count_of(len(others) - _MOST, 'worker')} with a longer expected wait."
-        yield number, "could choose", "", at, _NONE, None, _NONE, words
+        yield number, COULD, "", at, _NONE, None, _NONE, words
     found = [(*_sooner(one, each, at, begun), each) for each in decision.others]
     best = [each for each in found if each[0] > 0]
     if best:
@@ -199,7 +216,7 @@ def _adapted(run: Run, row: int) -> Iterator[tuple[float, tuple[Any, ...]]]:
             yield time, ("cluster adapts", "scheduler", time, _NONE, None, _NONE, words)
 
 
-def _table(rows: list[_Row]) -> pd.DataFrame:
+def _table(rows: list[Told]) -> pd.DataFrame:
     def numbers(values: list[float]) -> Array:
         return np.array(values, dtype=float)
 

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from dasfprof.analysis.comparison.runs import ComparedRun, open_side
 from dasfprof.errors import DasfprofError
 from dasfprof.handles.trial.settings import Settings
@@ -24,6 +26,8 @@ _MODULE = "dasfprof.handles.trial.trial_run"
 #: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
 _GRACE = (10.0, 3.0)
 _TICK = 0.02
+#: In the commands of processes that Python itself starts: on a busy machine they end a while later.
+_HELPER = "from multiprocessing."
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,10 @@ class Done:
     exit_code: int
     #: Whether it was ended, as it took too long.
     is_late: bool
-    #: From the program's begin to its end; NaN: it died.
+    #: From the program's begin to its end; NaN: it did not come to it.
     program_seconds: float
+    #: The commands of processes that it left behind, which were ended.
+    left_behind: list[str]
     #: What it printed, and the last of what it printed on standard error.
     printed: str
     complaint: str
@@ -115,15 +121,19 @@ def run_program(
         )
         try:
             is_late = not _ended(process, limit)
+            # What is ended tells that it was, and when.
+            came_to_end = told.exists()
         finally:
             _end(process)
+            left_behind = _end_group(process.pid)
     runs = _recorded(traces)
     is_whole = bool(runs) and all(run.is_whole for run in runs)
     found: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
     return Done(
         exit_code=found["exit_code"] if found else process.returncode,
         is_late=is_late,
-        program_seconds=found.get("seconds", float("nan")),
+        program_seconds=found["seconds"] if found and came_to_end else float("nan"),
+        left_behind=[] if is_late else left_behind,
         printed=(work / "stdout").read_text(errors="replace"),
         complaint=_last_line((work / "stderr").read_text(errors="replace")),
         clusters=found.get("clusters", []),
@@ -144,21 +154,42 @@ def _ended(process: subprocess.Popen[bytes], limit: float) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that goes on, with all that it started: as by Ctrl-C, or else by force."""
+    """End a process that goes on: as by Ctrl-C, or else by force."""
     for number, grace in zip((signal.SIGINT, signal.SIGTERM), _GRACE, strict=True):
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-            _ended(process, grace)
-        else:
+        if process.poll() is not None:
             return
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        process.send_signal(number)
+        _ended(process, grace)
+    process.kill()
     process.wait()
 
 
+def _end_group(group: int) -> list[str]:
+    """End what a program started and left behind; return the commands of it.
+
+    The next run would meet it, as at its port. What ends with the program, such as its workers, has
+    some time to.
+    """
+    left = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(one.pid) == group and one.status() != psutil.STATUS_ZOMBIE:
+                left.append(one)
+    _, left = psutil.wait_procs(left, _GRACE[-1])
+    commands = []
+    for one in left:
+        with contextlib.suppress(psutil.Error):
+            commands.append(" ".join(one.cmdline()))
+            one.terminate()
+    for one in psutil.wait_procs(left, _GRACE[-1])[1]:
+        with contextlib.suppress(psutil.Error):
+            one.kill()
+    return [command for command in commands if command and _HELPER not in command]
+
+
 def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
+    # A traceback ends with its error; what is indented is the code that a warning is about.
+    lines = [line for line in text.splitlines() if line[:1].strip()]
     return excerpt(lines[-1]) if lines else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,10 +31,14 @@ from dasfprof.handles.trial.results import (
     files_here,
 )
 from dasfprof.handles.trial.settings import Settings, Shape
-from dasfprof.text import clean, count_of, format_duration
+from dasfprof.text import clean, count_of, elide, format_duration
 
 #: A run with a change is ended after so many times what one without takes, and some seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
+#: What a program did whose process ended with success, but before our own code in it.
+_CUT_OFF = "ended its own process, as os._exit does, before its recording could end"
+#: Characters of a change in a line of progress, or of a command; and commands that are named.
+_LONGEST, _MOST = 100, 3
 #: The setting of Dask's config for arrays' chunks.
 _CHUNKS = "array.chunk-size"
 #: Directories of the traces of runs as they are, and of the first one, which is not compared.
@@ -45,7 +50,7 @@ class Side:
     """What runs are given, and how that is called."""
 
     settings: Settings
-    #: In a sentence: ``with the change``.
+    #: In a sentence: ``with n_workers=4``.
     how: str
     #: The directory of its traces.
     directory: str
@@ -85,6 +90,7 @@ class ProgramRuns:
     count: int = 0
     shape: Shape = field(init=False)
     _last: Side = PLAIN
+    _left_behind: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.time_limit
@@ -115,34 +121,53 @@ class ProgramRuns:
         self.plain.append(replace(first, runs=[]))
         return first
 
-    def run(self, side: Side, *, patience: float = _PATIENCE, with_traces: bool = False) -> Done:
-        """Run the program once more, for so many times what it usually takes at most."""
-        done = self._run(side, patience * self.usual + _PATIENCE_SECONDS)
+    def run(
+        self,
+        side: Side,
+        *,
+        patience: float = _PATIENCE,
+        with_traces: bool = False,
+        turn: int = 0,
+    ) -> Done:
+        """Run the program once more, for so many times what it usually takes at most.
+
+        `turn`: how often each side will have run in turns then; 0: it is not one of these.
+        """
+        done = self._run(side, patience * self.usual + _PATIENCE_SECONDS, turn)
         if side is PLAIN and not done.is_late and done.exit_code == 0:
             self.plain.append(replace(done, runs=[]))
         # Of most runs nothing but the seconds is asked for.
         return done if with_traces else replace(done, runs=[])
 
-    def _run(self, side: Side, limit: float) -> Done:
+    def _run(self, side: Side, limit: float, turn: int = 0) -> Done:
         self.count += 1
         self._last = side
         name = f"{self.count:02d}"
         traces, limit = self.traces / side.directory / name, min(limit, self.left)
         done = run_program(self.program, side.settings, self.work / name, traces, limit)
-        self.tell(f"run {self.count}, {side.how}: {_ended(done)}")
+        which = f" (turn {turn} of at most {LOOKS[-1]})" if turn else ""
+        self.tell(f"run {self.count}{which}, {elide(side.how, _LONGEST)}: {_ended(done)}")
+        self._left_behind.update(dict.fromkeys(done.left_behind))
         return done
 
     def _why_not(self, done: Done) -> str:
         """Say why a program that did so as it is cannot be compared; empty if it can."""
+        if done.is_late and math.isfinite(done.program_seconds):
+            return (
+                f"The program came to its end after {format_duration(done.program_seconds)}, but "
+                f"its process went on for all of {format_duration(self.time_limit)} and was ended: "
+                "nothing can be compared. A thread of its own may have no end."
+            )
         if done.is_late:
             return (
                 f"The program did not end within {format_duration(self.time_limit)}, so it was "
                 "ended: nothing can be compared. Give more time with --time-limit, or see what "
                 "it waits for with dasfprof stuck."
             )
-        if done.exit_code != 0 or math.isnan(done.program_seconds):
-            last = f" Its last words: {done.complaint}" if done.complaint else ""
-            return f"The program fails as it is ({_exit(done)}): nothing was tried.{last}"
+        if done.exit_code != 0:
+            return f"The program fails as it is ({_exit(done)}): nothing was tried.{_said(done)}"
+        if math.isnan(done.program_seconds):
+            return f"The program {_CUT_OFF}: nothing can be compared. Let it end with sys.exit."
         if not math.isfinite(done.seconds):
             why = f" {done.refusals[0]}" if done.refusals else ""
             return (
@@ -165,10 +190,15 @@ class ProgramRuns:
                 f"{who} did not end in time, at first it took {format_duration(self.usual)}: it "
                 "was ended."
             )
-        if done.exit_code != 0 or math.isnan(done.program_seconds):
-            last = f" Its last words: {done.complaint}" if done.complaint else ""
-            ended = "failed, though it had not before" if side is PLAIN else "fails"
-            return f"{who} {ended} ({_exit(done)}).{last}"
+        if done.exit_code != 0 and side is PLAIN:
+            return (
+                f"{who} failed, though it had not before ({_exit(done)}): each run meets the files "
+                f"that the one before it left.{_said(done)}"
+            )
+        if done.exit_code != 0:
+            return f"{who} fails ({_exit(done)}).{_said(done)}"
+        if math.isnan(done.program_seconds):
+            return f"{who} {_CUT_OFF}."
         if side is not PLAIN and (missed := _missed(done, side.settings)):
             return f"The change never reached a cluster: {missed}."
         if not math.isfinite(done.seconds):
@@ -257,16 +287,24 @@ class ProgramRuns:
             f"itself, and {_CHUNKS} is for those that Dask chooses."
         ]
 
-    def note_on_files(self) -> list[str]:
-        """Say which files of the working directory the program wrote; empty if none."""
-        changed = changed_files(self._had, self.traces)
-        if not changed:
-            return []
-        return [
-            f"Files changed in the working directory meanwhile: {', '.join(changed)}. The "
-            f"program ran {count_of(self.count, 'time')}, and wrote what it writes as often; "
-            f"what is there now is of the last run, {self._last.how}, or has been added to by each."
-        ]
+    def notes_of_all(self) -> list[str]:
+        """Say what all runs left: files of the working directory, and processes."""
+        notes = []
+        if changed := changed_files(self._had, self.traces):
+            notes.append(
+                f"Files changed in the working directory meanwhile: {', '.join(changed)}. The "
+                f"program ran {count_of(self.count, 'time')}, and wrote what it writes as often; "
+                f"what is there now is of the last run, {self._last.how}, or has been added to by "
+                "each."
+            )
+        if self._left_behind:
+            left = [elide(command, _LONGEST) for command in self._left_behind]
+            more = f" and {len(left) - _MOST} more" if len(left) > _MOST else ""
+            notes.append(
+                f"The program left processes behind: {', '.join(left[:_MOST])}{more}. They were "
+                "ended after each run, as the next one would have met them."
+            )
+        return notes
 
 
 def gain_of(
@@ -298,8 +336,10 @@ def _seconds(side: Sequence[Done], of_program: bool) -> Array:
 def _ended(done: Done) -> str:
     if done.is_late:
         return "it did not end in time"
-    if done.exit_code != 0 or math.isnan(done.program_seconds):
+    if done.exit_code != 0:
         return f"it failed, {_exit(done)}"
+    if math.isnan(done.program_seconds):
+        return f"it {_CUT_OFF}"
     seen = math.isfinite(done.seconds)
     computed = f", {format_duration(done.seconds)} of it computing" if seen else ""
     return f"{format_duration(done.program_seconds)}{computed}"
@@ -307,8 +347,15 @@ def _ended(done: Done) -> str:
 
 def _exit(done: Done) -> str:
     if done.exit_code < 0:
-        return f"signal {-done.exit_code}"
+        known = -done.exit_code in set(signal.Signals)
+        return signal.Signals(-done.exit_code).name if known else f"signal {-done.exit_code}"
     return f"exit code {done.exit_code}"
+
+
+def _said(done: Done) -> str:
+    """Return the last words of a run that failed, as a sentence; empty if it had none."""
+    more = ". Its standard input is empty." if done.complaint.startswith("EOFError") else ""
+    return f" Its last words: {done.complaint}{more}" if done.complaint else ""
 
 
 def _missed(done: Done, settings: Settings) -> str:

@@ -72,7 +72,7 @@ class Trials:
         if not found:
             return [Trial({}, obstacle=unfit)]
         tried = self._try_each(found)
-        tried[-1].notes.extend(self.runs.note_on_files())
+        tried[-1].notes.extend(self.runs.notes_of_all())
         return tried
 
     def _as_parameter(self, data: Mapping[str, Any]) -> Mapping[str, Value] | None:
@@ -101,15 +101,17 @@ class Trials:
             return Trial(suggested.change, **about, obstacle=f"Nothing was tried: {error}")
         if suggested.rule and (obstacle := beyond_memory(change, runs.shape)):
             return Trial(change, **about, obstacle=obstacle)
-        changed = Side(suggested.settings(change, runs.shape), "with the change", "changed")
+        how = f"with {in_words(change)}"
+        changed = Side(suggested.settings(change, runs.shape), how, "changed")
         sides: tuple[list[Done], list[Done]] = ([], [])
-        began, obstacle = runs.left, ""
-        while not obstacle:
+        began, obstacle, is_over = runs.left, "", False
+        while not (obstacle or is_over):
             for is_changed in _TURNS[len(sides[1]) % 2]:
                 side = changed if is_changed else PLAIN
-                done = runs.run(side)
-                obstacle = "" if runs.is_over(done) else runs.fault(done, side)
-                if runs.is_over(done) or obstacle:
+                done = runs.run(side, turn=len(sides[is_changed]) + 1)
+                is_over = runs.is_over(done)
+                obstacle = "" if is_over else runs.fault(done, side)
+                if is_over or obstacle:
                     break
                 sides[is_changed].append(done)
             pairs = min(map(len, sides))

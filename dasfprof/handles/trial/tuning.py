@@ -238,20 +238,20 @@ class Tuner:
         began, rounds = self._runs.left, 0
         while candidates:
             going = [one for one in candidates if not one.obstacle and not one.is_over]
-            turn: list[_Candidate | None] = [None, *going]
-            if not going or not all(map(self._run_one, turn[:: (1, -1)[rounds % 2]])):
-                break
+            order: list[_Candidate | None] = [None, *going][:: (1, -1)[rounds % 2]]
             rounds += 1
+            if not going or not all(self._run_one(one, rounds) for one in order):
+                break
             _leave_out_the_longer(going)
             if rounds in LOOKS and self._is_settled(candidates):
                 break
             if rounds >= LOOKS[-1] or self._runs.left < (began - self._runs.left) / rounds:
                 break
 
-    def _run_one(self, candidate: _Candidate | None) -> bool:
+    def _run_one(self, candidate: _Candidate | None, turn: int) -> bool:
         """Run a candidate, or the program as it is; return whether to go on."""
         side = PLAIN if candidate is None else candidate.side
-        done = self._runs.run(side, patience=_PATIENCE)
+        done = self._runs.run(side, patience=_PATIENCE, turn=turn)
         if self._runs.is_over(done):
             return False
         fault = self._runs.fault(done, side)
@@ -303,7 +303,7 @@ class Tuner:
             best=min(fit, key=lambda point: point.measured, default=None),
             seconds=float(np.mean(seconds)) if seconds else math.nan,
             limits=self._limits,
-            notes=self._runs.note_on_files(),
+            notes=self._runs.notes_of_all(),
         )
 
     def _trial(self, one: _Candidate, tests: int) -> Trial:

@@ -234,10 +234,14 @@ class BuiltLines:
         #: Of layers whose lines were not told yet, flat: the name, the user's code and the
         #: instruction in it, on which layers it depends. At most some `MOST_FRESH` of them.
         self.fresh: list[Any] = []
+        #: What is told to the first observer, at most some `MOST_FRESH` items: a program may build
+        #: before its recording begins.
+        self._early: list[Any] = []
 
     def clear(self) -> None:
         """Forget all layers."""
         self.fresh.clear()
+        self._early.clear()
         self._known.clear()
 
     def line_of(self, name: Any) -> Line | None:
@@ -256,8 +260,7 @@ class BuiltLines:
                 line = line_at(code, instruction)
                 if type(name) is str and self._is_new(name, line):
                     facts += now, line, name, dependencies
-            if facts:
-                _tell(facts)
+            self._tell(facts)
 
     def built(self, name: Any, graph: Any) -> None:
         """Note a layer that was built with its graph, out of those that it depends on.
@@ -292,7 +295,7 @@ class BuiltLines:
                 for observer in steps.observers:
                     observer.mapped(line, key)
         elif client_calls.is_open("submit"):
-            _tell([fact for key in _some(keys) for fact in (time(), line, key, ())])
+            self._tell([fact for key in _some(keys) for fact in (time(), line, key, ())])
         else:  # what computing adds, such as the task that puts the chunks together
             new = [name for name in _names(keys) if name not in self._known]
             finalized = finalized_keys(graph) if new else {}
@@ -301,7 +304,16 @@ class BuiltLines:
 
     def _note(self, name: str, line: Line | None, dependencies: Iterable[str] = ()) -> None:
         if line is not None and self._is_new(name, line):
-            _tell([time(), line, name, dependencies])
+            self._tell([time(), line, name, dependencies])
+
+    def _tell(self, facts: list[Any]) -> None:
+        with self._lock:
+            if not steps.observers:
+                self._early += facts if len(self._early) < MOST_FRESH else ()
+                return
+            facts, self._early = [*self._early, *facts], []
+        for observer in steps.observers if facts else ():
+            observer.built_at(facts)
 
     def _is_new(self, name: str, line: Line) -> bool:
         """Return whether a layer's line was not known as the last; from now on it is."""
@@ -311,11 +323,6 @@ class BuiltLines:
             self._known.clear()
         self._known[name] = line
         return True
-
-
-def _tell(facts: list[Any]) -> None:
-    for observer in steps.observers:
-        observer.built_at(facts)
 
 
 def _names(keys: Any) -> list[str]:

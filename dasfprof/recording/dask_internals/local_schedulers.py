@@ -287,3 +287,30 @@ def observe_computes(listener: Listener) -> Callable[[], None]:
         Ends it. Tasks that run are observed to their end.
     """
     return _listeners.add(listener)
+
+
+def observe_first_build(call: Callable[[], object]) -> Callable[[], None]:
+    """Call before the program builds the first layer of a graph out of collections, once.
+
+    Returns
+    -------
+    Callable
+        Waits for it no longer.
+    """
+
+    def first(original: Any, patch: Patch) -> Any:
+        def from_collections(*args: Any, **kwargs: Any) -> Any:
+            if not patch.active:
+                return original(*args, **kwargs)
+            patch.remove()
+            try:
+                call()
+            except Exception:  # such as within an import
+                logger.debug("the first build could not be noted", exc_info=True)
+            owner, *given = args
+            return owner.from_collections(*given, **kwargs)
+
+        return from_collections
+
+    owner = names.GRAPH.find("HighLevelGraph")
+    return (lambda: None) if names.GRAPH.gone() else Patch(owner, "from_collections", first).remove

@@ -37,7 +37,7 @@ export function showAccounting(root, { cluster, workers }, classes) {
   const list = make(
     "table",
     { class: "classes" },
-    make("caption", {}, "Classes of thread time, of all threads"),
+    make("caption", {}, "Classes of thread time, of all threads, from each worker's first moment to its last"),
   );
   for (const row of whole) {
     list.append(

@@ -30,6 +30,7 @@ from dasfprof.report.page.timeline.details_data import (
     code_facts,
     failure_facts,
     log_facts,
+    why_facts,
 )
 from dasfprof.report.page.timeline.link_data import moved_facts, path_columns, transfer_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
@@ -111,6 +112,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
                 "transfers": transfer_facts,
                 "logs": log_facts(whole, timeline.rows),
                 "code": code_facts(trace),
+                "why": why_facts(whole, timeline.rows),
                 **failure_facts(trace, whole, timeline.rows),
             },
             "resources": resources.metrics,

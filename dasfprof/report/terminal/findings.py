@@ -38,6 +38,8 @@ _BENEATH = "└ "
 #: A hash in a key, of 32 digits or as a UUID, and how many of them tell it from others.
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _KEPT = 3
+#: What shares in findings are of; those of tables are of the workers' lives.
+_OF = "; shares are from first to last task"
 _NONE = "None of the known faults was found."
 
 
@@ -46,7 +48,7 @@ def print_findings(
 ) -> None:
     """Print the first findings, wrapped to the terminal; `none`: what to print without any."""
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
-    heading("Findings", shown, err=err, apart=True)
+    heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
     if not len(findings):
         echo(f"  {none}", err=err)
     for finding in findings.head(rows).to_dict("records"):

@@ -238,7 +238,8 @@ def print_time(accounting: pd.DataFrame, *, err: bool = False) -> None:
         Whether to print on standard error.
     """
     total = accounting["Thread Time (s)"].sum()
-    heading("Where the time of all threads went", f", {total:.4g} s", err=err, apart=True)
+    of = f", {total:.4g} s of workers' lives"
+    heading("Where the time of all threads went", of, err=err, apart=True)
     if not len(accounting):
         echo("  No thread of a worker is known.", err=err)
     target = console(err=err)

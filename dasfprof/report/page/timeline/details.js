@@ -63,6 +63,7 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
   if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
   parts.push(
     ...tracebackText(tasks.tracebackOf(row)),
+    ...whyThere(tasks.whyOf(row), tasks.keyText(key)),
     ...argumentText(tasks.argumentsOf(row)),
     ...runLines(flames, row, track.thread),
     ...logRecords(tasks.logsOf(row)),
@@ -89,6 +90,23 @@ function tracebackText(text) {
   return [
     make("details", { class: "traceback" }, make("summary", {}, "Traceback"), make("pre", { class: "code" }, lines)),
   ];
+}
+
+/** Tells why a task run ran there, and what it waited for; or how to ask. */
+function whyThere(told, key) {
+  const title = make("h4", {}, "Why there, why waiting");
+  if (told === null) {
+    const call = `why(${JSON.stringify(key.replace(/…$/, ""))})`.replaceAll("'", `'"'"'`);
+    const command = make("code", {}, visible(`dasfprof analyse -a '${call}' TRACES`));
+    return [title, make("p", { class: "why" }, "Told here of those that waited longest. To ask: ", command)];
+  }
+  const list = make("ul", { class: "why" });
+  for (const [what, worker, begin, seconds, words] of told) {
+    const times = [`from ${formatCell(begin, 3)} s`, ...(seconds === null ? [] : [formatSeconds(seconds)])];
+    const about = [worker, ...times].filter(Boolean).join(", ");
+    list.append(make("li", {}, make("b", {}, what), ` ${visible(words)}`, make("small", {}, ` ${visible(about)}`)));
+  }
+  return [title, list];
 }
 
 /** Tells the arguments of a task run: name and type of each. */

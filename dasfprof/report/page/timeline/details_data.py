@@ -11,10 +11,11 @@ from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
+from dasfprof.analysis.tables.why import COULD, Told, told_of
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
-from dasfprof.text import elide
+from dasfprof.text import count_of, elide, format_duration, format_size
 
 #: The most different texts of a page; those of most task runs are kept.
 MOST_ARGUMENTS = 5000
@@ -130,6 +131,62 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
             told = [elide(text, LONGEST_LOG) if isinstance(text, str) else "" for text in fields]
             found.setdefault(str(place), []).append(told)
     return found
+
+
+#: The most task runs of which a page says why they ran there, and of each the most workers that
+#: could have been chosen. Of more task runs than so many no choice is recomputed, which takes some
+#: 0.1 ms for each of them.
+MOST_WHY, _MOST_CANDIDATES, _MOST_RECOMPUTED = 30, 3, 5_000
+#: Seconds from which a wait, and a part of it, is told; and the parts that the page tells anyway.
+_LEAST_WAIT = 0.001
+_TOLD_ABOVE = ("prepares", "runs", "is put away", "is told")
+
+
+def why_facts(whole: Run, rows: Array) -> dict[str, list[list[Any]]]:
+    """Return why those ran there that waited longest, by the row of the page as text.
+
+    Parameters
+    ----------
+    whole
+        The trace with the task runs that had not ended.
+    rows
+        The row of its tasks that each row of the page is about.
+
+    Returns
+    -------
+    dict
+        For each that waited longest from being runnable to its thread a list, in the order of time:
+        ``what``, ``worker``, ``from`` (seconds from the begin), ``seconds`` (None: of a choice),
+        ``words``. See `TraceAnalyser.why`.
+    """
+    times = whole.slots.times
+    waited = np.nan_to_num((times.executing - times.runnable)[rows])
+    longest = np.argsort(-waited, kind="stable")[:MOST_WHY]
+    longest = longest[waited[longest] >= _LEAST_WAIT]
+    choices = len(whole.tasks) <= _MOST_RECOMPUTED
+    told = told_of(whole, rows[longest].tolist(), choices=choices)
+    return {
+        str(place): _why(lines)
+        for place, lines in zip(longest.tolist(), told.values(), strict=True)
+    }
+
+
+def _why(told: list[Told]) -> list[list[Any]]:
+    lines: list[list[Any]] = []
+    left = _MOST_CANDIDATES
+    for _, what, worker, begin, seconds, candidate, _, words in told:
+        left -= what == COULD
+        if seconds < _LEAST_WAIT or what in _TOLD_ABOVE or (what == COULD and left < 0):
+            continue
+        expected = ""
+        if candidate is not None:
+            expected = (
+                f"{count_of(candidate.tasks, 'task')} there, {format_size(candidate.missing)} to "
+                f"move: an expected wait of {format_duration(candidate.begin)}. "
+            )
+        known = round(float(seconds), 6) if np.isfinite(seconds) else None
+        lines.append([what, worker, round(float(begin), 6), known, f"{expected}{words}"])
+    return lines
 
 
 def code_facts(run: Run) -> dict[str, list[list[Any]]]:

@@ -144,6 +144,11 @@ export class Tasks {
     return Object.hasOwn(known, name) ? known[name] : [];
   }
 
+  /** Why a task run ran there: what, worker, from, seconds and words of each part; null: not told. */
+  whyOf(row) {
+    return this.facts.why?.[row] ?? null;
+  }
+
   /** What a task run logged: level, message, exception and line of each record. */
   logsOf(row) {
     return this.facts.logs[row] ?? [];
