@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from dasfprof.analysis.diagnosis.ranking import FAILED, RULES, SYMPTOMS
-from dasfprof.analysis.diagnosis.registry import EXPLAINS
+from dasfprof.analysis.diagnosis.ranking import FAILED, RULES
+from dasfprof.analysis.diagnosis.registry import EXPLAINS, SYMPTOMS
 from dasfprof.analysis.tables import questions
 from dasfprof.cli.main import cli
 from dasfprof.config.options import RECORDING, SETTINGS

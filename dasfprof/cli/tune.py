@@ -23,7 +23,7 @@ from dasfprof.report.terminal.console import Part, echo, print_entry, print_note
 from dasfprof.text import clean, elide, format_duration, format_size
 
 if TYPE_CHECKING:
-    from dasfprof.analysis.comparison.tuning import Point, Tuning
+    from dasfprof.analysis.comparison.trial import Point, Tuning
 
 _COLOURS = {"tuned": "green", "as it is": "green"}
 
@@ -90,7 +90,7 @@ def tune(
     """
     command = options["command"]
     check_script(ctx, command, options["module"])
-    from dasfprof.analysis.comparison.tuning import MARK
+    from dasfprof.analysis.comparison.trial import MARK
     from dasfprof.handles.trial.settings import read_values
     from dasfprof.handles.trial.tuning import Tuner
 

@@ -14,7 +14,7 @@ from traces import Plan, Task, held_results, made_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.simulation.cluster_choice import FunctionScaling
+from dasfprof.analysis.simulation.clusters import FunctionScaling
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 
 

@@ -16,8 +16,7 @@ from traces import Plan, Task, compute, filled, managed, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES, diagnose
-from dasfprof.analysis.diagnosis.ranking import SYMPTOMS
-from dasfprof.analysis.diagnosis.registry import Finding
+from dasfprof.analysis.diagnosis.registry import SYMPTOMS, Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.wording import Advice, Figures, Statement, Words
 

@@ -180,7 +180,6 @@ def test_inputs_that_were_on_disk() -> None:
     analyser = analyse(*runs, workers=WORKERS[:1])
 
     assert predicted(analyser, spill=False) == pytest.approx(8)
-    assert gain(analyser.run, spill=False) == pytest.approx(2)
     assert predicted(analyser, speedup={"b": 3}) == pytest.approx(8)
 
 

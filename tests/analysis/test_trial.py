@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
-from dasfprof.analysis.diagnosis.changes import Change
+from dasfprof.analysis.diagnosis.advice import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.script_settings import with_arguments

@@ -10,10 +10,17 @@ import pytest
 import yaml
 from traces import made_trace
 
-from dasfprof.analysis.comparison.trial import Agreement, Trial, TriedRun, judge_gain
-from dasfprof.analysis.comparison.tuning import Point, Tuning, in_gib
+from dasfprof.analysis.comparison.trial import (
+    Agreement,
+    Point,
+    Trial,
+    TriedRun,
+    Tuning,
+    in_gib,
+    judge_gain,
+)
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.simulation.one_host import HostReplay
+from dasfprof.analysis.simulation.clusters import HostReplay
 from dasfprof.handles.trial.grid import Host, cluster_sizes
 
 # --- cores that workers share ---------------------------------------------------------------------

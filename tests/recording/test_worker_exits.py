@@ -26,7 +26,7 @@ from refuters import refute
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.run.worker_exits import Departure, Why
-from dasfprof.analysis.under_way.departures import advice
+from dasfprof.analysis.under_way.processes import advice
 from dasfprof.recording.cluster.worker_exits import exit_in
 
 #: As `Server.get_logs` gives them, the newest first.

@@ -14,7 +14,7 @@ from opened_pages import EVENTS, SUM, OpenedPage
 from traces import write_trace
 
 from dasfprof import TraceAnalyser, documentation
-from dasfprof.analysis.diagnosis.advice import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis.diagnosis.ranking import Ranked, as_table, in_order, with_causes
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.wording import Statement
 

@@ -6,34 +6,46 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import Any, get_args
 
 import pandas as pd
 
-from dasfprof.analysis.comparison.functions import compare_functions, share_in_common
-from dasfprof.analysis.comparison.matching import Matching, match_functions, match_steps
+from dasfprof.analysis.comparison.functions import (
+    CERTAIN,
+    By,
+    Matching,
+    compare_functions,
+    match_functions,
+    match_steps,
+    share_in_common,
+)
 from dasfprof.analysis.comparison.runs import (
     ComparedRun,
+    compare_memory,
+    compare_surroundings,
     list_runs,
     typical_run,
 )
-from dasfprof.analysis.comparison.stacks import compare_calls, compare_places
-from dasfprof.analysis.comparison.surroundings import compare_memory, compare_surroundings
-from dasfprof.analysis.comparison.verdict import CERTAIN, Least, Verdict, judge, least_of_one, walls
-from dasfprof.analysis.comparison.waterfall import (
-    By,
+from dasfprof.analysis.comparison.time_spent import (
     Evidence,
     Parts,
+    compare_calls,
+    compare_places,
     make_waterfall,
     path_parts,
     thread_parts,
 )
-from dasfprof.analysis.comparison.words import (
-    compare_findings,
+from dasfprof.analysis.comparison.verdict import (
+    Least,
+    Verdict,
     in_words,
+    judge,
+    least_of_one,
     notes_in_words,
     others_in_words,
+    walls,
 )
+from dasfprof.analysis.diagnosis.registry import SEVERITIES
 from dasfprof.analysis.model.steps import NO_STEP
 from dasfprof.analysis.numeric.significance import p_value
 from dasfprof.analysis.run import Run
@@ -273,6 +285,67 @@ class Comparison:
         return make_waterfall(before, after, matching, by.capitalize())
 
 
+# --- The findings of both sides -------------------------------------------------------------------
+
+#: A rule and the function that it speaks of, if one.
+_What = tuple[str, str | None]
+_STATUSES = ("new", "gone", "same", "now and then", "not clear")
+
+
+def compare_findings(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
+) -> pd.DataFrame:
+    """List the findings of both sides, of all their runs; see `RunComparison.findings`."""
+    first = _by_what(before, matching.label_before)
+    second = _by_what(after, matching.label_after)
+    rows = []
+    for what in dict.fromkeys([*second, *first]):
+        old, new = first.get(what, []), second.get(what, [])
+        status = _status(_share(before, old), _share(after, new))
+        shown = (new or old)[-1] if status != "gone" else old[-1]
+        told = (shown[name] for name in ("Severity", "Finding", "Seconds at stake (s)"))
+        runs = f"{len(old)} of {len(before)}", f"{len(new)} of {len(after)}"
+        rows.append((status, *told, *runs, *what))
+    rows.sort(key=lambda row: (_STATUSES.index(row[0]), SEVERITIES.index(row[1])))
+    columns = ("Status", "Severity", "Finding", "Seconds at stake (s)", "Runs Before")
+    return pd.DataFrame(rows, columns=[*columns, "Runs After", "Rule", "Function"])
+
+
+def _by_what(
+    runs: Sequence[ComparedRun], label: Callable[[str], str]
+) -> dict[_What, list[dict[str, Any]]]:
+    """Return what each run finds, the gravest of each kind."""
+    found: dict[_What, list[dict[str, Any]]] = {}
+    for run in runs:
+        seen: dict[_What, dict[str, Any]] = {}
+        for row in run.findings.to_dict("records"):
+            function = row["Function"]
+            name = label(function) if isinstance(function, str) else None
+            seen.setdefault((str(row["Rule"]), name), {str(k): v for k, v in row.items()})
+        for what, finding in seen.items():
+            found.setdefault(what, []).append(finding)
+    return found
+
+
+def _share(runs: Sequence[ComparedRun], found: Sequence[object]) -> float:
+    """Return the share of a side's runs that have a finding; NaN: unknown.
+
+    One that did not end and has it not does not count: it might have had it later.
+    """
+    counted = max(sum(run.is_whole for run in runs), len(found))
+    return len(found) / counted if counted else math.nan
+
+
+def _status(before: float, after: float) -> str:
+    """Name what became of a finding, by the shares of the runs that have it."""
+    if math.isnan(before) or math.isnan(after):
+        return "not clear"
+    had, has = before > 0.5, after > 0.5
+    if had != has:
+        return "new" if has else "gone"
+    return "same" if had else "now and then"
+
+
 # --- A gate for changes: whether a side is certainly slower by more than is allowed ---------------
 
 
@@ -298,18 +371,17 @@ def check_slower(comparison: Comparison, limit: float) -> Gate:
 
     Of 100 times that nothing changed it says so wrongly less than once, also with a limit of 0.
     """
-    p, allowed = comparison.slower_than(limit), f"slower by more than {format_share(limit)}"
-    verdict = comparison.verdict
-    if verdict.kind == "cannot tell":
-        return Gate(limit, p, f"Not certain to be {allowed}: {verdict.text}")
+    p, verdict = comparison.slower_than(limit), comparison.verdict
     seen = f"{abs(verdict.change) * 100:.1f} % {'slower' if verdict.change > 0 else 'faster'}"
-    if math.isnan(p):
-        return Gate(
-            limit,
-            p,
-            f"Not certain to be {allowed}: {seen} as seen, but one run on a side is never "
-            "certain. Record several on each, best five.",
+    text = f"{seen} as seen, p = {p:.2g}."
+    if verdict.kind == "cannot tell":
+        text = verdict.text
+    elif math.isnan(p):
+        text = (
+            f"{seen} as seen, but one run on a side is never certain. Record several on each, best "
+            "five."
         )
-    if p < CERTAIN:
-        return Gate(limit, p, f"Certain to be {allowed}: {seen}, p = {p:.2g}.")
-    return Gate(limit, p, f"Not certain to be {allowed}: {seen} as seen, p = {p:.2g}.")
+    elif p < CERTAIN:
+        text = f"{seen}, p = {p:.2g}."
+    sure = "Certain" if p < CERTAIN else "Not certain"
+    return Gate(limit, p, f"{sure} to be slower by more than {format_share(limit)}: {text}")

@@ -1,89 +1,47 @@
-"""The functions, or steps, of two sides: how often each ran, for how long, on how much."""
+"""The functions, or steps, of two sides: which is which, how often each ran, for how long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.comparison.matching import Matching
-from dasfprof.analysis.comparison.verdict import CERTAIN
-from dasfprof.analysis.comparison.waterfall import By
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import NO_STEP, step_groups
 from dasfprof.analysis.numeric.significance import holm, mann_whitney_p, welch_p
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
+By = Literal["function", "step"]
+
+#: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
+CERTAIN = 0.01
 #: Shorter durations are taken to be this: clocks tell no less.
 _LEAST_SECONDS = 1e-6
 #: What is said of a function that may be as it was.
 UNCERTAIN = "uncertain"
-_NOTHING = np.empty(0)
 
 
-@dataclass
-class _NamedRuns:
-    """The task runs of a function or step that ended in memory, of one side."""
-
-    #: Of each run of the side that has any: durations, input bytes, result bytes, CPU seconds, and
-    #: the most bytes that the process held meanwhile, at a sample.
-    seconds: list[Array] = field(default_factory=list)
-    taken: list[Array] = field(default_factory=list)
-    made: list[Array] = field(default_factory=list)
-    cpu: list[Array] = field(default_factory=list)
-    held: list[Array] = field(default_factory=list)
-
-    def all_of(self, parts: list[Array]) -> Array:
-        found: Array = np.concatenate(parts) if parts else _NOTHING
-        known: Array = found[np.isfinite(found)]
-        return known
-
-    def count(self, runs: int) -> float:
-        """Return how many task runs a run of the side has."""
-        return sum(map(len, self.seconds)) / runs
-
-    def quantile(self, share: float) -> float:
-        seconds = self.all_of(self.seconds)
-        return float(np.quantile(seconds, share)) if len(seconds) else np.nan
-
-    def size(self) -> float:
-        made = self.all_of(self.made)
-        return float(np.median(made)) if len(made) else np.nan
-
-    def memory(self) -> float:
-        held = self.all_of(self.held)
-        return float(held.max()) if len(held) else np.nan
-
-    def throughput(self) -> float:
-        seconds, taken = self.all_of(self.seconds).sum(), self.all_of(self.taken).sum()
-        return float(taken / seconds) if seconds > 0 and taken > 0 else np.nan
-
-    def on_cpu(self) -> float:
-        """Return the share of the known task runs' time that was spent on a core."""
-        if not self.cpu:
-            return np.nan
-        cpu, seconds = np.concatenate(self.cpu), np.concatenate(self.seconds)
-        whole = seconds[np.isfinite(cpu)].sum()
-        return float(np.nansum(cpu) / whole) if whole > 0 else np.nan
-
-    def medians(self) -> Array:
-        """Return the logarithm of the median duration in each run."""
-        medians = np.array([np.median(part) for part in self.seconds if len(part)])
-        logarithms: Array = np.log(np.maximum(medians, _LEAST_SECONDS))
-        return logarithms
-
-
-_FIGURES: dict[str, Callable[[_NamedRuns], float]] = {
-    "Median {} (s)": lambda runs: runs.quantile(0.5),
-    "95th Percentile {} (s)": lambda runs: runs.quantile(0.95),
-    "Median Result {} (MB)": lambda runs: runs.size() / 1e6,
-    "Throughput {} (MB/s)": lambda runs: runs.throughput() / 1e6,
-    "CPU {} (%)": lambda runs: runs.on_cpu() * 100,
-    "Highest Memory {} (MB)": lambda runs: runs.memory() / 1e6,
+#: What is compared of task runs.
+_TAKEN = ["duration", "input_size", "size", "cpu", "held"]
+_FIGURES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "Median {} (s)": lambda runs: runs["duration"].median(),
+    "95th Percentile {} (s)": lambda runs: runs["duration"].quantile(0.95),
+    "Median Result {} (MB)": lambda runs: runs["size"].median() / 1e6,
+    "Throughput {} (MB/s)": lambda runs: (
+        _ratio(runs["input_size"].replace(0, np.nan), runs["duration"]) / 1e6
+    ),
+    "CPU {} (%)": lambda runs: _ratio(runs["cpu"], runs["duration"][runs["cpu"].notna()]) * 100,
+    "Highest Memory {} (MB)": lambda runs: runs["held"].max() / 1e6,
 }
+
+
+def _ratio(part: pd.Series, whole: pd.Series) -> float:
+    parts, sums = part.sum(min_count=1), whole.sum()
+    return float(parts / sums) if sums > 0 else np.nan
 
 
 def compare_functions(
@@ -106,16 +64,15 @@ def compare_functions(
     by
         What a row is.
     """
+    sides = (len(before), len(after))
     first = _by_name(before, matching.label_before, by)
     second = _by_name(after, matching.label_after, by)
     names = list(dict.fromkeys([*first, *second]))
-    pairs = [(first.get(n, _NamedRuns()), second.get(n, _NamedRuns())) for n in names]
-    sides = (len(before), len(after))
-    counts = [np.array([pair[s].count(sides[s]) for pair in pairs]) for s in (0, 1)]
-    totals = [
-        np.array([pair[s].all_of(pair[s].seconds).sum() / sides[s] for pair in pairs])
-        for s in (0, 1)
-    ]
+    pairs = [(first.get(name, []), second.get(name, [])) for name in names]
+    nothing = pd.DataFrame(columns=_TAKEN, dtype=float)
+    whole = [[pd.concat(part) if part else nothing for part in pair] for pair in pairs]
+    counts = [np.array([len(pair[s]) / sides[s] for pair in whole]) for s in (0, 1)]
+    totals = [np.array([pair[s]["duration"].sum() / sides[s] for pair in whole]) for s in (0, 1)]
     ended = tuple(all(run.ending is None for run in side) for side in (before, after))
     columns: dict[str, object] = {
         by.capitalize(): pd.Series(names, dtype=object),
@@ -128,7 +85,7 @@ def compare_functions(
     }
     for title, figure in _FIGURES.items():
         for side, word in enumerate(("Before", "After")):
-            columns[title.format(word)] = np.array([figure(pair[side]) for pair in pairs])
+            columns[title.format(word)] = np.array([figure(pair[side]) for pair in whole])
     columns["Total Before (s)"], columns["Total After (s)"] = totals
     table = pd.DataFrame(columns)
     p = holm(np.array([_p(*pair, one_each=sides == (1, 1)) for pair in pairs]))
@@ -153,45 +110,44 @@ def share_in_common(functions: pd.DataFrame) -> float:
     return min(shares)
 
 
-def _by_name(traces: Sequence[Run], label: Callable[[str], str], by: By) -> dict[str, _NamedRuns]:
-    found: dict[str, _NamedRuns] = {}
+def _by_name(
+    traces: Sequence[Run], label: Callable[[str], str], by: By
+) -> dict[str, list[pd.DataFrame]]:
+    """Return what is taken of the task runs of each function that ended in memory, run by run.
+
+    ``held`` is the most bytes that the process held meanwhile, at a sample.
+    """
+    found: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
         tasks = trace.tasks
-        kept = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
-        if by == "step":
-            codes, names = step_groups(tasks)
-        else:
-            column = tasks["function"].cat
-            codes, names = column.codes.to_numpy().astype(np.int64), list(column.categories)
-        codes = codes[kept]
-        order = np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        values = [
-            tasks[name].to_numpy(dtype=float)[kept[order]]
-            for name in ("duration", "input_size", "size", "cpu")
-        ]
-        values.append(memory_of_runs(trace).highest[kept[order]])
-        for code, name in enumerate(names):
-            own = slice(bounds[code], bounds[code + 1])
-            if own.start < own.stop:
-                runs = found.setdefault(label(str(name)), _NamedRuns())
-                parts = (runs.seconds, runs.taken, runs.made, runs.cpu, runs.held)
-                for part, value in zip(parts, values, strict=True):
-                    part.append(value[own])
+        codes, names = step_groups(tasks) if by == "step" else _functions(tasks)
+        runs = tasks[_TAKEN[:-1]].astype(float).assign(held=memory_of_runs(trace).highest)
+        kept = (tasks["state"] == "memory").to_numpy(dtype=bool)
+        known = runs[kept].replace([np.inf, -np.inf], np.nan)
+        of = pd.Categorical.from_codes(codes[kept], pd.Index(list(names)))
+        for name, own in known.groupby(pd.CategoricalIndex(of), observed=True):
+            found.setdefault(label(str(name)), []).append(own)
     return found
 
 
-def _p(before: _NamedRuns, after: _NamedRuns, *, one_each: bool) -> float:
+def _functions(tasks: pd.DataFrame) -> tuple[Array, Sequence[str]]:
+    column = tasks["function"].cat
+    return column.codes.to_numpy(), list(column.categories)
+
+
+def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_each: bool) -> float:
     """Test whether a function takes another time: by runs where there are several, else by tasks.
 
     Tasks of one run have its machine and moment in common, so that they count for less than runs.
     """
+    sides = [[runs["duration"].dropna() for runs in side] for side in (before, after)]
     if one_each:
-        return mann_whitney_p(before.all_of(before.seconds), after.all_of(after.seconds))
-    first, second = before.medians(), after.medians()
-    if min(len(first), len(second)) == 0 or len(first) + len(second) < 3:
+        none = [np.empty(0)]
+        return mann_whitney_p(*(np.concatenate([*none, *side]) for side in sides))
+    medians = [np.array([runs.median() for runs in side if len(runs)]) for side in sides]
+    if min(map(len, medians)) == 0 or sum(map(len, medians)) < 3:
         return float("nan")
-    return welch_p(first, second)
+    return welch_p(*(np.log(np.maximum(each, _LEAST_SECONDS)) for each in medians))
 
 
 def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> str:
@@ -201,3 +157,122 @@ def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> st
             return "not clear"
         return "new" if after else "gone" if before else ""
     return "same" if before == after else "more" if after > before else "fewer"
+
+
+# --- Which function, and which step, of one side is which of the other ----------------------------
+
+#: The functions whose results a function takes, and those that take its results.
+Neighbours = tuple[frozenset[str], frozenset[str]]
+
+#: Those of them that both sides have, and how many others there are of each.
+_Place = tuple[frozenset[str], frozenset[str], int, int]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The names of one side that are others on the other side."""
+
+    #: The name before of each name after that has another one there.
+    renamed: Mapping[str, str]
+
+    def label_before(self, name: str) -> str:
+        """Return what a name of the side before is called in tables of both sides."""
+        after = next((new for new, old in self.renamed.items() if old == name), None)
+        return name if after is None else f"{name} → {after}"
+
+    def label_after(self, name: str) -> str:
+        """Return what a name of the side after is called in tables of both sides."""
+        return self.label_before(self.renamed[name]) if name in self.renamed else name
+
+
+def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
+    """Match functions by name, and those that are left by their place in the graph.
+
+    A function that only one side has is one that only the other has, if their results go to the
+    same functions and come from the same, and no other is in the same place.
+    """
+    first, second = _graph(before), _graph(after)
+    renamed: dict[str, str] = {}
+    while found := _same_places(first, second, renamed):
+        renamed |= found
+    return Matching(renamed)
+
+
+def match_steps(before: Iterable[Run], after: Iterable[Run], functions: Matching) -> Matching:
+    """Match steps by name, and those that are left by the functions that ran in them."""
+    first, second = _functions_of_steps(before), _functions_of_steps(after)
+    olds = {name: ran for name, ran in first.items() if name not in second}
+    renamed = {}
+    for name, ran in second.items():
+        if name not in first:
+            wanted = {functions.renamed.get(function, function) for function in ran}
+            alike = [old for old, has in olds.items() if has == wanted]
+            if len(alike) == 1:
+                renamed[name] = alike[0]
+    several = {old for old in renamed.values() if list(renamed.values()).count(old) > 1}
+    return Matching({new: old for new, old in renamed.items() if old not in several})
+
+
+def _same_places(
+    first: dict[str, Neighbours], second: dict[str, Neighbours], renamed: dict[str, str]
+) -> dict[str, str]:
+    """Match functions that are alone in a place of both graphs, which have a known neighbour."""
+    olds = first.keys() - second.keys() - set(renamed.values())
+    news = second.keys() - first.keys() - renamed.keys()
+    known = (first.keys() & second.keys()) | set(renamed.values())
+    places: dict[_Place, tuple[list[str], list[str]]] = {}
+    for name in olds:
+        places.setdefault(_place(first[name], known, {}), ([], []))[0].append(name)
+    for name in news:
+        places.setdefault(_place(second[name], known, renamed), ([], []))[1].append(name)
+    return {
+        new[0]: old[0]
+        for (inputs, outputs, _, _), (old, new) in places.items()
+        if len(old) == len(new) == 1 and inputs | outputs
+    }
+
+
+def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
+    """Return a function's known neighbours by their names before, and how many others it has."""
+    inputs, outputs = (
+        frozenset(old for name in names if (old := renamed.get(name, name)) in known)
+        for names in of
+    )
+    return inputs, outputs, len(of[0]) - len(inputs), len(of[1]) - len(outputs)
+
+
+def _graph(traces: Iterable[Run]) -> dict[str, Neighbours]:
+    """Return the graph of functions of a side's runs; edges of a function to itself left out."""
+    inputs: dict[str, set[str]] = {}
+    outputs: dict[str, set[str]] = {}
+    for trace in traces:
+        codes, names = trace.keys.functions()
+        for code in np.unique(codes[trace.tasks["key_id"].to_numpy()]).tolist():
+            inputs.setdefault(names[code], set())
+        for taker, giver in _edges(trace, codes, len(names)):
+            if taker != giver and names[taker] in inputs:
+                inputs[names[taker]].add(names[giver])
+                outputs.setdefault(names[giver], set()).add(names[taker])
+    return {
+        name: (frozenset(given), frozenset(outputs.get(name, ()))) for name, given in inputs.items()
+    }
+
+
+def _edges(trace: Run, codes: Array, count: int) -> list[tuple[int, int]]:
+    offsets, ids = trace.dependencies
+    takers = np.repeat(codes, np.diff(offsets)).astype(np.int64)
+    pairs = np.unique(takers * max(count, 1) + codes[ids])
+    found = np.divmod(pairs, max(count, 1))
+    return list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+
+
+def _functions_of_steps(traces: Iterable[Run]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for trace in traces:
+        codes, names = step_groups(trace.tasks)
+        functions = trace.tasks["function"].astype(object).to_numpy()
+        for code, name in enumerate(names):
+            ran = set(functions[codes == code])
+            if name != NO_STEP and ran:
+                found.setdefault(name, set()).update(ran)
+    return found

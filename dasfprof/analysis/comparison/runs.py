@@ -1,14 +1,15 @@
-"""The runs of a comparison, how those of each side are found, and other runs of the same graph."""
+"""The runs of a comparison: how they are found, what differs around them, others of the graph."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ from dasfprof.database import MultiEventDatabase, find_runs, open_run
 from dasfprof.database.columns import Array
 from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
-from dasfprof.text import count_of
+from dasfprof.text import count_of, format_size
 
 #: One run, or several of the same program.
 Source = str | os.PathLike[str] | MultiEventDatabase | Trace | Analyser
@@ -212,3 +213,175 @@ def least_of_others(walls: Array, p: float) -> float:
     """
     deviation = float(np.log(walls).std(ddof=1))
     return float(np.expm1(student_quantile(p, len(walls) - 1) * np.sqrt(2) * deviation))
+
+
+# --- What differs around two sides: software, settings, cluster, graph, sizes, memory -------------
+
+#: Shares below which numbers that vary from run to run are the same.
+_SAME = 0.01
+#: What differs by less than this share of what the wall time differs by, as factors, does not
+#: explain that.
+_IN_PART = 0.4
+
+
+class _Fact(NamedTuple):
+    """A number of a run."""
+
+    what: str
+    of: Callable[[ComparedRun], float]
+    #: 1: more of it makes a run longer; -1: shorter; 0: either.
+    makes_longer: int = 0
+    write: Callable[[float], str] = "{:,.6g}".format
+
+
+def compare_surroundings(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], change: float
+) -> pd.DataFrame:
+    """List what differs around the runs; see `RunComparison.surroundings`.
+
+    Parameters
+    ----------
+    before, after
+        The runs.
+    change
+        By which share the side after took longer; NaN: unknown, 0: there is nothing to explain.
+    """
+    may = "possibly" if change else ""
+    rows = []
+    for label, told in (
+        ("Version of", attrgetter("trace.surroundings.versions")),
+        ("Setting", attrgetter("trace.surroundings.settings")),
+    ):
+        sides = [[told(run) for run in side] for side in (before, after)]
+        names = sorted({name for side in sides for run in side for name in run})
+        for name in names if all(run for side in sides for run in side) else ():
+            texts = [_joined({run.get(name, "none") for run in side}) for side in sides]
+            if texts[0] != texts[1]:
+                rows.append((f"{label} {name}", *texts, may))
+    hosts = [_joined({host for run in side for host in _hosts(run)}) for side in (before, after)]
+    if hosts[0] != hosts[1]:
+        rows.append(("Hosts", *hosts, may))
+    for fact in _FACTS:
+        values = [np.array([fact.of(run) for run in side]) for side in (before, after)]
+        means = [float(v.mean()) for v in values]
+        if not np.isfinite(means).all() or _is_same(*means):
+            continue
+        texts = [_range(v, fact.write) for v in values]
+        rows.append((fact.what, *texts, _explains(fact.makes_longer, means, change)))
+    columns = ["What", "Before", "After", "Could explain it"]
+    return pd.DataFrame(rows, columns=columns, dtype=object)
+
+
+def _explains(makes_longer: int, means: list[float], change: float) -> str:
+    if not np.isfinite(change) or change == 0:
+        return ""
+    if makes_longer == 0:
+        return "possibly"
+    if np.sign(means[1] - means[0]) * makes_longer != np.sign(change):
+        return "no: it works the other way"
+    enough = min(means) == 0 or abs(np.log(means[1] / means[0])) >= _IN_PART * abs(np.log1p(change))
+    return "yes" if enough else "in part at most"
+
+
+def _is_same(before: float, after: float) -> bool:
+    return abs(after - before) <= _SAME * max(abs(before), abs(after))
+
+
+def _range(values: np.ndarray, write: Callable[[float], str]) -> str:
+    least, most = float(values.min()), float(values.max())
+    return write(least) if _is_same(least, most) else f"{write(least)} to {write(most)}"
+
+
+def _joined(texts: set[str]) -> str:
+    return ", ".join(sorted(texts))
+
+
+def _workers(run: ComparedRun) -> pd.DataFrame:
+    workers = run.trace.workers
+    return workers[workers["kind"] == "worker"].drop_duplicates(["host", "worker"])
+
+
+def _hosts(run: ComparedRun) -> set[str]:
+    return {str(host) for host in _workers(run)["host"] if host}
+
+
+def _sum(column: pd.Series[float]) -> float:
+    return float(column.astype(float).sum(min_count=1))
+
+
+def _moved(run: ComparedRun) -> float:
+    arrived = run.trace.transfers
+    return float(arrived.loc[arrived["state"] == "success", "size"].sum())
+
+
+_FACTS = (
+    _Fact("Workers", lambda run: float(len(_workers(run))), -1),
+    _Fact("Threads", lambda run: _sum(_workers(run)["nthreads"]), -1),
+    _Fact(
+        "Memory limit of all workers",
+        lambda run: _sum(_workers(run)["memory_limit"]),
+        -1,
+        format_size,
+    ),
+    _Fact("Task runs", lambda run: float(len(run.trace.tasks)), 1),
+    _Fact("Functions", lambda run: float(run.trace.tasks["function"].nunique())),
+    _Fact("Dependencies in the graph", lambda run: float(len(run.trace.dependencies[1])), 1),
+    _Fact("Graphs submitted", lambda run: float(len(run.trace.graphs)), 1),
+    _Fact(
+        "Median size of a result",
+        lambda run: run.trace.tasks["size"].astype(float).median(),
+        0,
+        format_size,
+    ),
+    _Fact(
+        "Bytes of all inputs of tasks",
+        lambda run: _sum(run.trace.tasks["input_size"]),
+        1,
+        format_size,
+    ),
+    _Fact("Bytes of all results", lambda run: float(run.trace.tasks["size"].sum()), 1, format_size),
+    _Fact("Bytes moved between workers", _moved, 1, format_size),
+    _Fact(
+        "Stacks sampled",
+        lambda run: float(len(run.trace.task_samples) > 0),
+        0,
+        lambda share: "yes" if share else "no",
+    ),
+    _Fact("Failed tasks", lambda run: float((run.trace.tasks["state"] == "erred").sum())),
+)
+
+
+def compare_memory(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
+    """List what was held in memory; see `RunComparison.memory`."""
+    rows = []
+    for what, of in _FIGURES.items():
+        means = [float(np.mean([of(trace) for trace in side])) / 1e6 for side in (before, after)]
+        if np.isfinite(means).all() and max(means) > 0:
+            change = (means[1] / means[0] - 1) * 100 if means[0] > 0 else np.nan
+            rows.append((what, *means, change))
+    columns = ["What", "Before (MB)", "After (MB)", "Change (%)"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.astype(dict.fromkeys(columns[1:], float))
+
+
+def _of_workers(trace: Run, samples: pd.DataFrame, column: str) -> pd.Series[float]:
+    """Return a column of samples of workers' processes, by worker."""
+    if column not in samples or not len(samples):
+        return pd.Series(dtype=float)
+    of = samples["worker_id"].to_numpy()
+    kept = (trace.workers["kind"] == "worker").to_numpy()[of]
+    known: pd.Series[float] = samples[column].astype(float).set_axis(of)[kept]
+    return known
+
+
+def _memory(trace: Run) -> pd.Series[float]:
+    return _of_workers(trace, trace.samples, "memory")
+
+
+_FIGURES: dict[str, Callable[[Run], float]] = {
+    "Process of a worker, at most": lambda trace: _memory(trace).max(),
+    "Process of a worker, mean": lambda trace: _memory(trace).groupby(level=0).mean().mean(),
+    "Results held by a worker, at most": lambda trace: _of_workers(
+        trace, trace.managed_memory, "size"
+    ).max(),
+}

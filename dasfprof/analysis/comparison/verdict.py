@@ -1,4 +1,4 @@
-"""The verdict on two sides: whether one is faster, how sure that is, and by what."""
+"""The verdict on two sides: whether one is faster, how sure that is, and by what, in words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.comparison.functions import CERTAIN, UNCERTAIN
 from dasfprof.analysis.comparison.runs import ComparedRun, least_of_others, other_walls
-from dasfprof.analysis.comparison.waterfall import RUNNING
+from dasfprof.analysis.comparison.time_spent import RUNNING, Evidence
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
     find_path,
@@ -82,8 +83,6 @@ def _share_of_functions(trace: Run) -> float:
 
 Kind = Literal["faster", "slower", "no difference", "cannot tell"]
 
-#: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
-CERTAIN = 0.01
 #: With one run each no difference is told below this share: runs of the same program on the same
 #: machine differ by a few percent, which no single run shows.
 LEAST_OF_ONE = 0.05
@@ -128,11 +127,10 @@ class Least(NamedTuple):
 
 def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Least) -> Verdict:
     """Compare the wall times of two sides; `least` counts for one run each."""
-    if refusal := _refusal(before, after):
-        means = _means(walls(before), walls(after))
-        return Verdict("cannot tell", False, means, math.nan, refusal)
     first, second = walls(before), walls(after)
-    means = _means(first, second)
+    means = float(first.mean()), float(second.mean())
+    if refusal := _refusal(before, after):
+        return Verdict("cannot tell", False, means, math.nan, refusal)
     change = means[1] / means[0] - 1
     words = f"{format_share(abs(change))} {'slower' if change > 0 else 'faster'}"
     by_how_much = (
@@ -143,7 +141,7 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Le
         return _of_one_each(means, least, by_how_much)
     p = p_value(first, second)
     runs = _runs_in_words(len(first), len(second))
-    test = f"{runs}, p {_p_in_words(p)} ({name_of_test(len(first), len(second))})"
+    test = f"{runs}, p {p_in_words(p)} ({name_of_test(len(first), len(second))})"
     if p < CERTAIN:
         kind: Kind = "slower" if change > 0 else "faster"
         if min(len(first), len(second)) == 1:  # which may be one of the few that are far off
@@ -157,10 +155,6 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Le
 def walls(side: Sequence[ComparedRun]) -> Array:
     """Return the wall times of a side's runs."""
     return np.array([run.seconds for run in side], dtype=float)
-
-
-def _means(first: Array, second: Array) -> tuple[float, float]:
-    return float(first.mean()), float(second.mean())
 
 
 def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
@@ -222,5 +216,131 @@ def _runs_in_words(first: int, second: int) -> str:
     return f"{count_of(first, 'run')} before, {second} after"
 
 
-def _p_in_words(p: float) -> str:
+def p_in_words(p: float) -> str:
+    """Write a probability."""
     return "< 0.001" if p < 0.001 else f"< {CERTAIN}" if p < CERTAIN else f"= {p:.2g}"
+
+
+# --- A comparison in words: the verdict, what made the difference, what to know of the runs -------
+
+#: Most things that a sentence names, and the least share of the difference that each makes.
+_MOST, _LEAST_SHARE = 3, 0.1
+_THAN_BEFORE = {"slower": "longer", "faster": "less time"}
+#: What differs between any two runs.
+_VARIES = "Bytes moved between workers"
+#: What is said of functions on the critical path that did not change.
+_OTHERS = (
+    "other functions, whose tasks are as many and for all that is certain as long (which of them "
+    "lie on it varies)"
+)
+#: The class of time that tells of other programs, and the share of a difference to speak of it.
+_CORES, _MOSTLY = "Waiting for a core", 0.5
+
+
+def in_words(
+    verdict: Verdict, surroundings: pd.DataFrame, functions: pd.DataFrame, path: pd.DataFrame
+) -> list[str]:
+    """Write a sentence each on the verdict, what differs around, the functions, and the path.
+
+    Of the path functions are named with all that they do, waits by their class.
+    """
+    if verdict.kind == "cannot tell":
+        return [verdict.text]
+    causes = [_functions(functions), _around(surroundings)]
+    if verdict.kind == "no difference" or (surroundings["Could explain it"] == "yes").any():
+        causes.reverse()
+    found = [verdict.text, *causes]
+    if verdict.kind != "no difference":
+        found.append(_path(verdict, functions, path))
+    return [*filter(None, found), *filter(None, [_cores(verdict, path)])]
+
+
+def others_in_words(common: float) -> str:
+    """Say that two pipelines seem to be different; `common`: their time in common functions."""
+    return (
+        "These seem to be different pipelines, so that the wall time says little: "
+        f"functions that both have make up {format_share(common)} of the time."
+    )
+
+
+def notes_in_words(
+    runs: Sequence[ComparedRun], left_out: Sequence[ComparedRun], evidence: Evidence, renamed: int
+) -> list[str]:
+    """Write what is to be known of the runs, and of how they were compared."""
+    found = []
+    for run in runs:
+        if run.faults:
+            words = ": it is left out" if any(run is other for other in left_out) else ""
+            found.append(f"{run.name} {', and '.join(run.faults)}{words}.")
+    if not evidence.scheduler:
+        found.append(
+            "A run has no scheduler's file, so that waits for the client and the "
+            "scheduler are not told apart."
+        )
+    if renamed:
+        taken = "function is" if renamed == 1 else "functions are"
+        found.append(f"{renamed} {taken} taken to be renamed, by the place in the graph.")
+    return found
+
+
+def _around(surroundings: pd.DataFrame) -> str:
+    """Name what could explain the difference; what differs at all, if there is none to explain."""
+    told = surroundings["Could explain it"] != ""
+    words = "What differs and could explain it" if told.any() else "What differs around the runs"
+    own = surroundings[surroundings["What"] != _VARIES]
+    if told.any():
+        own = own[own["Could explain it"] == "yes"]
+    named = [
+        f"{what} {before} → {after}"
+        for what, before, after in zip(own["What"], own["Before"], own["After"], strict=True)
+    ]
+    return f"{words}: {', '.join(named[:_MOST])}." if named else ""
+
+
+def _functions(functions: pd.DataFrame) -> str:
+    own = functions[functions["Changed"] != UNCERTAIN].head(_MOST)
+    named = [
+        f"{name} takes {format_share(abs(change) / 100)} {_THAN_BEFORE[changed]}"
+        for name, change, changed in zip(
+            own["Function"], own["Change (%)"], own["Changed"], strict=True
+        )
+    ]
+    return f"By the median of their tasks: {', '.join(named)}." if named else ""
+
+
+def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
+    """Name what makes the difference on the critical path: waits, and functions that changed.
+
+    Where all threads are busy, which of equally long tasks lie on it is chance: a function is named
+    if its tasks, of the whole run, take another time or are more or fewer.
+    """
+    whole = abs(verdict.difference)
+    same = (functions["Changed"] == UNCERTAIN) & (functions["Tasks"] == "same")
+    unchanged = set(functions.loc[same, "Function"])
+    sums = contributions(path)
+    by_chance = sum(seconds for what, seconds in sums if what in unchanged)
+    told = [*(part for part in sums if part[0] not in unchanged)][:_MOST]
+    named = [
+        f"{what} {signed(seconds)}"
+        for what, seconds in (*told, (_OTHERS, by_chance))
+        if abs(seconds) >= _LEAST_SHARE * whole
+    ]
+    return f"On the critical path: {', '.join(named)}." if named else ""
+
+
+def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
+    """Say so where functions took longer because they got no core: that is not their own doing."""
+    whole = verdict.difference
+    waited = float(path.loc[path["Class"] == _CORES, "Difference (s)"].sum())
+    if not math.isfinite(whole) or whole == 0 or waited / whole < _MOSTLY:
+        return ""
+    return (
+        f"Waiting for a core makes {signed(waited)} of it: other programs were on the host, or "
+        "more threads than cores, on one side more than on the other."
+    )
+
+
+def signed(seconds: float) -> str:
+    """Write a difference of seconds with its sign."""
+    sign = "−" if seconds < 0 else "+"  # noqa: RUF001
+    return f"{sign}{format_duration(abs(seconds))}"

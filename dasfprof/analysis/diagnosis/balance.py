@@ -1,4 +1,4 @@
-"""Rules about work that is spread unevenly: over tasks, partitions, workers."""
+"""Rules about work that is spread unevenly: over tasks, partitions, workers, and first uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.wording import Advice, Bytes, Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 
@@ -45,8 +45,8 @@ _WHY = {
 @rule("fat-partitions")
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
-    found, (sizes, times) = run.outliers.stragglers, run.outliers.partitions
-    kept = run.outliers.fat & ~run.outliers.on_slow_worker[found.rows]
+    found, (sizes, times) = run.stragglers, run.partitions
+    kept = run.fat & ~run.on_slow_worker[found.rows]
     gain = _gain(run, found, kept, is_done_elsewhere=True)
     if not kept.any() or gain < _GAIN * run.wall:
         return
@@ -84,9 +84,9 @@ def _say_fat_partitions(f: Figures) -> Words:
 @rule("straggling-tasks")
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
-    found = run.outliers.stragglers
-    kept = ~run.outliers.fat & ~np.isin(found.cause, _NOT_SLOW)
-    kept &= ~np.isin(found.rows, run.first_uses.rows) & ~run.outliers.on_slow_worker[found.rows]
+    found = run.stragglers
+    kept = ~run.fat & ~np.isin(found.cause, _NOT_SLOW)
+    kept &= ~np.isin(found.rows, run.first_uses.rows) & ~run.on_slow_worker[found.rows]
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
         return
@@ -127,7 +127,7 @@ def _say_straggling_tasks(f: Figures) -> Words:
 @rule("slow-worker")
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
-    slowness, workers = run.outliers.slowness, run.workers
+    slowness, workers = run.slowness, run.workers
     excess = np.where(
         slowness.slow, slowness.runs * (slowness.median - slowness.median_elsewhere), 0.0
     )
@@ -173,7 +173,7 @@ def _say_slow_worker(f: Figures) -> Words:
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     """Return numbers of slow workers, the slowest first: those of one host together."""
-    hosts, worked = run.workers.hosts, np.unique(run.outliers.slowness.place)
+    hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
         of_host = worked[hosts[worked] == hosts[number]]
@@ -254,7 +254,7 @@ def _gain(
     if not kept.any():
         return 0.0
     rows, excess = found.rows[kept], found.excess[kept]
-    idle, shared = run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads
+    idle, shared = run.idle_behind(rows, excess), float(excess.sum()) / run.threads
     usual = run.with_durations(rows, run.layers.median(run.working)[run.layers.codes[rows]])
     if is_done_elsewhere:
         return max(run.saved(idle + shared, running=usual) - shared, 0.0)
@@ -267,7 +267,7 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     Without a replay that is at the least their excess spread over all threads, at the most that on
     their own threads, as far as the others idled.
     """
-    lives, slowness = run.accounts.lives, run.outliers.slowness
+    lives, slowness = run.accounts.lives, run.slowness
     own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
@@ -306,3 +306,50 @@ def _by_function(run: RunFigures, rows: Array) -> dict[str, Count]:
 
 def _each(counts: Mapping[str, Count]) -> str:
     return ", ".join(f"{number} of {name}" for name, number in counts.items())
+
+
+# --- What workers do at the first use of a function -----------------------------------------------
+
+
+@rule("first-use")
+def first_use(run: RunFigures) -> Iterator[Finding]:
+    """Find functions whose first run on each worker takes far longer than those that follow."""
+    first = run.first_uses
+    if not len(first.rows):
+        return
+    lost = float(first.excess.sum())
+    estimate = max(run.idle_behind(first.rows, first.excess), lost / run.threads)
+    seconds = run.saved(estimate, running=run.with_durations(first.rows, first.usual))
+    if seconds < _GAIN * run.wall:
+        return
+    codes = run.functions.codes[first.rows]
+    most = int(np.bincount(codes, weights=first.excess).argmax())
+    name, own = str(run.function_names[most]), codes == most
+    worker = run.trace.tasks["worker_id"].to_numpy()
+    yield Finding.of(
+        _say_first_use,
+        took=Seconds(np.median(first.excess[own] + first.usual[own])),
+        usual=Seconds(first.usual[own][0]),
+        runs=Count(own.sum()),
+        workers=Count(len(np.unique(worker[first.rows[own]]))),
+        workers_of_function=Count(len(np.unique(worker[run.functions.codes == most]))),
+        more_functions=Count(len(np.unique(codes)) - 1),
+        lost=Seconds(lost),
+        on_cpu=Share(ratio(run.cpu[first.rows].sum(), run.working[first.rows].sum())),
+        seconds=seconds,
+        function=name,
+    )
+
+
+def _say_first_use(f: Figures) -> Words:
+    more = f", and first runs of {f.more_functions:more function}" if f.more_functions else ""
+    return (
+        f"The first runs of {f.function} on a worker take far longer than those that follow: "
+        f"{f.took} against {f.usual} (medians).",
+        f"{f.runs:first run} on {f.workers} of {f.workers_of_function:worker}{more}: {f.lost} of "
+        f"thread time beyond what is usual, waits for a core left out; {f.on_cpu} of it on the "
+        "CPU. The trace does not tell what they did. See stragglers() and per_task_bottleneck().",
+        f"What {f.function} needs at its first use, let workers do beforehand: import libraries "
+        "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
+        "and keep workers in place of starting new ones.",
+    )

@@ -1,9 +1,10 @@
-"""Rules about what the client's program calls and sends: gathers, results, names, values."""
+"""Rules about what the client's program calls and sends, and what comes before the first task."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,12 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import LARGE, find_calls, find_carried, single_calls
+from dasfprof.analysis.model.first_task import Stage, find_first_task
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
 from dasfprof.analysis.under_way.state import Frame, write_frame
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.text import elide
 
 #: The share of the run that the client has to spend so.
 _SHARE = 0.05
@@ -239,3 +243,89 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
         return ""
     largest = own.iloc[int(np.argmax(own["size"].to_numpy(dtype=float)))]
     return f"A {largest['held']} of {Bytes(largest['size'])}"
+
+
+# --- What comes before the first task -------------------------------------------------------------
+
+#: The share of the time from the begin of recording to the last task's end.
+_LATE = 0.1
+#: Bytes of values in the first graph from which these are told.
+_LARGE_VALUES = 10_000_000
+
+#: What to change where most of the time goes into a stage.
+_CHANGES = {
+    Stage.PROGRAM: "Send first what is ready (persist() or submit()), and read, import and build "
+    "the rest meanwhile; read inputs in tasks rather than in the program. See client_activity() "
+    "for the lines.",
+    Stage.OPTIMISING: "Have fewer partitions and layers to optimise: larger chunks, fewer columns, "
+    "and one persist() of what several computations share.",
+    Stage.PICKLING: "Keep large objects out of the graph: load them in tasks, or client.scatter() "
+    "them once.",
+    Stage.SENDING: "Keep large objects out of the graph (client.scatter() them once), and look at "
+    "what keeps the event loops of the client and of the scheduler.",
+    Stage.SCHEDULER: "Give the scheduler a smaller graph: larger chunks make fewer tasks; large "
+    "objects in it are unpickled there too.",
+}
+#: And where samples show that the program makes graphs meanwhile.
+_BUILDING = (
+    "Make less of a graph: fewer, larger calls (one delayed function for a batch of inputs or for "
+    "several steps, map() in place of a loop), and persist() parts as they are made, as each call "
+    "may go through all that it is given. See client_activity() for the lines."
+)
+
+
+@rule("late-start")
+def late_start(run: RunFigures) -> Iterator[Finding]:
+    """Find a long time before the scheduler has the first task."""
+    found = find_first_task(run.trace)
+    if found is None:
+        return
+    whole = run.wall + found.late
+    if not found.late > _LATE * whole:
+        return
+    first = float(run.trace.graphs["time"].min())
+    yield Finding.of(
+        _say_late_start,
+        late=Seconds(found.late),
+        share=Share(found.late / whole),
+        ended=run.end is None,
+        stages={stage.value: Seconds(found.stages[stage]) for stage in _CHANGES},
+        client=client_meanwhile(run.trace, np.array([first - found.late]), np.array([first])),
+        **_by_value(run, first),
+        costs=found.late,
+        at_most="medium",
+    )
+
+
+def _by_value(run: RunFigures, first: float) -> dict[str, Any]:
+    """Return what the first graph carried by value, if that is much."""
+    sent = run.trace.sent_values
+    sent = sent[sent["time"].to_numpy(dtype=float) <= first] if len(sent) else sent
+    size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float) if len(sent) else np.zeros(0)
+    if not size.sum() >= _LARGE_VALUES:
+        return {"by_value": None, "holds": None}
+    return {
+        "by_value": Bytes(size.sum()),
+        "holds": elide(str(sent["name"].iloc[size.argmax()]), 60),
+    }
+
+
+def _say_late_start(f: Figures) -> Words:
+    parts = ", ".join(f"{stage} {seconds}" for stage, seconds in f.stages.items())
+    known = {stage: seconds for stage, seconds in f.stages.items() if np.isfinite(seconds)}
+    longest = max(known, key=lambda stage: known[stage], default=Stage.PROGRAM.value)
+    change = _CHANGES[Stage(longest)]
+    if longest == Stage.PROGRAM.value and BUILDS in f.client:
+        change = _BUILDING
+    value = ""
+    if f.by_value is not None:
+        value = f"The first graph carries {f.by_value} by value, most of it of {f.holds}: "
+        value += "see sent_values(). "
+        if longest != Stage.PICKLING.value:
+            change = f"{_CHANGES[Stage.PICKLING]} {change}"
+    return (
+        f"The first tasks come late: {f.late} pass before the scheduler has any, {f.share} of the "
+        f"time until the {'last is done' if f.ended else 'run is over'}.",
+        f"By the client's own times: {parts}. {f.client}{value}See time_to_first_task().",
+        change,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dasfprof.analysis.diagnosis.advice import BLAMED, LIMITS
 from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, process_cpu
@@ -14,14 +15,7 @@ from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.stack_samples.spent import parts_of, split
 from dasfprof.analysis.stack_samples.task_samples import samples_of
-from dasfprof.analysis.wording import (
-    Count,
-    Factor,
-    Figures,
-    Seconds,
-    Share,
-    Words,
-)
+from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
@@ -40,8 +34,8 @@ _NATIVE, _NATIVE_LEAST = 1.5, 0.5
 _CORE_WAIT = 0.2
 #: The share of a function's CPU that the garbage collector has, and of the threads' time.
 _COLLECTING, _COLLECTED = 0.2, 0.05
-#: Cores from which on another program is named, and all of them are to blame; how many are named.
-_NAMED, _BLAMED, _MOST_NAMED = 0.05, 0.5, 3
+#: Cores from which on another program is named; how many are named.
+_NAMED, _MOST_NAMED = 0.05, 3
 
 
 @rule("lock-bound")
@@ -142,7 +136,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     own_threads, others = _beyond_tasks(run, own) > (_NATIVE - 1) * own, _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
     # Then neither a task's threads nor other programs are known to be too many.
-    enough = threads <= cores and not own_threads and not (others and others.cores >= _BLAMED)
+    enough = threads <= cores and not own_threads and not (others and others.cores >= BLAMED)
     yield Finding.of(
         _say_cpu_oversubscribed,
         share=Share(waited / seconds),
@@ -209,26 +203,22 @@ def _beyond_tasks(run: RunFigures, own: float) -> float:
     return certain + shared if certain + shared >= _NATIVE_LEAST else 0.0
 
 
-#: Variables that keep libraries from starting threads of their own, where they are 1.
-_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
-
 def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
-    """Return which of `_LIMITS` are not 1 on some worker that ran tasks; None: not recorded."""
+    """Return which of `LIMITS` are not 1 on some worker that ran tasks; None: not recorded."""
     ran = np.unique(run.trace.tasks["worker_id"].to_numpy())
     limits = run.trace.workers["thread_limits"].iloc[ran].tolist()
     if not all(isinstance(each, dict) for each in limits):
         return None
-    return tuple(name for name in _LIMITS if any(each.get(name) != "1" for each in limits))
+    return tuple(name for name in LIMITS if any(each.get(name) != "1" for each in limits))
 
 
 def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
-    names = _LIMITS if unlimited is None else unlimited
+    names = LIMITS if unlimited is None else unlimited
     wanted = ", ".join(f"{name}=1" for name in names)
     if not names:
         return (
             "The processes compute in threads that no task runs in, though "
-            f"{', '.join(f'{name}=1' for name in _LIMITS)} are set for the workers: limit these "
+            f"{', '.join(f'{name}=1' for name in LIMITS)} are set for the workers: limit these "
             "threads where they are started, such as threadpoolctl.threadpool_limits(1), "
             "torch.set_num_threads(1) or n_jobs=1."
         )
@@ -266,7 +256,7 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
         return f"No other program used much of a core of {others.host} ({others.looks:look}). ", ""
     named = ", ".join(f"{program} {cores}" for program, cores in others.programs.items())
     used = f"{others.cores} of the cores of {others.host} ({others.looks:look})"
-    blame = ", ".join(others.programs) if others.cores >= _BLAMED else ""
+    blame = ", ".join(others.programs) if others.cores >= BLAMED else ""
     return f"Other programs used {used}: {named}. ", blame
 
 
@@ -348,7 +338,7 @@ def most_of(run: RunFigures, rows: Array) -> str:
 
 def cpu_share(run: RunFigures, name: str) -> Share:
     """Return the share of a function's time, less waits for a core, for which it used the CPU."""
-    rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
+    rows = run.rows_of(name)
     seconds = float(run.working[rows].sum())
     return Share(run.cpu[rows].sum() / seconds if seconds > 0 else 0.0)
 

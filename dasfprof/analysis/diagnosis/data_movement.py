@@ -72,7 +72,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         serialising=Seconds(moved.serialising[most])
         if moved.serialising[most] >= _EXPLAINS * moved.seconds[most]
         else None,
-        hosts=Count(run.hosts),
+        hosts=Count(run.trace.tasks["host"].nunique()),
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=name,
     )
@@ -126,10 +126,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     """Find workers that write results to disk for want of memory, and read them back."""
     written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
     nbytes = float(written.sum() + read.sum())
-    share, around = (
-        run.share_of(ThreadTime.UNSPILL_AND_SPILL),
-        run.share_of(ThreadTime.TASK_OVERHEAD),
-    )
+    share = run.share_of(ThreadTime.UNSPILL_AND_SPILL)
+    around = run.share_of(ThreadTime.TASK_OVERHEAD)
     if not nbytes > 0 or (share < _DISK and share + around < _AROUND):
         return
     groups = Groups(run.trace.managed_memory["worker_id"].to_numpy(), len(run.trace.workers))
@@ -262,8 +260,7 @@ def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
         wanted=Bytes(peak / _PAUSES),
         at_the_least=run.died_of_memory,
         workers=Count((share >= _NEAR_LIMIT).sum()),
-        at_least="low",
-        at_most="low",
+        severity="low",
         worker=str(run.trace.workers["worker"].iloc[worst]),
     )
 
@@ -302,8 +299,7 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
         total=Bytes(row["host_memory_total"]),
         share=Share(left[worst]),
         at=Seconds(at),
-        at_least="medium",
-        at_most="medium",
+        severity="medium",
         start=at,
         stop=at,
     )

@@ -72,8 +72,7 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
         total=Bytes(worst.memory_total[0]),
         full_devices=Count((used >= _FULL).sum()),
         devices=Count(len(used)),
-        at_least="medium",
-        at_most="medium",
+        severity="medium",
     )
 
 
@@ -102,8 +101,7 @@ def gpu_unused(run: RunFigures) -> Iterator[Finding]:
         unused=Count(len(found)),
         devices=Count(len(run.gpus)),
         tasks_ran=Seconds(seconds),
-        at_most="low",
-        at_least="low",
+        severity="low",
     )
 
 

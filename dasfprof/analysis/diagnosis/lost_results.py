@@ -18,8 +18,8 @@ from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RESTARTED, begins_with, given_up, stimulus_texts
 from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
-from dasfprof.analysis.under_way.departures import advice, clause, suspicion
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
+from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import elide

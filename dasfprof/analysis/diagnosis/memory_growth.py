@@ -263,8 +263,7 @@ def unmanaged_memory(run: RunFigures) -> Iterator[Finding]:
         share=Share(left / limit) if np.isfinite(limit) and limit > 0 else None,
         lasted=Seconds(lasted),
         workers=Count(len(found)),
-        at_least="medium",
-        at_most="medium",
+        severity="medium",
     )
 
 

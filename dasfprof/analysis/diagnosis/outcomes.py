@@ -91,7 +91,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
         lost < _FAILED_SECONDS * seconds.sum() and failed.mean() < _FAILED_ATTEMPTS
     ):
         return
-    kept = failed & ~_final(attempts["key_id"].to_numpy())
+    kept = failed & attempts["key_id"].duplicated(keep="last").to_numpy()
     if not kept.any():
         return
     own = attempts[kept]
@@ -131,7 +131,7 @@ def _say_failed_attempts(f: Figures) -> Words:
 def errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that ended in an error for good."""
     attempts = run.attempts
-    last = attempts[_final(attempts["key_id"].to_numpy())]
+    last = attempts.drop_duplicates("key_id", keep="last")
     erred = last[(last["status"] == "erred") & ~last["succeeded"]]
     if not len(erred):
         return
@@ -162,8 +162,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
         raised_at=excerpt(str(line)) if isinstance(line, str) else None,
         never_ran={other: Count(number) for other, number in never_ran.items()},
         limit=find_limit(run, name, first["category"]),
-        at_least="low" if nobodys else "high",
-        at_most="low" if nobodys else "high",
+        severity="low" if nobodys else "high",
         worker=str(run.workers.labels[first["worker"]]),
         start=run.trace.seconds_at(first["start"]),
         places=_failures(run, erred),
@@ -232,8 +231,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         longest=Seconds(waited[longest]),
         usual=Seconds(np.median(own)) if len(own) else None,
         unsent=Count(unsent["tasks"].sum() if "tasks" in unsent else 0),
-        at_least="medium",
-        at_most="medium",
+        severity="medium",
         start=run.trace.seconds_at(left["sent"].iloc[longest]),
         stop=run.trace.wall,
     )
@@ -293,14 +291,6 @@ def _say_no_worker_fits(f: Figures) -> Words:
 def _most(column: pd.Series) -> str:
     """Return the text that a column has most often."""
     return str(Counter(column.tolist()).most_common(1)[0][0])
-
-
-def _final(key_ids: Array) -> Array:
-    """Return which rows are the last of their key."""
-    final = np.zeros(len(key_ids), dtype=bool)
-    _, first_from_the_end = np.unique(key_ids[::-1], return_index=True)
-    final[len(key_ids) - 1 - first_from_the_end] = True
-    return final
 
 
 # --- The rule about tasks that log an error and return None: they count as done -------------------

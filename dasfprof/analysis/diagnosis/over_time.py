@@ -14,7 +14,7 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
+from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends, find_trends
 from dasfprof.analysis.model.idle_time import call_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
@@ -172,8 +172,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
         called=_longest_calls(run),
-        at_most="medium",
-        at_least="medium",
+        severity="medium",
     )
 
 
@@ -280,7 +279,7 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
 @rule("degrading-functions")
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer."""
-    trends = run.trends
+    trends = find_trends(run.attempts)
     rising = trends.rises["run"] & ~trends.rises["input_size"]
     for place in trends.order[rising[trends.order]].tolist():
         name = str(trends.functions[place])

@@ -73,7 +73,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         handling=Share(share),
         overhead=Factor(overhead / compute) if compute > 0 else None,
         besides=Seconds(costs.overhead[most]),
-        own=Seconds(np.mean(run.working[run.functions.codes == _code_of(run, name)])),
+        own=Seconds(run.working[run.rows_of(name)].mean()),
         dear=dear,
         sent_large=run.sent_large,
         advice=_larger_chunks(run, most),
@@ -154,10 +154,8 @@ def _advice(f: Figures) -> str | list[str | Advice]:
 @rule("scheduler-bound")
 def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     """Find threads that stand idle until the scheduler sends a task or has heard of an end."""
-    share, on_path = (
-        run.share_of(ThreadTime.SCHEDULER_LATENCY),
-        run.path_seconds(SegmentKind.SCHEDULER),
-    )
+    share = run.share_of(ThreadTime.SCHEDULER_LATENCY)
+    on_path = run.path_seconds(SegmentKind.SCHEDULER)
     if share < _SHARE or on_path < _SHARE * run.wall:
         return
     yield Finding.of(
@@ -183,10 +181,8 @@ def _say_scheduler_bound(f: Figures) -> Words:
 @rule("late-receipt")
 def late_receipt(run: RunFigures) -> Iterator[Finding]:
     """Find threads that stand idle while tasks are on their way to them."""
-    share, on_path = (
-        run.share_of(ThreadTime.ON_ITS_WAY),
-        run.path_seconds(SegmentKind.ON_ITS_WAY),
-    )
+    share = run.share_of(ThreadTime.ON_ITS_WAY)
+    on_path = run.path_seconds(SegmentKind.ON_ITS_WAY)
     if share < _LATE or on_path < _LATE * run.wall or run.has_process_pools:
         return
     way = run.slots.on_its_way
@@ -264,10 +260,6 @@ def _blocked_share(run: RunFigures) -> float:
     """Return the share of the tasks' time on their way for which the worker's loop was blocked."""
     way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
-
-
-def _code_of(run: RunFigures, name: str) -> int:
-    return int(np.flatnonzero(run.function_names == name)[0])
 
 
 def _larger_chunks(run: RunFigures, most: int) -> Figures:

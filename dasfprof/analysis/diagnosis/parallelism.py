@@ -9,6 +9,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
@@ -203,13 +204,13 @@ def _say_dominating_function(f: Figures) -> Words:
 
 
 def _narrow(run: RunFigures) -> _Narrow:
-    path, times_ = run.path, run.slots.times
+    path, times_ = find_path(run.trace), run.slots.times
     own = path.rows < len(run.trace.tasks)
     rows = path.rows[own]
     start = np.maximum(times_.executing[rows], path.begin[own])
     stop = np.minimum(run.slots.end[rows], path.end[own])
-    in_line = (stop > start) & ~np.isin(rows, run.outliers.stragglers.rows)
-    in_line &= ~run.outliers.on_slow_worker[rows]
+    in_line = (stop > start) & ~np.isin(rows, run.stragglers.rows)
+    in_line &= ~run.on_slow_worker[rows]
     rows, start, stop = rows[in_line], start[in_line], stop[in_line]
     return _Narrow(
         rows, stop - start, run.alone_between(start, stop), run.idle_between(start, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,6 +74,7 @@ class Finding:
         costs: float = float("nan"),
         at_most: Severity = "high",
         at_least: Severity = "info",
+        severity: Severity | None = None,
         start: float = float("nan"),
         stop: float = float("nan"),
         places: Places | None = None,
@@ -81,12 +83,12 @@ class Finding:
     ) -> Finding:
         """Return what a rule found: figures, and the function that says them.
 
-        Of the figures ``function`` and ``worker`` are its places as well.
+        Of the figures ``function`` and ``worker`` are its places as well. `severity`: at most and
+        at least.
         """
-        function, worker = figures.get("function"), figures.get("worker")
-        said = state(say, **figures)
-        where = function, worker, start, stop, places
-        return cls(said, seconds, costs, at_most, at_least, *where, of_client)
+        most, least = severity or at_most, severity or at_least
+        where = figures.get("function"), figures.get("worker"), start, stop, places
+        return cls(state(say, **figures), seconds, costs, most, least, *where, of_client)
 
     @property
     def weight(self) -> float:
@@ -122,6 +124,20 @@ class Finding:
         return dataclasses.replace(self, said=said, at_most="low", at_least="info")
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """A finding with its rule, and the finding that brings it about."""
+
+    rule: str
+    finding: Finding
+    cause: Ranked | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The seconds by which it is ranked; 0 where they are unknown."""
+        return float(np.nan_to_num(self.finding.weight))
+
+
 def needs_cores(waited: Share | None) -> str:
     """Say of a change by which more tasks run at a time that tasks waited for cores, if so."""
     if waited is None:
@@ -139,111 +155,89 @@ Rule = Callable[[RunFigures], Iterator[Finding]]
 
 REGISTERED: dict[str, Rule] = {}
 
-_SYMPTOMS = {
-    "unfinished-run": (
-        "blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound "
-        "lost-workers poor-placement scheduler-bound serial-chain straggling-tasks "
-        "too-few-tasks"
-    ),
-    "killed-workers": (
-        "imbalance lost-workers recomputation scheduler-bound serial-chain too-few-tasks"
-    ),
-    "failed-attempts": "recomputation straggling-tasks imbalance too-few-tasks",
-    "lost-workers": "recomputation imbalance too-few-tasks serial-chain poor-placement",
-    "recomputation": "tasks-too-small dominating-function blocked-tasks io-bound",
-    "first-use": (
-        "dominating-function straggling-tasks degrading-functions slow-worker imbalance "
-        "serial-chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks "
-        "poor-placement"
-    ),
-    "tasks-too-small": (
-        "scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt "
-        "lock-bound"
-    ),
-    "single-gathers": (
-        "tasks-too-small client-gaps scheduler-bound late-receipt too-few-tasks serial-chain "
-        "imbalance"
-    ),
-    "large-results": "client-gaps late-receipt too-few-tasks imbalance",
-    "tokenising": "client-gaps late-start too-few-tasks serial-chain imbalance",
-    "sent-by-value": (
-        "tasks-too-small late-receipt scheduler-bound deserialising late-start client-gaps "
-        "too-few-tasks imbalance tokenising"
-    ),
-    "client-gaps": "too-few-tasks serial-chain imbalance",
-    "no-workers": "client-gaps too-few-tasks serial-chain imbalance",
-    "degrading-functions": (
-        "straggling-tasks dominating-function blocked-tasks imbalance too-few-tasks"
-    ),
-    "fat-partitions": (
-        "straggling-tasks imbalance serial-chain too-few-tasks dominating-function transfer-bound"
-    ),
-    "straggling-tasks": "imbalance too-few-tasks sent-ahead",
-    "slow-worker": (
-        "imbalance serial-chain too-few-tasks straggling-tasks poor-placement "
-        "dominating-function blocked-tasks degrading-functions"
-    ),
-    "imbalance": "too-few-tasks",
-    "poor-placement": "imbalance serial-chain too-few-tasks",
-    "sent-ahead": "imbalance serial-chain too-few-tasks",
-    "transfer-bound": "imbalance too-few-tasks serial-chain deserialising",
-    "spilling": (
-        "blocked-tasks io-bound straggling-tasks degrading-functions serial-chain "
-        "too-few-tasks imbalance transfer-bound memory-pressure tasks-too-small late-receipt"
-    ),
-    "memory-pressure": "too-few-tasks serial-chain imbalance poor-placement",
-    "serial-chain": "imbalance too-few-tasks dominating-function",
-    "dominating-function": "blocked-tasks",
-    "lock-bound": "blocked-tasks dominating-function cpu-oversubscribed",
-    "cpu-oversubscribed": (
-        "tasks-too-small scheduler-bound dominating-function straggling-tasks "
-        "degrading-functions late-receipt"
-    ),
-}
-#: What explains others, however many seconds these cost: evidence of its own shows it.
-_EXPLAINS = {
-    "waits-in-turn": "slow-worker imbalance straggling-tasks degrading-functions poor-placement",
-    "process-lock": (
-        "lock-bound blocked-tasks io-bound waits-in-turn dominating-function straggling-tasks "
-        "degrading-functions slow-worker imbalance cpu-oversubscribed"
-    ),
-    "cluster-lock": (
-        "blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions "
-        "slow-worker imbalance serial-chain lock-bound poor-placement io-bound"
-    ),
-    "unmanaged-memory": "memory-near-limit",
-    "memory-grows": "unmanaged-memory memory-near-limit",
-    "garbage-collection": "dominating-function straggling-tasks degrading-functions",
-    "resource-limit": (
-        "blocked-tasks dominating-function imbalance poor-placement too-few-tasks serial-chain"
-    ),
-    "waits-for-tasks": (
-        "blocked-tasks dominating-function straggling-tasks imbalance serial-chain too-few-tasks "
-        "poor-placement waits-in-turn scheduler-bound client-gaps slow-worker"
-    ),
-    "sent-by-value": ("tasks-too-small late-receipt deserialising scheduler-bound single-gathers"),
-    "tokenising": "client-gaps late-start",
-    "single-gathers": "client-gaps scheduler-bound",
-    "large-results": "client-gaps",
-    "deserialising": "tasks-too-small scheduler-bound",
-    "no-workers": "scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance",
-    "fat-partitions": (
-        "straggling-tasks imbalance poor-placement sent-ahead dominating-function blocked-tasks"
-    ),
-    "straggling-tasks": "sent-ahead",
-    "slow-worker": "sent-ahead",
-    "poor-placement": "straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks",
-    "one-at-a-time": (
-        "client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement "
-        "scheduler-bound dominating-function"
-    ),
-    "client-gaps": "blocked-tasks imbalance too-few-tasks serial-chain",
-}
-EXPLAINS = {cause: tuple(symptoms.split()) for cause, symptoms in _EXPLAINS.items()}
 
-#: What a finding of one rule brings about: findings of the others are its symptoms, unless more
-#: seconds are at stake there.
-SYMPTOMS = {cause: tuple(symptoms.split()) for cause, symptoms in _SYMPTOMS.items()}
+def _table(text: str) -> dict[str, tuple[str, ...]]:
+    """Read a table: a rule and a colon begin a row, which other rules follow."""
+    rows = re.findall(r"(\S+):([\w\s-]*)(?=\n\S|$)", text)
+    return {cause: tuple(symptoms.split()) for cause, symptoms in rows}
+
+
+#: What explains others, however many seconds these cost: evidence of its own shows it.
+EXPLAINS = _table("""
+waits-in-turn: slow-worker imbalance straggling-tasks degrading-functions poor-placement
+process-lock: lock-bound blocked-tasks io-bound waits-in-turn dominating-function straggling-tasks
+    degrading-functions slow-worker imbalance cpu-oversubscribed
+cluster-lock: blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions
+    slow-worker imbalance serial-chain lock-bound poor-placement io-bound
+unmanaged-memory: memory-near-limit
+memory-grows: unmanaged-memory memory-near-limit
+garbage-collection: dominating-function straggling-tasks degrading-functions
+resource-limit: blocked-tasks dominating-function imbalance poor-placement too-few-tasks
+    serial-chain
+waits-for-tasks: blocked-tasks dominating-function straggling-tasks imbalance serial-chain
+    too-few-tasks poor-placement waits-in-turn scheduler-bound client-gaps slow-worker
+sent-by-value: tasks-too-small late-receipt deserialising scheduler-bound single-gathers
+tokenising: client-gaps late-start
+single-gathers: client-gaps scheduler-bound
+large-results: client-gaps
+deserialising: tasks-too-small scheduler-bound
+no-workers: scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance
+fat-partitions: straggling-tasks imbalance poor-placement sent-ahead dominating-function
+    blocked-tasks
+straggling-tasks: sent-ahead
+slow-worker: sent-ahead
+poor-placement: straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks
+one-at-a-time: client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement
+    scheduler-bound dominating-function
+client-gaps: blocked-tasks imbalance too-few-tasks serial-chain
+""")
+#: What a finding of one rule brings about besides: findings of the others are its symptoms, unless
+#: more seconds are at stake there.
+SYMPTOMS = _table("""
+unfinished-run: blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound
+    lost-workers poor-placement scheduler-bound serial-chain straggling-tasks too-few-tasks
+killed-workers: imbalance lost-workers recomputation scheduler-bound serial-chain too-few-tasks
+failed-attempts: recomputation straggling-tasks imbalance too-few-tasks
+lost-workers: recomputation imbalance too-few-tasks serial-chain poor-placement
+recomputation: tasks-too-small dominating-function blocked-tasks io-bound
+first-use: dominating-function straggling-tasks degrading-functions slow-worker imbalance
+    serial-chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement
+tasks-too-small: scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt
+    lock-bound
+single-gathers: tasks-too-small late-receipt too-few-tasks serial-chain imbalance
+large-results: late-receipt too-few-tasks imbalance
+tokenising: too-few-tasks serial-chain imbalance
+sent-by-value: late-start client-gaps too-few-tasks imbalance tokenising
+no-workers: serial-chain
+degrading-functions: straggling-tasks dominating-function blocked-tasks imbalance too-few-tasks
+fat-partitions: serial-chain too-few-tasks transfer-bound
+straggling-tasks: imbalance too-few-tasks
+slow-worker: imbalance serial-chain too-few-tasks straggling-tasks poor-placement
+    dominating-function blocked-tasks degrading-functions
+imbalance: too-few-tasks
+sent-ahead: imbalance serial-chain too-few-tasks
+transfer-bound: imbalance too-few-tasks serial-chain deserialising
+spilling: blocked-tasks io-bound straggling-tasks degrading-functions serial-chain too-few-tasks
+    imbalance transfer-bound memory-pressure tasks-too-small late-receipt
+memory-pressure: too-few-tasks serial-chain imbalance poor-placement
+serial-chain: imbalance too-few-tasks dominating-function
+dominating-function: blocked-tasks
+lock-bound: blocked-tasks dominating-function cpu-oversubscribed
+cpu-oversubscribed: tasks-too-small scheduler-bound dominating-function straggling-tasks
+    degrading-functions late-receipt
+""")
+#: The rules: of equally grave findings with equal seconds the earlier rule's comes first.
+(ORDER,) = _table("""
+rules: lost-workers restarted-workers recomputation unfinished-run given-up-tasks killed-workers
+    failed-attempts errors unfinished-tasks no-worker-fits swallowed-errors late-start first-use
+    single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tasks
+    resource-limit tasks-too-small scheduler-bound late-receipt deserialising client-gaps
+    one-at-a-time no-workers degrading-functions fat-partitions straggling-tasks slow-worker
+    imbalance poor-placement sent-ahead transfer-bound spilling memory-pressure memory-near-limit
+    host-memory-full serial-chain too-few-tasks dominating-function lock-bound cpu-oversubscribed
+    garbage-collection process-lock io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full
+    gpu-unused missing-evidence ended-by-itself clocks-apart memory-grows unmanaged-memory
+""").values()
 
 #: Of equally grave findings those of these rules come first, in this order, whatever they cost:
 #: there are no results. They are symptoms of each other alone.

@@ -14,13 +14,10 @@ from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying
 from dasfprof.analysis.model.critical_path import (
-    CriticalPath,
     PathSegments,
     SegmentKind,
-    find_path,
     path_segments,
 )
-from dasfprof.analysis.model.degradation import Trends, find_trends
 from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
 from dasfprof.analysis.model.stragglers import (
     TIMES_OTHERS,
@@ -41,96 +38,11 @@ from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-# --- Outliers: task runs and workers that make a run long though most of its tasks are not --------
+# --- Task runs and workers that make a run long though most of its tasks are not ------------------
 
 #: A partition is fat if it has so many times the median bytes of its layer's, and so many bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
-
-
-class Outliers:
-    """The outliers of a run.
-
-    Parameters
-    ----------
-    run
-        The figures of the run.
-    """
-
-    def __init__(self, run: TaskFigures) -> None:
-        self._run = run
-
-    @cached_property
-    def slowness(self) -> Slowness:
-        """How slow each function is on each worker.
-
-        Waits for cores do not count, and a worker with larger partitions is not slow.
-        """
-        run = self._run
-        found = measure_slowness(
-            run.functions.codes, run.workers.numbers(run.trace.tasks), run.working
-        )
-        sizes = np.fmax(run.task_column("input_size"), run.task_column("size"))
-        here = Groups(found.of_run, len(found.runs)).median(sizes)
-        with np.errstate(invalid="ignore"):
-            larger = here >= TIMES_OTHERS * run.functions.median(sizes)[found.function]
-        return dataclasses.replace(found, slow=found.slow & ~larger)
-
-    @cached_property
-    def on_slow_worker(self) -> Array:
-        """Whether each task run is of a function that is slow on its worker."""
-        slow: Array = self.slowness.slow[self.slowness.of_run]
-        return slow
-
-    @cached_property
-    def stragglers(self) -> StragglerRuns:
-        """The runs that took far longer than others: those of `TraceAnalyser.stragglers`."""
-        return find_stragglers(self._run.trace)
-
-    @cached_property
-    def partitions(self) -> tuple[Array, Array]:
-        """The bytes of each straggler's partition, and how many times what is usual they are.
-
-        That is its input or its result, whichever is the further above the median of its layer's.
-        """
-        return self._sizes(self.stragglers.rows)
-
-    @property
-    def fat(self) -> Array:
-        """Whether each straggler's partition is far larger than those of others."""
-        size, times = self.partitions
-        fat: Array = (times >= _FAT) & (size >= _FAT_BYTES)
-        return fat
-
-    def _sizes(self, rows: Array) -> tuple[Array, Array]:
-        """Return the bytes of each row's input or result, whichever is the further above usual."""
-        run, codes = self._run, self._run.layers.codes[rows]
-        found, factors = np.zeros(len(rows)), np.zeros(len(rows))
-        for column in ("input_size", "size"):
-            sizes = run.task_column(column)
-            usual = run.layers.median(sizes)[codes]
-            factor = np.nan_to_num(ratio(sizes[rows], usual))
-            found = np.where(factor > factors, sizes[rows], found)
-            factors = np.maximum(factors, factor)
-        return found, factors
-
-    def idle_behind(self, rows: Array, excess: Array) -> float:
-        """Return the wall seconds for which threads idled while the last of runs' seconds passed.
-
-        Parameters
-        ----------
-        rows
-            Rows of `Trace.tasks`.
-        excess
-            How many of the last seconds of each count.
-        """
-        stop = self._run.slots.times.stop[rows]
-        begins, ends = union(stop - excess, stop)
-        return float(self._run.idle_between(begins, ends).sum())
-
-
-# --- First uses: the first runs of functions on workers that take far longer than later ones ------
-
 #: First runs take so many times as long as later ones, usually,
 _TIMES = 3.0
 #: on so large a share of the workers,
@@ -150,40 +62,102 @@ class FirstUses:
     usual: Array
 
 
-def find_first_uses(
-    functions: Groups, worker: Array, start: Array, held: Array, seconds: Array
-) -> FirstUses:
-    """Find first uses.
+class UnusualRuns(TaskFigures):
+    """The figures of stragglers, slow workers and first uses, a part of `RunFigures`."""
 
-    A first run on a worker is one that began before any of its function had ended there: where
-    several begin at once, all wait for the same import or compilation.
+    @cached_property
+    def slowness(self) -> Slowness:
+        """How slow each function is on each worker.
 
-    Parameters
-    ----------
-    functions
-        The runs by function.
-    worker, start, held, seconds
-        Of each run its worker, when it began, for how long it held its thread, and that without
-        waits for a core; NaN of one that is not to be compared with others.
-    """
-    cells, distinct = pd.factorize(worker.astype(np.int64) * functions.count + functions.codes)
-    places = Groups(cells, len(distinct))
-    first = start < places.min(start + held)[cells]
-    later = Groups(np.where(first, -1, functions.codes), functions.count)
-    usual = later.median(np.where(first, np.nan, seconds))[functions.codes]
-    with np.errstate(invalid="ignore"):
-        long = seconds > _TIMES * usual
-    slow_places = places.max((first & long).astype(float)) > 0
-    of_place = np.zeros(len(distinct), dtype=np.int64)
-    of_place[cells] = functions.codes
-    share = Groups(of_place, functions.count).mean(slow_places.astype(float))
-    slow = np.flatnonzero(first & long)
-    typical = Groups(functions.codes[slow], functions.count).median(seconds[slow])
-    with np.errstate(invalid="ignore"):
-        late = later.mean((seconds * _TIMES > typical[functions.codes]).astype(float))
-        found = (share >= _WORKERS) & (late <= _LATER)
-    rows = np.flatnonzero(first & long & found[functions.codes])
-    return FirstUses(rows, (seconds - usual)[rows], usual[rows])
+        Waits for cores do not count, and a worker with larger partitions is not slow.
+        """
+        worker = self.workers.numbers(self.trace.tasks)
+        found = measure_slowness(self.functions.codes, worker, self.working)
+        sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
+        here = Groups(found.of_run, len(found.runs)).median(sizes)
+        with np.errstate(invalid="ignore"):
+            larger = here >= TIMES_OTHERS * self.functions.median(sizes)[found.function]
+        return dataclasses.replace(found, slow=found.slow & ~larger)
+
+    @cached_property
+    def on_slow_worker(self) -> Array:
+        """Whether each task run is of a function that is slow on its worker."""
+        slow: Array = self.slowness.slow[self.slowness.of_run]
+        return slow
+
+    @cached_property
+    def stragglers(self) -> StragglerRuns:
+        """The runs that took far longer than others: those of `TraceAnalyser.stragglers`."""
+        return find_stragglers(self.trace)
+
+    @cached_property
+    def partitions(self) -> tuple[Array, Array]:
+        """The bytes of each straggler's partition, and how many times what is usual they are.
+
+        That is its input or its result, whichever is the further above the median of its layer's.
+        """
+        rows = self.stragglers.rows
+        codes, found, factors = self.layers.codes[rows], np.zeros(len(rows)), np.zeros(len(rows))
+        for column in ("input_size", "size"):
+            sizes = self.task_column(column)
+            factor = np.nan_to_num(ratio(sizes[rows], self.layers.median(sizes)[codes]))
+            found = np.where(factor > factors, sizes[rows], found)
+            factors = np.maximum(factors, factor)
+        return found, factors
+
+    @property
+    def fat(self) -> Array:
+        """Whether each straggler's partition is far larger than those of others."""
+        size, times = self.partitions
+        fat: Array = (times >= _FAT) & (size >= _FAT_BYTES)
+        return fat
+
+    def idle_behind(self, rows: Array, excess: Array) -> float:
+        """Return the wall seconds for which threads idled while the last of runs' seconds passed.
+
+        Parameters
+        ----------
+        rows
+            Rows of `Trace.tasks`.
+        excess
+            How many of the last seconds of each count.
+        """
+        stop = self.slots.times.stop[rows]
+        begins, ends = union(stop - excess, stop)
+        return float(self.idle_between(begins, ends).sum())
+
+    @cached_property
+    def first_uses(self) -> FirstUses:
+        """First runs on workers that take far longer than later ones.
+
+        A first run on a worker is one that began before any of its function had ended there: where
+        several begin at once, all wait for the same import or compilation.
+        """
+        functions, count = self.functions, len(self.trace.tasks)
+        start, worker = self.slots.times.executing[:count], self.trace.tasks["worker_id"].to_numpy()
+        sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
+        with np.errstate(invalid="ignore"):
+            larger = sizes >= TIMES_OTHERS * functions.median(sizes)[functions.codes]
+        # Without waits for a core; larger partitions are not compared with others.
+        seconds = np.where(larger, np.nan, self.slot_seconds - self.core_wait)
+        cells, distinct = pd.factorize(worker.astype(np.int64) * functions.count + functions.codes)
+        places = Groups(cells, len(distinct))
+        first = start < places.min(self.slots.end[:count])[cells]
+        later = Groups(np.where(first, -1, functions.codes), functions.count)
+        usual = later.median(np.where(first, np.nan, seconds))[functions.codes]
+        with np.errstate(invalid="ignore"):
+            long = seconds > _TIMES * usual
+        slow_places = places.max((first & long).astype(float)) > 0
+        of_place = np.zeros(len(distinct), dtype=np.int64)
+        of_place[cells] = functions.codes
+        share = Groups(of_place, functions.count).mean(slow_places.astype(float))
+        slow = np.flatnonzero(first & long)
+        typical = Groups(functions.codes[slow], functions.count).median(seconds[slow])
+        with np.errstate(invalid="ignore"):
+            late = later.mean((seconds * _TIMES > typical[functions.codes]).astype(float))
+            found = (share >= _WORKERS) & (late <= _LATER)
+        rows = np.flatnonzero(first & long & found[functions.codes])
+        return FirstUses(rows, (seconds - usual)[rows], usual[rows])
 
 
 # --- RunFigures: what the rules of the diagnosis rest on, each analysis done once and on demand ---
@@ -194,7 +168,7 @@ HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.
 _MOST_REPLAYED = 50_000
 
 
-class RunFigures(TaskFigures):
+class RunFigures(UnusualRuns):
     """The figures of a run, as the rules ask for them.
 
     Parameters
@@ -205,11 +179,6 @@ class RunFigures(TaskFigures):
 
     # --- shared analyses -------------------------------------------------------------------------
 
-    @cached_property
-    def path(self) -> CriticalPath:
-        """The critical path."""
-        return find_path(self.trace)
-
     @property
     def state(self) -> ClusterState | None:
         """What was under way at the end, and what failed; None if nothing."""
@@ -219,28 +188,6 @@ class RunFigures(TaskFigures):
     def path_segments(self) -> PathSegments:
         """The segments of the critical path."""
         return path_segments(self.trace)
-
-    @cached_property
-    def outliers(self) -> Outliers:
-        """Stragglers and slow workers."""
-        return Outliers(self)
-
-    @cached_property
-    def first_uses(self) -> FirstUses:
-        """First runs on workers that take far longer than later ones."""
-        rows = slice(len(self.trace.tasks))
-        begun = self.slots.times.executing[rows]
-        worker, busy = self.trace.tasks["worker_id"].to_numpy(), self.slot_seconds - self.core_wait
-        sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
-        with np.errstate(invalid="ignore"):
-            larger = sizes >= TIMES_OTHERS * self.functions.median(sizes)[self.functions.codes]
-        held = self.slots.end[rows] - begun
-        return find_first_uses(self.functions, worker, begun, held, np.where(larger, np.nan, busy))
-
-    @cached_property
-    def trends(self) -> Trends:
-        """Whether functions get slower."""
-        return find_trends(self.attempts)
 
     @cached_property
     def chunk_costs(self) -> ChunkCosts:
@@ -324,11 +271,6 @@ class RunFigures(TaskFigures):
         found = self.path_segments
         own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
         return float(found.length[own].sum())
-
-    @property
-    def hosts(self) -> int:
-        """The number of hosts that tasks ran on."""
-        return int(self.trace.tasks["host"].nunique())
 
     # --- names -----------------------------------------------------------------------------------
 

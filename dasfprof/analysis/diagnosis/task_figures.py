@@ -24,9 +24,6 @@ from dasfprof.database.columns import Array
 
 # --- `SampledFigures`: what samples of processes, stores and GPUs come to -------------------------
 
-#: Mean utilisation in percent from which tasks may be waiting for their GPU.
-_GPU_BUSY = 20.0
-
 
 class SampledFigures:
     """The figures of a run that rest on samples, a part of `RunFigures`."""
@@ -90,11 +87,6 @@ class SampledFigures:
     def gpus(self) -> list[GpuUtilisation]:
         """How busy each GPU was, over the whole run."""
         return gpu_utilisation(self.trace, self.trace.named)[1]
-
-    @cached_property
-    def uses_gpus(self) -> bool:
-        """Whether GPUs are busy: then tasks may be waiting for theirs."""
-        return any(gpu.mean_utilization[0] >= _GPU_BUSY for gpu in self.gpus)
 
 
 # --- `TaskFigures`: a run's time, its functions, and how its threads were used --------------------
@@ -207,6 +199,10 @@ class TaskFigures(SampledFigures):
         codes = self.trace.tasks["function"].cat.codes.to_numpy()
         return Groups(codes, len(self.function_names))
 
+    def rows_of(self, function: str) -> Array:
+        """Return the task runs of a function."""
+        return np.flatnonzero((self.function_names == function)[self.functions.codes])
+
     @cached_property
     def layers(self) -> Groups:
         """The task runs by function and layer of the graph: those of one do the same work."""
@@ -216,10 +212,7 @@ class TaskFigures(SampledFigures):
     def layers_of_functions(self) -> Array:
         """In how many layers of the graph each function ran."""
         pairs = distinct(self.functions.codes * max(self.layers.count, 1) + self.layers.codes)
-        counts: Array = np.bincount(
-            pairs // max(self.layers.count, 1), minlength=len(self.function_names)
-        )
-        return counts
+        return np.bincount(pairs // max(self.layers.count, 1), minlength=len(self.function_names))
 
     def task_column(self, name: str) -> Array:
         """Return a column of the task runs as numbers; NaN where it, or a value, is not there."""

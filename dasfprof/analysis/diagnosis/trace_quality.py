@@ -50,8 +50,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         notes=[excerpt(note) for note in notes],
         kinds=sorted(kinds),
         workers_died=died,
-        at_least="low",
-        at_most="low",
+        severity="low",
     )
 
 
@@ -99,7 +98,7 @@ def ended_by_itself(run: RunFigures) -> Iterator[Finding]:
     """Find that a run ended as its client was gone."""
     for note in run.trace.notes:
         if note.kind == "client-gone":
-            yield Finding.of(_say_ended_by_itself, note=note.text, at_least="low", at_most="low")
+            yield Finding.of(_say_ended_by_itself, note=note.text, severity="low")
 
 
 def _say_ended_by_itself(f: Figures) -> Words:

@@ -17,9 +17,9 @@ from dasfprof.analysis.run.run_end import How, RunEnd
 from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.causes import find_causes
-from dasfprof.analysis.under_way.departures import in_words
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
+from dasfprof.analysis.under_way.processes import in_words
 from dasfprof.analysis.under_way.state import Cause, ClusterState, name_some
 from dasfprof.analysis.wording import Count, Figures, Seconds, Words
 from dasfprof.text import clean, elide, excerpt
@@ -77,7 +77,8 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     for cause in _without_repeats(causes)[1:]:
         if cause.kind == "killed-workers":
             continue  # the rule of that name tells of each
-        yield _of_cause(cause, grave if cause.certainty != "open" else _less(grave))
+        less: Severity = "medium" if grave == "high" else grave
+        yield _of_cause(cause, grave if cause.certainty != "open" else less)
 
 
 def _without_repeats(causes: list[Cause]) -> list[Cause]:
@@ -104,8 +105,7 @@ def _summary(
         recording=run.trace.recording.name,
         failed_late=_failed_with_the_end(run),
         costs=seconds,
-        at_least=severity,
-        at_most=severity,
+        severity=severity,
         start=run.trace.seconds_at(end.time - seconds),
         stop=run.trace.seconds_at(end.time),
     )
@@ -130,7 +130,7 @@ def _say_unfinished_run(f: Figures) -> Words:
     if f.goes_on:
         begin = f"The run goes on with {f.tasks:unfinished task}"
     else:
-        begin = f"{_were_unfinished(f)} {_when_in_words(f)}"
+        begin = f"{f.tasks:task} {'was' if f.tasks == 1 else 'were'} unfinished {_when_in_words(f)}"
         begin = f"The run did not end: {begin}" if f.grave else begin
     names = name_some(f.keys, number=f.seen)
     under_way = f" ({names}, for up to {f.longest})" if names and f.longest else ""
@@ -144,10 +144,6 @@ def _say_unfinished_run(f: Figures) -> Words:
         if f.cause is None
         else f.cause.suggestion,
     )
-
-
-def _were_unfinished(f: Figures) -> str:
-    return f"{f.tasks:task} {'was' if f.tasks == 1 else 'were'} unfinished"
 
 
 def _failed_with_the_end(run: RunFigures) -> Figures | None:
@@ -193,8 +189,7 @@ def _of_cause(cause: Cause, severity: Severity) -> Finding:
         worker=cause.worker,
         cause=cause,
         costs=cause.seconds if cause.seconds is not None else float("nan"),
-        at_least=severity,
-        at_most=severity,
+        severity=severity,
     )
 
 
@@ -219,10 +214,6 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     return "medium" if ended else "high"
 
 
-def _less(severity: Severity) -> Severity:
-    return "medium" if severity == "high" else severity
-
-
 def _longest(state: ClusterState) -> float:
     return max((task.seconds or 0.0 for task in state.tasks), default=0.0)
 
@@ -240,8 +231,7 @@ def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
         _say_cut_off,
         function=state.tasks[0].function if state.tasks else None,
         **_what_was_left(state, end),
-        at_least="low",
-        at_most="low",
+        severity="low",
     )
 
 
@@ -281,8 +271,7 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
         tasks=Count(len(released)),
         tasks_of_function=Count(number),
         ran=Seconds(released["run"].fillna(0.0).sum()),
-        at_least="low",
-        at_most="low",
+        severity="low",
     )
 
 
@@ -312,8 +301,7 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
                 deaths=_deaths(run, cause),
                 rhythm=_rhythm(run),
                 costs=run.wall,
-                at_least=severity,
-                at_most=severity,
+                severity=severity,
             )
 
 

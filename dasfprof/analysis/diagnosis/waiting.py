@@ -42,6 +42,8 @@ _IO_RATE = 5e6
 _ALL = 0.9
 #: The share of a function's time in which its samples stand in a lock, and of wall time lost so.
 _LOCKED, _LOCK_COSTS = 0.2, 0.05
+#: Mean utilisation in percent from which tasks may be waiting for their GPU.
+_GPU_BUSY = 20.0
 #: How many functions are looked at for that: those that wait longest.
 _MOST_LOCKED = 3
 #: The part of its waiting that samples have to show as a sleep, or the network.
@@ -66,7 +68,8 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
         return
     waited = run.functions.sum(run.working - run.cpu)
     for code in np.argsort(-waited, kind="stable")[:_MOST_LOCKED].tolist():
-        name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
+        name = str(run.function_names[code])
+        rows = run.rows_of(name)
         in_lock = waits_of(run.trace, name).get(PROCESS_LOCK, 0.0)
         sampled = in_lock >= _LOCKED
         if not sampled:
@@ -176,8 +179,7 @@ def waits_in_turn(run: RunFigures) -> Iterator[Finding]:
         lasted=Seconds(run.working[own].sum()),
         workers=Count(len(np.unique(run.trace.tasks["worker_id"].to_numpy()[own]))),
         hottest=hottest_line(run.trace, name),
-        at_most="medium",
-        at_least="medium",
+        severity="medium",
     )
 
 
@@ -205,8 +207,7 @@ def _turn_of_most(run: RunFigures, rows: Array) -> float | None:
 
 def _runs_of_most(run: RunFigures, rows: Array) -> Array:
     """Return those of some task runs that are of the function with most of their seconds."""
-    own: Array = rows[run.function_names[run.functions.codes[rows]] == most_of(run, rows)]
-    return own
+    return np.intersect1d(rows, run.rows_of(most_of(run, rows)))
 
 
 @rule("blocked-tasks")
@@ -242,8 +243,7 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
         failed=failed,
         more_threads=Count(more) if advised else None,
         seconds=run.saved(float("nan"), threads=int(more)) if advised else float("nan"),
-        at_most="medium",
-        at_least="medium",
+        severity="medium",
     )
 
 
@@ -356,7 +356,8 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     # Tasks of P2P shuffles wait for each other's workers, whatever else is read and written.
     waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
-    if run.uses_gpus or not waiting.any() or lost < _WAITING * run.wall:
+    on_gpus = any(gpu.mean_utilization[0] >= _GPU_BUSY for gpu in run.gpus)
+    if on_gpus or not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost
 
@@ -374,7 +375,7 @@ def _waits_in_calls(run: RunFigures, rows: Array) -> bool:
 
 def _in_storage(run: RunFigures, name: str) -> Share:
     """Return the share of a function's time, as `cpu_share`, that it waits in such calls."""
-    rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
+    rows = run.rows_of(name)
     return Share(run.storage[rows].sum() / run.working[rows].sum())
 
 

@@ -9,7 +9,7 @@ one that is alone in its graph and takes all results that another group has ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -112,7 +112,8 @@ def _runs(
     if old.told.any():
         place = np.cumsum(old.told[np.argsort(inputs.begun)])[inputs.begun] - 1
         finishes = chunks.counted(old.finishes, place, old.told)
-    return ReplayInputs(
+    return replace(
+        inputs,
         before=first(inputs.before),
         unspill=sums(inputs.unspill),
         running=sums(inputs.running),
@@ -120,7 +121,6 @@ def _runs(
         seceded=chunks.most(inputs.seceded),
         size=sums(inputs.size),
         function=first(inputs.function),
-        functions=inputs.functions,
         input_offsets=offsets,
         inputs=taken,
         worker=first(inputs.worker),
@@ -130,8 +130,6 @@ def _runs(
         group=group,
         graph=chunks.most(inputs.graph),
         submissions=GraphSubmissions(finishes, old.delay, old.span, chunks.most(old.told)),
-        queues=inputs.queues,
-        wall=inputs.wall,
     )
 
 

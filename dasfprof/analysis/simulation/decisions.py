@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, floor
 
@@ -163,11 +163,7 @@ class _Decider:
         trace, self.state = record.trace, SchedulerState(record)
         self._inputs: ReplayInputs = replay_of(trace).inputs
         self._actors = set(trace.actor_calls["key_id"].tolist()) if len(trace.actor_calls) else ()
-        told = trace.surroundings.settings.get(_SATURATION, "")
-        try:
-            self._saturation = float(told) if told else SATURATION
-        except ValueError:
-            self._saturation = SATURATION
+        self._saturation = float(trace.surroundings.settings.get(_SATURATION) or SATURATION)
         kinds = np.array([kind >= TUPLE for kind, _ in trace.keys.heads], dtype=bool)
         self._of_collections = kinds[trace.keys.head_ids]
         #: Of each group without a queue: who had the last run, and how many more are to follow.
@@ -194,21 +190,16 @@ class _Decider:
             had = (who for who, runs in self.state.processing.items() if event.row in runs)
             victim = next(had, -1)
         asked = self._asked(event.row)
-        untold = asked.untold or self._untold(event.row)
-        if untold:
-            return Decision(event.time, event.worker, victim, asked=asked.words, untold=untold)
+        made = Decision(event.time, event.worker, victim, asked=asked.words)
+        if untold := asked.untold or self._untold(event.row):
+            return replace(made, untold=untold)
         choices: list[_Choice] = []
         for longer, faster, copied in itertools.product((False, True), repeat=3):
             view = View(longer, faster, copied)
             choices += self._choices(event.row, asked, view, victim)
         if not choices:
-            return Decision(
-                event.time,
-                event.worker,
-                victim,
-                asked=asked.words,
-                untold="no worker was there that it may run on, as far as is recorded",
-            )
+            untold = "no worker was there that it may run on, as far as is recorded"
+            return replace(made, untold=untold)
         rule, equals, candidates = choices[0]
         may = frozenset().union(*(each for _, each, _ in choices)) | _by_bounds(choices)
         if stolen and self.state.in_flight:
@@ -217,17 +208,8 @@ class _Decider:
         looked = {each.worker for each in candidates} | {victim}
         left = [who for who in self._running() if who not in looked and not asked.needs]
         others = tuple(self._candidate(event.row, who, View()) for who in left)
-        return Decision(
-            event.time,
-            event.worker,
-            victim,
-            rule,
-            candidates,
-            others,
-            equals,
-            may - equals,
-            asked.words,
-        )
+        found = Decision(made.time, made.worker, victim, rule, candidates, others)
+        return replace(found, equals=equals, unsure=may - equals, asked=asked.words)
 
     def _untold(self, row: int) -> str:
         record, state = self._record, self.state

@@ -80,14 +80,14 @@ def replay_inputs(trace: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInp
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
-    unspill = np.minimum(_told(trace, "disk_read", count), prelude)
+    unspill = np.minimum(recorded_column(trace, "disk_read", count), prelude)
     return ReplayInputs(
         before=prelude - unspill,
         unspill=unspill,
         running=stop - start,
         after=end - stop,
         seceded=times.done - end,
-        size=_told(trace, "size", count),
+        size=recorded_column(trace, "size", count),
         function=slots.function,
         functions=slots.functions,
         input_offsets=offsets,
@@ -112,7 +112,7 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
     return offsets.tolist(), takers[order].tolist()
 
 
-def _told(trace: Run, column: str, count: int) -> Array:
+def recorded_column(trace: Run, column: str, count: int) -> Array:
     """Return a column of the trace's tasks for all runs, 0 where it is not told or negative."""
     told = np.zeros(count)
     if column in trace.tasks:

@@ -130,8 +130,8 @@ class MemoryForecast:
         self, cluster: ReplayCluster, times: int = 1, parts: int = 1
     ) -> Iterator[tuple[float, float]]:
         inputs, chunks = in_chunks(self._replay.inputs, times, parts)
-        replay, residents = replace(self._replay, inputs=inputs), self._residents
-        residents = residents.in_chunks(replay, chunks)
+        replay = replace(self._replay, inputs=inputs)
+        residents = self._residents.in_chunks(replay, chunks)
         random = np.random.default_rng(0)  # the same answer each time
         held, count, spread = replay.held(), len(inputs), chunks.first(self._spread)
         for number in range(_REPLAYS if count <= _LARGE else _FEW):

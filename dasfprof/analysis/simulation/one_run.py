@@ -21,6 +21,7 @@ _TELLING = 100_000
 ROBBED = "waits on another worker"
 #: Characters of a key that are shown.
 _LONGEST = 60
+_ROBBED = "It waited there for a thread until it was stolen."
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class OneRun:
         stages = (
             ("waits for inputs", -1, times.arrival[row], times.runnable[row], self._inputs),
             ("is held at the scheduler", -1, times.runnable[row], times.sent[row], self._held),
-            (ROBBED, self._victim, times.sent[row], sent, self._robbed),
+            (ROBBED, self._victim, times.sent[row], sent, lambda: _ROBBED),
             ("is sent", worker, sent, times.received[row], self._sent),
             ("fetches inputs", worker, times.received[row], times.ready[row], self._fetched),
             ("waits for a thread", worker, times.ready[row], times.executing[row], self._thread),
@@ -115,9 +116,6 @@ class OneRun:
             return {}
         told = self._trace.tasks["annotations"].iloc[self._row]
         return told if isinstance(told, dict) else {}
-
-    def _robbed(self) -> str:
-        return "It waited there for a thread until it was stolen."
 
     def _sent(self) -> str:
         return "The message, and both event loops." if self._seen else ""

@@ -7,14 +7,13 @@ others did: there the state has two values, between which the true one lies.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from dasfprof.analysis.simulation.placement import UNKNOWN_DURATION
-from dasfprof.analysis.simulation.recorded_changes import Change, Event, Record
+from dasfprof.analysis.simulation.recorded_changes import Event, Record
 
 #: Bytes a second with which Dask begins; a transfer of more bytes changes a worker's own estimate,
 #: of which the new one has such a share. The scheduler has followed them all after so many seconds.
@@ -85,57 +84,50 @@ class SchedulerState:
     def take(self, event: Event) -> None:
         """Take a change."""
         self.now = event.time
-        takes: dict[Change, Callable[[int, int], None]] = {
-            Change.ENDED: self._end,
-            Change.RELEASED: self._release,
-            Change.DROPPED: self._drop_copy,
-            Change.JOINED: self._join,
-            Change.LEFT: self._leave,
-            Change.PAUSED: lambda _, who: self._run(who, running=False),
-            Change.RESUMED: lambda _, who: self._run(who, running=True),
-            Change.MOVED: self._transfer,
-            Change.COPIED: lambda key, who: self.maybe.setdefault(key, set()).add(who),
-            Change.HEARD: self._hear,
-            Change.SECEDED: lambda row, _: self._secede(row),
-            Change.REQUESTED: lambda row, _: self.in_flight.add(row),
-            Change.STOLEN: self._move,
-            Change.SENT: self._send,
-        }
-        takes[event.change](event.row, event.worker)
+        getattr(self, f"_{event.change.name.lower()}")(event.row, event.worker)
 
-    def _join(self, _: int, who: int) -> None:
+    def _joined(self, _: int, who: int) -> None:
         self.workers[who] = _Worker(self._threads.get(who, 1))
         self.processing[who], self._needs[who] = set(), {}
 
-    def _leave(self, _: int, who: int) -> None:
+    def _left(self, _: int, who: int) -> None:
         self.workers.pop(who, None)
         for held in (*self.holders.values(), *self.maybe.values()):
             held.discard(who)
 
-    def _run(self, who: int, *, running: bool) -> None:
+    def _paused(self, _: int, who: int, *, running: bool = False) -> None:
         if who in self.workers:
             self.workers[who].running = running
 
-    def _move(self, row: int, who: int) -> None:
+    def _resumed(self, _: int, who: int) -> None:
+        self._paused(_, who, running=True)
+
+    def _copied(self, key: int, who: int) -> None:
+        self.maybe.setdefault(key, set()).add(who)
+
+    def _requested(self, row: int, _: int) -> None:
+        self.in_flight.add(row)
+
+    def _stolen(self, row: int, who: int) -> None:
         self.in_flight.discard(row)
         self._withdraw(row)
-        self._send(row, who)
+        self._sent(row, who)
 
-    def _secede(self, row: int) -> None:
+    def _seceded(self, row: int, _: int) -> None:
         self.seceded.add(row)
         self._learn(row, self.now - float(self.record.start[row]))
 
-    def _hear(self, key: int, who: int) -> None:
+    def _heard(self, key: int, who: int) -> None:
         self.maybe.get(key, set()).discard(who)
         if self.holders.get(key):
             self._hold(key, who)
 
-    def _release(self, row: int, _: int) -> None:
+    def _released(self, row: int, _: int) -> None:
         key = int(self.record.key[row])
         for holder in list(self.holders.get(key, ())):
             self._drop(key, holder)
 
-    def _send(self, row: int, who: int) -> None:
+    def _sent(self, row: int, who: int) -> None:
         if who not in self.workers:
             return
         self.processing[who].add(row)
@@ -166,7 +158,7 @@ class SchedulerState:
                     worker = self.workers[who]
                     worker.network = max(worker.network - self.sizes.get(key, 0.0), 0.0)
 
-    def _end(self, row: int, who: int) -> None:
+    def _ended(self, row: int, who: int) -> None:
         had = row not in self.seceded
         self._withdraw(row)
         if self.record.state[row] != "memory":
@@ -212,7 +204,7 @@ class SchedulerState:
         self.holders[key].add(who)
         self.workers[who].nbytes += self.sizes.get(key, 0.0)
 
-    def _drop_copy(self, key: int, who: int) -> None:
+    def _dropped(self, key: int, who: int) -> None:
         """Drop a copy: the scheduler does so only where it knows of another one."""
         if self.holders.get(key) == {who}:
             for other in self.maybe.get(key, set()) - {who}:
@@ -225,7 +217,7 @@ class SchedulerState:
             if who in self.workers:
                 self.workers[who].nbytes -= self.sizes.get(key, 0.0)
 
-    def _transfer(self, place: int, who: int) -> None:
+    def _moved(self, place: int, who: int) -> None:
         """Take a transfer into its worker's estimate of the bandwidth."""
         transfer = self.record.trace.transfers.iloc[place]
         size, seconds = float(transfer["size"]), float(transfer["duration"])

@@ -218,15 +218,19 @@ class Replay:
 
     def refusal_on(self, cluster: ReplayCluster) -> str:
         """Why the replay foretells nothing of a cluster, in words; empty where it does."""
-        if self.refusal or np.array_equal(cluster.threads, self.cluster.threads):
+        binding = self.binding(cluster)
+        if self.refusal or not binding:
             return self.refusal
-        binding = [one.told for one in self.shared if one.binds(cluster.most_threads)]
-        if not binding:
-            return ""
         return (
-            f"Not to be predicted: {' and '.join(binding)}; what they take turns at is not "
-            "replayed, and more or fewer threads do not change how many may have it."
+            f"Not to be predicted: {binding}; what they take turns at is not replayed, and more or "
+            "fewer threads do not change how many may have it."
         )
+
+    def binding(self, cluster: ReplayCluster) -> str:
+        """Say at what runs may take turns on a cluster of other threads; empty: at nothing."""
+        if np.array_equal(cluster.threads, self.cluster.threads):
+            return ""
+        return " and ".join(one.told for one in self.shared if one.binds(cluster.most_threads))
 
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True

@@ -13,7 +13,7 @@ from dask.utils import parse_bytes, parse_timedelta
 
 from dasfprof.analysis.model.first_task import find_first_task
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.simulation.cluster_choice import (
+from dasfprof.analysis.simulation.clusters import (
     ClusterChoice,
     FunctionScaling,
     Kind,

@@ -9,13 +9,15 @@ import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import (
+    Scaling,
     changed_cluster,
     changed_wall,
+    find_efficiencies,
+    predict_scaling,
     walls_without_waits,
     worker_counts,
 )
 from dasfprof.analysis.simulation.replay import replay_of
-from dasfprof.analysis.simulation.scaling import Scaling, find_efficiencies, predict_scaling
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
 

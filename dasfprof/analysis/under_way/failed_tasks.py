@@ -14,7 +14,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
 from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RUN
-from dasfprof.analysis.under_way.departures import advice, clause, suspicion
+from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
 from dasfprof.database.columns import Array
 
@@ -82,8 +82,10 @@ def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
             most = {name: number for name, number in erred.items() if number}
     if sum(most.values()) <= failed:
         return {}
-    ran = _erred_by_function(run)
-    left = {name: number - ran.get(name, 0) for name, number in most.items()}
+    found, (codes, functions) = _erred(run), run.keys.functions()
+    erred_here = found["key_id"][found["for_good"].to_numpy(dtype=bool)].to_numpy(dtype=np.int64)
+    ran = Counter(functions[code] for code in codes[erred_here].tolist())
+    left = {name: number - ran[name] for name, number in most.items()}
     return {name: number for name, number in left.items() if number > 0}
 
 
@@ -172,20 +174,8 @@ def _erred(run: Run) -> pd.DataFrame:
         # Not as pandas' texts, which hold no half of a surrogate pair.
         found["message"] = pd.Series(texts, dtype=object)
         parts.append(found)
-    if not parts:
-        names = ("key_id", "worker_id", "known", "end_cause", "message", "for_good")
-        return pd.DataFrame({name: np.empty(0) for name in names})
-    return pd.concat(parts, ignore_index=True)
-
-
-def _erred_by_function(run: Run) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for runs in (run.tasks, run.scheduler_only):
-        if "scheduler_state" in runs:
-            own = runs[(runs["scheduler_state"] == "erred").to_numpy(dtype=bool)]
-            for name, number in own["function"].value_counts().items():
-                found[str(name)] = found.get(str(name), 0) + int(number)
-    return found
+    names = ["key_id", "worker_id", "known", "end_cause", "message", "for_good"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
 
 
 #: Seconds for which a worker must have had nothing under way, and for which it may be silent.

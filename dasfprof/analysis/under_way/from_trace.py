@@ -14,7 +14,6 @@ from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.run.worker_exits import departure, is_persons
 from dasfprof.analysis.trace.under_way import RecordingEnd
-from dasfprof.analysis.under_way.departures import advice, clause, in_words
 from dasfprof.analysis.under_way.failed_tasks import (
     Stacks,
     activity_of,
@@ -22,6 +21,7 @@ from dasfprof.analysis.under_way.failed_tasks import (
     knows_nothing,
     tasks_at,
 )
+from dasfprof.analysis.under_way.processes import advice, clause, in_words
 from dasfprof.analysis.under_way.state import (
     ClientNow,
     ClusterState,
@@ -67,10 +67,10 @@ def state_from_trace(run: Run) -> ClusterState | None:
         unfinished=end.unfinished,
         counts=row.get("tasks") or {},
         tasks=tasks,
-        held_back=tuple(_held_back(task, end.time) for task in row.get("held_back") or ()),
+        held_back=tuple(HeldBackTask.of(task, end.time) for task in row.get("held_back") or ()),
         workers=(*_workers(run, end, stacks), *_lost_workers(run, end)),
         clients=_clients(run, end, stacks),
-        primitives=tuple(map(_primitive, row.get("primitives") or ())),
+        primitives=tuple(map(Primitive.of, row.get("primitives") or ())),
         failed=failed,
         quiet=_quiet(run, end.time, [task.seconds for task in tasks]),
         scheduler_process="gone" if _scheduler_died_alone(run) else None,
@@ -114,29 +114,6 @@ def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | N
     return max(min(since), 0.0) if since else None
 
 
-def _held_back(task: dict[str, Any], time: float) -> HeldBackTask:
-    since = task.get("since")
-    return HeldBackTask(
-        key=str(task.get("key")),
-        function=str(task.get("function")),
-        seconds=None if since is None else max(time - float(since), 0.0),
-        restrictions=task.get("restrictions") or {},
-        unmet=str(task.get("unmet") or ""),
-    )
-
-
-def _primitive(row: dict[str, Any]) -> Primitive:
-    return Primitive(
-        kind=str(row.get("kind")),
-        name=str(row.get("name")),
-        waiting=int(row.get("waiting") or 0),
-        holders=tuple(map(str, row.get("holders") or ())),
-        limit=row.get("limit"),
-        is_set=row.get("set"),
-        items=row.get("items"),
-    )
-
-
 # --- workers -------------------------------------------------------------------------------------
 
 
@@ -148,8 +125,16 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
     }
     state = end.state
     if state is None:
-        there = [life for _, life in lives.values() if not life["left"] <= end.time]
-        return [_unseen_worker(life) for life in there]
+        return [
+            WorkerNow(
+                worker=str(life["worker"]),
+                address=str(life["address"]),
+                threads=0 if pd.isna(life["nthreads"]) else int(life["nthreads"]),
+                status="running",
+            )
+            for _, life in lives.values()
+            if not life["left"] <= end.time
+        ]
     sampled = set(np.unique(run.samples["worker_id"]).tolist()) if len(run.samples) else set()
     found = []
     for row in state["workers"] or ():
@@ -192,16 +177,6 @@ def _results(run: Run, number: int, until: float) -> float | None:
     size, spilled = (float(own[name].iloc[-1]) for name in ("size", "spilled_size"))
     # A few bytes are more as they are spilled.
     return max(size - np.nan_to_num(spilled), 0.0) if np.isfinite(size) else None
-
-
-def _unseen_worker(life: pd.Series) -> WorkerNow:
-    threads = life["nthreads"]
-    return WorkerNow(
-        worker=str(life["worker"]),
-        address=str(life["address"]),
-        threads=0 if pd.isna(threads) else int(threads),
-        status="running",
-    )
 
 
 def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:

@@ -56,10 +56,10 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
         unfinished=last["unfinished"],
         counts=last["tasks"],
         tasks=tuple(_tasks(labels, answers, sent or SentFunctions())),
-        held_back=tuple(_held_back(last)),
+        held_back=tuple(HeldBackTask.of(task, last["time"]) for task in last["held_back"]),
         workers=tuple(_workers(first, last, labels, answers)),
         clients=tuple(_clients(last)),
-        primitives=tuple(_primitives(last)),
+        primitives=tuple(map(Primitive.of, last["primitives"])),
         failed=tuple(_failed(last, labels)),
         quiet=last["quiet"],
         scheduler_answered=len(looks) == len(views["scheduler"]),
@@ -161,18 +161,6 @@ def _thread_state(row: View, pause: float) -> str | None:
     return "sleeping" if row["unchanged"] else None
 
 
-def _held_back(scheduler: View) -> Iterable[HeldBackTask]:
-    for task in scheduler["held_back"]:
-        since = task["since"]
-        yield HeldBackTask(
-            key=task["key"],
-            function=task["function"],
-            seconds=None if since is None else max(0.0, scheduler["time"] - since),
-            restrictions=task["restrictions"],
-            unmet=task["unmet"],
-        )
-
-
 def _clients(scheduler: View) -> Iterable[ClientNow]:
     for client in scheduler["clients"]:
         yield ClientNow(
@@ -180,19 +168,6 @@ def _clients(scheduler: View) -> Iterable[ClientNow]:
             wanted=client["wanted"],
             unfinished=client["unfinished"],
             keys=tuple(client["keys"]),
-        )
-
-
-def _primitives(scheduler: View) -> Iterable[Primitive]:
-    for item in scheduler["primitives"]:
-        yield Primitive(
-            kind=item["kind"],
-            name=item["name"],
-            waiting=item.get("waiting", 0),
-            holders=tuple(map(str, item.get("holders", ()))),
-            limit=item.get("limit"),
-            is_set=item.get("set"),
-            items=item.get("items"),
         )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dasfprof.analysis.under_way.state import (
-    Activity,
     Cause,
     ClusterState,
     Primitive,
@@ -48,19 +47,18 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
             for task in cycle
         )
         lines = "; ".join(describe_stack(task.activity.stack) for task in cycle)
-        yield Cause(
+        yield Cause.of_tasks(
+            cycle,
             "lock-cycle",
             "certain" if certain else "likely",
             f"{count_of(len(cycle), 'task')} wait for each other's locks, and none can go on.",
             f"{told}. They wait at: {lines}.",
             "Take the locks in one order everywhere (sorted by name), or all at once with a "
             "MultiLock; a time-out on acquire() makes the wait end.",
-            keys=tuple(task.key for task in cycle),
             waiting=_waiting_for_any(cycle, waiting),
             function=begin.function,
             worker=begin.worker,
             line=user_line(begin.activity.stack),
-            seconds=_shortest(cycle),
         )
 
 
@@ -246,36 +244,24 @@ def _primitive(state: ClusterState, name: str) -> Primitive | None:
     return next((item for item in state.primitives if item.name == name), None)
 
 
+_NOUNS = {"Queue.get": "Queue (get)", "Queue.put": "Queue (put)"}
+
+
 def _waits_cause(kind: str, name: str, waiters: Waiters, known: str, suggestion: str) -> Cause:
     tasks = [waiter for waiter in waiters if isinstance(waiter, TaskUnderWay)]
     others = [waiter for waiter in waiters if isinstance(waiter, str)]
     who = [count_of(len(tasks), "task")] if tasks else []
     who += ["the client"] if others else []
     verb = "wait" if len(tasks) + len(others) > 1 else "waits"
-    first = Activity() if not tasks else tasks[0].activity
-    seconds = _shortest(tasks)
-    places = [describe_stack(first.stack)] if tasks else []
-    return Cause(
+    places = [describe_stack(task.activity.stack) for task in tasks[:1]]
+    return Cause.of_tasks(
+        tasks,
         "lock-wait" if kind in _HELD else "signal-wait",
         "open",
-        f"{' and '.join(who)} {verb} for the {_noun(kind)} {elide(name, 60)!r}{since(tasks)}: "
-        f"{known}.",
+        f"{' and '.join(who)} {verb} for the {_NOUNS.get(kind, kind)} {elide(name, 60)!r}"
+        f"{since(tasks)}: {known}.",
         f"{name_some([task.key for task in tasks]) or 'The client'}, at "
         f"{'; '.join(places + others)}. No progress was seen; whether it comes yet is unknown.",
         suggestion,
-        keys=tuple(task.key for task in tasks),
         waiting=len(tasks) + len(others),
-        function=tasks[0].function if tasks else None,
-        worker=tasks[0].worker if tasks else None,
-        line=user_line(first.stack) if tasks else None,
-        seconds=seconds,
     )
-
-
-def _noun(kind: str) -> str:
-    return {"Queue.get": "Queue (get)", "Queue.put": "Queue (put)"}.get(kind, kind)
-
-
-def _shortest(tasks: list[TaskUnderWay]) -> float | None:
-    """Return for how long all of some tasks have been under way."""
-    return min((task.seconds for task in tasks if task.seconds is not None), default=None)

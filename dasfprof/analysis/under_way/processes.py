@@ -1,9 +1,13 @@
-"""Causes: processes that are silent or gone, and threads that sleep or run in one line for long."""
+"""Causes: silent or dead processes, threads that stay in one line; and how workers ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
+from dasfprof.analysis.model.memory_kills import Certainty as Sure
+from dasfprof.analysis.model.memory_kills import MemoryKill, Reason
+from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED, held_locks
 from dasfprof.analysis.under_way.state import (
     Cause,
@@ -95,11 +99,11 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
             continue
         own = [task for task in state.tasks if task.worker == worker.worker]
         keys = tuple(task.key for task in own) or worker.processing_keys
-        certainty, why, suggestion = _why_silent(worker)
+        why, suggestion = _WHY_SILENT[worker.process_state]
         since = f" since {format_duration(worker.silent)}" if worker.silent >= 1 else ""
         yield Cause(
             "worker-silent",
-            certainty,
+            _certainty(worker),
             f"{worker.worker} does not answer{since}: {why}.",
             f"It has {count_of(worker.processing, 'task')}: {name_some(keys) or 'none known'}. "
             f"{_last_seen(own, worker)}",
@@ -113,41 +117,39 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         )
 
 
-def _why_silent(worker: WorkerNow) -> tuple[Certainty, str, str]:
-    if worker.process_state == "stopped":
-        return (
-            "certain",
-            "its process is stopped (SIGSTOP, a debugger, or a frozen container)",
-            "Continue the process (kill -CONT), or end it: its tasks then go to other workers.",
-        )
-    if worker.process_state == "gone":
-        return (
-            "certain",
-            "its process has ended",
-            "Look at its log and the kernel's (out of memory?). Its tasks go to other workers once "
-            "the scheduler gives it up (distributed.scheduler.worker-ttl).",
-        )
-    # A healthy one may not answer for a moment: its host is overloaded, or C code holds the GIL.
-    certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
-    if worker.process_state == "busy":
-        return (
-            certainty,
-            "one thread computes and no other turns, as when a C extension holds the GIL",
-            "Let the extension release the GIL, call it in a subprocess, or give each worker one "
-            "thread and a longer distributed.scheduler.worker-ttl.",
-        )
-    if worker.process_state == "idle":
-        return (
-            certainty,
-            "all its threads sleep, as when a C extension waits and holds the GIL",
-            "Let the extension release the GIL while it waits; `py-spy dump --pid` shows its stacks"
-            " without its help.",
-        )
-    return (
-        certainty,
+#: By the state of its process.
+_WHY_SILENT: dict[ProcessState | None, tuple[str, str]] = {
+    "stopped": (
+        "its process is stopped (SIGSTOP, a debugger, or a frozen container)",
+        "Continue the process (kill -CONT), or end it: its tasks then go to other workers.",
+    ),
+    "gone": (
+        "its process has ended",
+        "Look at its log and the kernel's (out of memory?). Its tasks go to other workers once "
+        "the scheduler gives it up (distributed.scheduler.worker-ttl).",
+    ),
+    "busy": (
+        "one thread computes and no other turns, as when a C extension holds the GIL",
+        "Let the extension release the GIL, call it in a subprocess, or give each worker one "
+        "thread and a longer distributed.scheduler.worker-ttl.",
+    ),
+    "idle": (
+        "all its threads sleep, as when a C extension waits and holds the GIL",
+        "Let the extension release the GIL while it waits; `py-spy dump --pid` shows its stacks"
+        " without its help.",
+    ),
+    None: (
         "it may be frozen, cut off by the network, overloaded, or a C extension holds the GIL",
         "Look at its host and log; `py-spy dump --pid` shows its stacks without its help.",
-    )
+    ),
+}
+
+
+def _certainty(worker: WorkerNow) -> Certainty:
+    if worker.process_state in ("stopped", "gone"):
+        return "certain"
+    # A healthy one may not answer for a moment: its host is overloaded, or C code holds the GIL.
+    return "likely" if worker.silent >= _SILENT else "open"
 
 
 def _last_seen(own: list[TaskUnderWay], worker: WorkerNow) -> str:
@@ -219,34 +221,29 @@ _SLEEPING, _RUNNING = 3.0, 5.0
 
 def sleeping_tasks(state: ClusterState) -> Iterator[Cause]:
     """Find tasks whose thread sleeps, outside of Dask's own calls."""
-    for line, tasks in _by_line(state, "sleeping", _SLEEPING).items():
-        first = tasks[0]
+    for tasks in _by_line(state, "sleeping", _SLEEPING):
         yield _cause(
             "sleeping",
             tasks,
-            line,
             "sleeps",
             f"{_places(tasks)}. A lock of the process, a socket without a time-out, a subprocess "
             "and sleep() look alike; no progress was seen, and whether it comes is unknown.",
             "Look at what the line waits for, and give it a time-out."
             + (" Threads of one worker may wait for each other." if len(tasks) > 1 else ""),
-            first,
         )
 
 
 def running_tasks(state: ClusterState) -> Iterator[Cause]:
     """Find tasks that run in one line for long."""
-    for line, tasks in _by_line(state, "running", _RUNNING).items():
+    for tasks in _by_line(state, "running", _RUNNING):
         first = tasks[0]
         used = "" if first.cpu is None else f" It used {format_duration(first.cpu)} of CPU."
         yield _cause(
             "running",
             tasks,
-            line,
             "runs",
             f"{_places(tasks)}.{used} An endless loop and a long computation look alike.",
             f"If {first.function} usually ends sooner, look at that line and at this task's input.",
-            first,
         )
 
 
@@ -259,7 +256,8 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
     ]
     if late:
         first = late[0]
-        yield Cause(
+        yield Cause.of_tasks(
+            late,
             "fetching",
             "open",
             f"{count_of(len(late), 'task')} of {first.worker} wait for their inputs from other "
@@ -267,16 +265,14 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
             f"{name_some([task.key for task in late])} need "
             f"{name_some(list(first.activity.waits_keys)) or 'unknown results'}.",
             "Look at the workers that hold these results: busy, silent or cut off.",
-            keys=tuple(task.key for task in late),
-            waiting=len(late),
-            function=first.function,
-            worker=first.worker,
+            line=None,
+            seconds=None,
         )
 
 
 def _by_line(
     state: ClusterState, thread_state: str, older_than: float
-) -> dict[str | None, list[TaskUnderWay]]:
+) -> Iterable[list[TaskUnderWay]]:
     """Group the tasks that are in no call of Dask's by the user's line that they are in."""
     found: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
@@ -287,39 +283,113 @@ def _by_line(
             and (task.seconds is None or task.seconds >= older_than)
         ):
             found.setdefault(user_line(activity.stack), []).append(task)
-    return found
+    return found.values()
 
 
-def _cause(  # noqa: PLR0917
-    kind: str,
-    tasks: list[TaskUnderWay],
-    line: str | None,
-    verb: str,
-    evidence: str,
-    suggestion: str,
-    first: TaskUnderWay,
+def _cause(
+    kind: str, tasks: list[TaskUnderWay], verb: str, evidence: str, suggestion: str
 ) -> Cause:
-    seconds = min((task.seconds for task in tasks if task.seconds is not None), default=None)
+    first, line = tasks[0], user_line(tasks[0].activity.stack)
     if len(tasks) > 1:
         who, verb = f"{count_of(len(tasks), 'task')} of {first.function}", verb.removesuffix("s")
     else:
         who = elide(first.key, 60)
-    return Cause(
-        kind,
-        "open",
-        f"{who} {verb}{f' in {line}' if line else ''}{since(tasks)}.",
-        evidence,
-        suggestion,
-        keys=tuple(task.key for task in tasks),
-        waiting=len(tasks),
-        function=first.function,
-        worker=first.worker,
-        line=line,
-        seconds=seconds,
-    )
+    text = f"{who} {verb}{f' in {line}' if line else ''}{since(tasks)}."
+    return Cause.of_tasks(tasks, kind, "open", text, evidence, suggestion)
 
 
 def _places(tasks: list[TaskUnderWay]) -> str:
     first = tasks[0]
     keys = name_some([task.key for task in tasks])
     return f"{keys} on {first.worker}, at {describe_stack(first.activity.stack)}"
+
+
+# --- What is said of workers that were lost, and advised, by what proves how they ended -----------
+
+#: The share of its limit that a process has to have left unused to be far from it: between samples
+#: it may take as much as it had.
+_FAR = 0.5
+#: What ended workers, behind a noun and its verb.
+_CLAUSES = {
+    Why.SILENT: "given up by the scheduler, as no heartbeat came for longer than "
+    "distributed.scheduler.worker-ttl",
+    Why.MEMORY: "killed as memory ran out",
+    Why.CRASH: "killed by a crash",
+    Why.ERROR: "lost just after an error that Dask logged there",
+    Why.STATUS: "lost as the process ended by itself",
+    Why.UNKNOWN: "killed or lost, by what the trace does not tell",
+}
+#: What those of Dask's own tasks do whose names have a word, where they need too much memory.
+_OF_DASK = {
+    "parquet": " A partition that is read from Parquet has one row group of a file at least: where "
+    "that is too large, write smaller ones (row_group_size=); split_row_groups=True has one in "
+    "each.",
+    "rechunk": " A task of a rechunk puts chunks together: one that has all of an axis is as large "
+    "as all of them. Let that axis have several chunks, or cut the others smaller in return.",
+    "repartitiontofewer": " Such a task puts partitions of a dataframe together: compute() has all "
+    "of them put together on one worker, repartition() as many as it is told. Reduce the frame "
+    "first, write it from the tasks (to_parquet()), or fetch the partitions: "
+    "dask.compute(*frame.to_delayed()).",
+}
+
+
+def clause(departures: list[Departure]) -> str:
+    """Say in a few words what ended workers: how many so, where it was not the same for all."""
+    whys = Counter(one.why for one in departures).most_common()
+    if len(whys) == 1:
+        return _CLAUSES[whys[0][0]]
+    return ", or ".join(f"{_CLAUSES[why]} ({number})" for why, number in whys)
+
+
+def in_words(departure: Departure) -> str:
+    """Say how a worker ended, with all that is known of its end; empty where nothing is."""
+    parts = filter(None, (departure.words, departure.evidence))
+    return "; ".join(parts)
+
+
+def suspicion(kill: MemoryKill) -> str:
+    """Say which function took the memory of a worker that died of it, and how sure that is."""
+    what = "The results of" if kill.reason is Reason.RESULTS else ""
+    took = f"{what} {kill.suspect} took the memory".strip()
+    sure = "" if kill.certainty is Sure.CERTAIN else f", {kill.certainty.value}"
+    return f"{took}{sure}: {kill.reason.value}. See died_of_memory(). "
+
+
+#: What to do, by what ended workers: `name` ran there.
+_ADVICE = {
+    Why.SILENT: "If {name} holds the GIL (in C code), let it release it, or call it in a "
+    "subprocess; or raise distributed.scheduler.worker-ttl above the longest time for which it "
+    "holds the worker up. `py-spy dump --pid` shows what a silent worker does.",
+    Why.MEMORY: "Let less memory be held at a time: fewer threads a worker, so that fewer tasks "
+    "such as {name} run side by side, smaller chunks, or a higher memory_limit. How much {name} "
+    "needs is unknown, as it was killed on the way: what it had then is the least.",
+    Why.CRASH: "Run {name} alone with PYTHONFAULTHANDLER=1: the stack that this prints names the "
+    "library that crashes.",
+    Why.ERROR: "Mend {error} on the workers: their log has its traceback. What is sent to them is "
+    "unpickled there, and needs the modules, of the same versions, that it is of.",
+    Why.STATUS: "Look for sys.exit() or os._exit() in {name} and its libraries, and at what the "
+    "process printed last.",
+    Why.UNKNOWN: "The trace cannot tell what ended it. The kernel's log (dmesg) tells of kills for "
+    "want of memory, the log of a batch system, of Kubernetes (kubectl describe pod) or of a cloud "
+    "of theirs, the worker's own log of its errors.",
+}
+_FILLED = (
+    "Let fewer results of {name} be held at a time: reduce or write them in the tasks, drop "
+    "futures that nobody needs, or have more workers; and let Dask spill, where "
+    "distributed.worker.memory.target or .spill is off."
+)
+
+
+def advice(departure: Departure, function: str | None, *, fills: bool = False) -> str:
+    """Say what to do about workers that ended so, on which a function ran.
+
+    `fills`: it was the function's results that filled the memory.
+    """
+    name, why = function or "the task", departure.why
+    fills = fills and why is Why.MEMORY
+    words = (_FILLED if fills else _ADVICE[why]).format(name=name, error=departure.error)
+    if why is Why.MEMORY and not fills:
+        words += next((more for word, more in _OF_DASK.items() if word in name), "")
+    if why is Why.UNKNOWN and departure.memory < _FAR * departure.limit:
+        words += " Nothing says that memory ran out: it was far from its limit."
+    return words

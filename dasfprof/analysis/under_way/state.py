@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
@@ -128,8 +128,6 @@ class ClientNow:
     unchanged: float | None = None
     #: Whether it has waited for long for results of which the scheduler never kept one for it.
     wants_nothing: bool = False
-    #: How it left: closed, lost; None: it is there.
-    left: str | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +141,18 @@ class HeldBackTask:
     restrictions: Mapping[str, object] = field(default_factory=dict)
     #: Which of them no worker meets, in words; empty: none of them.
     unmet: str = ""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
+        """Return what the scheduler told of a task until a time."""
+        since = row.get("since")
+        return cls(
+            key=str(row.get("key")),
+            function=str(row.get("function")),
+            seconds=None if since is None else max(time - float(since), 0.0),
+            restrictions=row.get("restrictions") or {},
+            unmet=str(row.get("unmet") or ""),
+        )
 
 
 @dataclass(frozen=True)
@@ -158,6 +168,19 @@ class Primitive:
     limit: int | None = None
     is_set: bool | None = None
     items: int | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Primitive:
+        """Return what the scheduler told of one."""
+        return cls(
+            kind=str(row.get("kind")),
+            name=str(row.get("name")),
+            waiting=int(row.get("waiting") or 0),
+            holders=tuple(map(str, row.get("holders") or ())),
+            limit=row.get("limit"),
+            is_set=row.get("set"),
+            items=row.get("items"),
+        )
 
 
 @dataclass(frozen=True)
@@ -325,3 +348,20 @@ class Cause:
     #: Seconds for which it has been so, or at least for which its tasks have been under way; None:
     #: unknown.
     seconds: float | None = None
+
+    @classmethod
+    def of_tasks(cls, tasks: Sequence[TaskUnderWay], *said: Any, **others: Any) -> Cause:
+        """Return a cause that holds up tasks: place, line and time are of these, unless given.
+
+        `said`: the fields from `kind` to `suggestion`.
+        """
+        first = tasks[0] if tasks else None
+        known = {
+            "keys": tuple(task.key for task in tasks),
+            "waiting": len(tasks),
+            "function": first and first.function,
+            "worker": first and first.worker,
+            "line": first and user_line(first.activity.stack),
+            "seconds": min((one.seconds for one in tasks if one.seconds is not None), default=None),
+        }
+        return cls(*said, **{**known, **others})

@@ -13,12 +13,12 @@ import psutil
 from dask.system import cpu_count
 from dask.utils import parse_bytes
 
-from dasfprof.analysis.comparison.tuning import Point
-from dasfprof.analysis.diagnosis.changes import Value
+from dasfprof.analysis.comparison.trial import Point
+from dasfprof.analysis.diagnosis.advice import Value
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import changed_cluster
+from dasfprof.analysis.simulation.clusters import HostReplay
 from dasfprof.analysis.simulation.memory import memory_forecast_of
-from dasfprof.analysis.simulation.one_host import HostReplay
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.memory_forecast import DIES, SPILLS
 from dasfprof.handles.trial.process import Done

@@ -12,7 +12,7 @@ import psutil
 from dask.utils import parse_bytes
 
 from dasfprof.analysis.comparison.trial import LOOKS, Trial, in_words
-from dasfprof.analysis.diagnosis.changes import OF_PROGRAMS, Value
+from dasfprof.analysis.diagnosis.advice import OF_PROGRAMS, Value
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.trial.process import Done
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side, gain_of

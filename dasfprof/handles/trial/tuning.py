@@ -10,9 +10,8 @@ from itertools import product
 
 import numpy as np
 
-from dasfprof.analysis.comparison.trial import LOOKS, Trial, in_words
-from dasfprof.analysis.comparison.tuning import Point, Tuning, in_gib
-from dasfprof.analysis.diagnosis.changes import OF_CLUSTERS, Value
+from dasfprof.analysis.comparison.trial import LOOKS, Point, Trial, Tuning, in_gib, in_words
+from dasfprof.analysis.diagnosis.advice import OF_CLUSTERS, Value
 from dasfprof.errors import InvalidArgumentError, TrialError
 from dasfprof.handles.trial.grid import Foretold, Host, cluster_sizes
 from dasfprof.handles.trial.process import Done

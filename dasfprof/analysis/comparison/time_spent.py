@@ -1,27 +1,37 @@
-"""From the time of one side to that of the other: parts that sum to the whole."""
+"""Where two sides spent their time: parts that sum to the whole, and lines and calls as sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.comparison.matching import Matching
+from dasfprof.analysis.comparison.functions import By, Matching
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.stack_samples.places import (
+    UNKNOWN,
+    Call,
+    CallTree,
+    all_stacks,
+    hot_places,
+)
+from dasfprof.analysis.stack_samples.places import By as Place
+from dasfprof.analysis.stack_samples.task_samples import samples_of
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.time_accounting import NO_TASK
+from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
 
-By = Literal["function", "step"]
 #: Seconds by class, and function or step.
 Parts = dict[tuple[str, str], float]
+_SECONDS = ["Before (s)", "After (s)", "Difference (s)"]
 
 #: What a function does on the critical path where that is known of all runs, in `ThreadTime`'s
 #: words.
@@ -162,19 +172,18 @@ def make_waterfall(
     first = _mean(before, matching.label_before)
     second = _mean(after, matching.label_after)
     parts = list(dict.fromkeys([*first, *second]))
-    old = np.array([first.get(part, 0.0) for part in parts], dtype=float)
-    new = np.array([second.get(part, 0.0) for part in parts], dtype=float)
-    table = pd.DataFrame(
-        {
-            "Class": pd.Series([kind for kind, _ in parts], dtype=object),
-            name: pd.Series([label for _, label in parts], dtype=object),
-            "Before (s)": old,
-            "After (s)": new,
-            "Difference (s)": new - old,
-            "Meaning": pd.Series([MEANINGS[kind] for kind, _ in parts], dtype=object),
-        }
-    )
-    order = np.argsort(-np.abs(new - old), kind="stable")
+    rows = []
+    for part in parts:
+        old, new = first.get(part, 0.0), second.get(part, 0.0)
+        rows.append((*part, old, new, new - old, MEANINGS[part[0]]))
+    table = pd.DataFrame(rows, columns=["Class", name, *_SECONDS, "Meaning"], dtype=object)
+    return _largest_first(table)
+
+
+def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort a table of seconds by what differs most."""
+    table[_SECONDS] = table[_SECONDS].astype(float)
+    order = np.argsort(-table[_SECONDS[2]].abs().to_numpy(), kind="stable")
     return table.take(order).reset_index(drop=True)
 
 
@@ -186,3 +195,90 @@ def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
             part = kind, label(name)
             sums[part] = sums.get(part, 0.0) + seconds
     return {part: seconds / len(runs) for part, seconds in sums.items()}
+
+
+# --- Lines and calls, as far as stacks were sampled -----------------------------------------------
+
+#: The name of a call: the functions on the way to it, each with its file.
+_Path = tuple[tuple[str, str], ...]
+
+
+def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd.DataFrame:
+    """List lines, functions or libraries; see `RunComparison.hot_lines`."""
+    sides = [_of_sampled(side) for side in (before, after)]
+    first, second = (_places(side, by) for side in sides) if all(sides) else ({}, {})
+    names = list(dict.fromkeys([*first, *second]))
+    texts = {
+        "line": ("File", "Line", "Code"),
+        "function": ("File", "Code"),
+        "library": ("Library",),
+    }[by]
+    rows = []
+    for name in names:
+        old, new = first.get(name, 0.0), second.get(name, 0.0)
+        rows.append((*_texts(name, by), old, new, new - old))
+    table = pd.DataFrame(rows, columns=[*texts, *_SECONDS])
+    return _largest_first(table.astype({"Line": "Int64"}) if by == "line" else table)
+
+
+def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> pd.DataFrame:
+    """List the calls of both sides as one tree; see `RunComparison.call_tree`."""
+    sides = [_of_sampled(side) for side in (before, after)]
+    first, second = (_calls(side) for side in sides) if all(sides) else ({}, {})
+    whole = max(_total(first), _total(second))
+    seconds = {path: (first.get(path, 0.0), second.get(path, 0.0)) for path in {**first, **second}}
+    kept = {path: both for path, both in seconds.items() if max(both) >= least / 100 * whole}
+    children: dict[_Path, list[_Path]] = {}
+    for path in kept:
+        children.setdefault(path[:-1], []).append(path)
+    rows = []
+    pending = sorted(children.get((), []), key=lambda path: max(kept[path]))
+    while pending:
+        path = pending.pop()
+        rows.append((len(path) - 1, *path[-1], *kept[path], kept[path][1] - kept[path][0]))
+        pending += sorted(children.get(path, []), key=lambda path: max(kept[path]))
+    table = pd.DataFrame(rows, columns=["Depth", "Code", "File", *_SECONDS])
+    return table.astype({"Depth": np.int64, **dict.fromkeys(_SECONDS, float)})
+
+
+def _of_sampled(side: Sequence[Run]) -> list[Run]:
+    """Return the runs of a side in which stacks of tasks were sampled."""
+    return [trace for trace in side if len(trace.task_samples)]
+
+
+def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
+    """Return the mean seconds in each place."""
+    sums: dict[Hashable, float] = {}
+    for trace in side:
+        found = hot_places(trace, by=by)
+        for name, seconds in zip(found.names, found.spent.seconds.tolist(), strict=True):
+            sums[name] = sums.get(name, 0.0) + seconds / len(side)
+    return sums
+
+
+def _texts(name: Hashable, by: Place) -> tuple[object, ...]:
+    if by == "library":
+        return (name or UNKNOWN,)
+    if by == "line":
+        known = isinstance(name, Frame)
+        return (name.file, name.line, name.function) if known else (UNKNOWN, None, UNKNOWN)  # type: ignore[attr-defined]
+    return name if isinstance(name, tuple) else (UNKNOWN, UNKNOWN)
+
+
+def _calls(side: Sequence[Run]) -> dict[_Path, float]:
+    """Return the mean seconds of each call, with what it calls."""
+    sums: dict[_Path, float] = {}
+    for trace in side:
+        samples, _ = samples_of(trace)
+        stacks = Groups(samples.stack, len(trace.stacks))
+        tree = CallTree(all_stacks(trace), stacks.sum(samples.interval), stacks.sizes)
+        path: list[Call] = []
+        for call in tree.calls():
+            path = [*path[: call.depth], call]
+            name = tuple((each.function, each.file) for each in path)
+            sums[name] = sums.get(name, 0.0) + call.seconds / len(side)
+    return sums
+
+
+def _total(calls: dict[_Path, float]) -> float:
+    return sum(seconds for path, seconds in calls.items() if len(path) == 1)
