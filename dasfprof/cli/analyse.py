@@ -227,7 +227,7 @@ def _answer(
 
         print_next(after_overview(answers["findings"], where)[:1])
     if output is not None:
-        from dasfprof.report.formats.csv import write_csv
+        from dasfprof.report.formats.tables import write_csv
 
         output.mkdir(parents=True, exist_ok=True)
         files = [write_csv(frame, output / f"{name}.csv") for name, frame in answers.items()]

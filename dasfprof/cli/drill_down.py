@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.documentation import finding_page, finding_url
+from dasfprof.report.documents import finding_page, finding_url
 from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, elide

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dasfprof.documentation import finding_page, finding_url
 from dasfprof.errors import InvalidArgumentError, NoSchedulerError
-from dasfprof.report.documents import json_of, records, schema_of
+from dasfprof.report.documents import finding_page, finding_url, json_of, records, schema_of
 from dasfprof.report.terminal.console import echo
 from dasfprof.text import clean
 

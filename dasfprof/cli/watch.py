@@ -127,7 +127,7 @@ def _watch_in_lines(run: LiveRun, state: RunState) -> None:
 def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
     from rich.live import Live
 
-    from dasfprof.handles.companion import WHEN, FindingsSoFar
+    from dasfprof.handles.live import WHEN, FindingsSoFar
     from dasfprof.report.terminal.console import console
     from dasfprof.report.terminal.live_view import live_view
 

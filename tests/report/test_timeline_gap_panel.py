@@ -14,7 +14,7 @@ from traces import Plan, Plugin, T, Task, row
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.report.page.timeline import client_data
+from dasfprof.report.page import client_data
 from dasfprof.schema.profiles import CLIENT_SAMPLE
 from dasfprof.schema.steps import CLIENT_CALLS
 from dasfprof.schema.under_way import STACK

@@ -72,7 +72,7 @@ _ALL = (
         about="one file in Perfetto's own format, compressed if its name ends in .gz",
         ending=".pftrace",
         hint="Open it at https://ui.perfetto.dev (it stays on this machine).",
-        writer="perfetto.packets:write_perfetto",
+        writer="perfetto:write_perfetto",
     ),
     ExportFormat(
         name="chrome",
@@ -86,7 +86,7 @@ _ALL = (
         about="a directory with each of the analyser's tables, for spreadsheets",
         ending="-csv",
         hint="Times are seconds from the run's begin, or UTC; NA is an empty cell.",
-        writer="csv:write_tables",
+        writer="tables:write_tables",
     ),
     ExportFormat(
         name="parquet",
@@ -94,7 +94,7 @@ _ALL = (
         "others",
         ending="-parquet",
         hint="Each column's meaning and unit are in its field's metadata, and in PARQUET.md.",
-        writer="parquet.files:write_parquet",
+        writer="tables:write_parquet",
         needs="pyarrow.parquet",
         extra="parquet",
     ),

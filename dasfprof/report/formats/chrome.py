@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dasfprof.report.documents import json_of, plain, shortened, without_surrogates
-from dasfprof.report.formats.slices.drawn import Counter, DrawnRun, opened
-from dasfprof.report.formats.slices.marks import Mark
-from dasfprof.report.formats.slices.tasks import FAILED, Argument, Names
-from dasfprof.report.formats.slices.tracks import FIRST_THREAD, Arrows, Slices, Tracks
+from dasfprof.report.formats.drawn import FAILED, Argument, Counter, DrawnRun, Names, opened
+from dasfprof.report.formats.tracks import FIRST_THREAD, Arrows, Mark, Slices, Tracks
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser

@@ -27,8 +27,7 @@ import numpy as np
 
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
 from dasfprof.report.documents import shortened, without_surrogates
-from dasfprof.report.formats.slices.drawn import DrawnRun, opened
-from dasfprof.report.formats.slices.tasks import Argument, Names
+from dasfprof.report.formats.drawn import Argument, DrawnRun, Names, opened
 from dasfprof.text import clean
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples
 from dasfprof.analysis.under_way.state import Frame, is_of_user
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.stacks import samples_beside_tasks
-from dasfprof.report.page.packing import (
+from dasfprof.report.page.document import (
     PackedColumn,
     in_group,
     offsets,

@@ -13,7 +13,7 @@ from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
+from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
 from dasfprof.text import elide
 
 #: The most different texts of a page; those of most task runs are kept.

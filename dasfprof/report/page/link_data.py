@@ -15,7 +15,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
+from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
 
 
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:

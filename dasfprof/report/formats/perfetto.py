@@ -1,4 +1,4 @@
-"""Tracks, names and marks as packets of a Perfetto trace, one at a time.
+"""`write_perfetto`: a run in Perfetto's own format, packets of protocol buffers one by one.
 
 The numbers of fields are those of ``TracePacket`` and of the messages within it, which Perfetto
 declares in ``protos/perfetto/trace``.
@@ -14,7 +14,8 @@ import numpy as np
 
 from dasfprof.database.columns import Array
 from dasfprof.report.documents import shortened, without_surrogates
-from dasfprof.report.formats.perfetto.wire import (
+from dasfprof.report.formats.drawn import FAILED, Argument, Counter, DrawnRun, Names, opened
+from dasfprof.report.formats.protobuf import (
     Rows,
     double,
     joined,
@@ -24,19 +25,10 @@ from dasfprof.report.formats.perfetto.wire import (
     text,
     varint,
 )
-from dasfprof.report.formats.slices.drawn import Counter, DrawnRun, opened
-from dasfprof.report.formats.slices.marks import Mark
-from dasfprof.report.formats.slices.tasks import FAILED, Argument, Names
-from dasfprof.report.formats.slices.tracks import FIRST_THREAD, RUN, Arrows, Slices, Tracks
+from dasfprof.report.formats.tracks import FIRST_THREAD, RUN, Arrows, Mark, Slices, Tracks
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
-
-
-# --- Tracks, names and marks as packets of a Perfetto trace, one at a time ------------------------
-#
-# The numbers of fields are those of ``TracePacket`` and of the messages within it, which Perfetto
-# declares in ``protos/perfetto/trace``.
 
 #: ``Trace.packet``, and fields of it.
 PACKET, TIME, EVENT = 1, 8, 11

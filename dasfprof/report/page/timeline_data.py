@@ -20,7 +20,8 @@ from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import (
+from dasfprof.report.formats.tracks import ThreadTracks
+from dasfprof.report.page.document import (
     PackedColumn,
     amounts,
     in_group,
@@ -29,9 +30,8 @@ from dasfprof.report.page.packing import (
     texts,
     whole_numbers,
 )
-from dasfprof.report.page.timeline.gap_data import Around, gap_columns, known_threads
-from dasfprof.report.page.timeline.link_data import exact_links
-from dasfprof.report.resource_series import ThreadTracks
+from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
+from dasfprof.report.page.link_data import exact_links
 
 #: How many parts of the run the first picture has.
 _OVERVIEW_BINS = 400

@@ -12,7 +12,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import UNKNOWN, places
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.page.document import PackedColumn, seconds, whole_numbers
 
 #: A page has the longest of more calls, and of more stays in one stack.
 MOST_CALLS, MOST_STAYS = 20_000, 100_000
