@@ -125,14 +125,13 @@ def check_script(ctx: click.Context, target: str, module: bool) -> None:
         raise click.UsageError(f"there is no script {target!r}.")
 
 
-#: Of commands that run a script: what follows it is its own.
-OF_SCRIPTS: dict[str, Any] = {
-    "context_settings": {"ignore_unknown_options": True, "allow_interspersed_args": False},
-    "options_metavar": "[OPTIONS]",
-}
+def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return the decorator of a command that runs a script: what follows that is its own."""
+    settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+    return click.command(name, context_settings=settings, options_metavar="[OPTIONS]")
 
 
-@click.command(**OF_SCRIPTS)
+@script_command("run")
 @of_script
 @recording_flags(name="the script's name", directory="the working directory")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.run import OF_SCRIPTS, check_script
+from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import (
     LONGEST,
     colour_of,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _COLOURS = {"gained": "green", "lost": "red"}
 
 
-@click.command("try", **OF_SCRIPTS)
+@script_command("try")
 @click.option(
     "--change",
     "changes",

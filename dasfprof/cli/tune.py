@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.run import OF_SCRIPTS, check_script
+from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import (
     LONGEST,
     colour_of,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _COLOURS = {"tuned": "green", "as it is": "green"}
 
 
-@click.command("tune", **OF_SCRIPTS)
+@script_command("tune")
 @click.option(
     "--parameter",
     "parameters",

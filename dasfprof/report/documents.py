@@ -34,6 +34,11 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def shown(value: object, longest: int = 2000) -> str:
+    """Write a value as a text for viewers: no longer than is worth showing, and valid Unicode."""
+    return without_surrogates(shortened(str(value), longest))
+
+
 def json_of(value: Any) -> str:
     """Write a value as JSON in ASCII; what JSON has no number for is null, times are ISO 8601."""
     return json.dumps(plain(value), allow_nan=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dasfprof.database.columns import Array
-from dasfprof.report.documents import shortened, without_surrogates
+from dasfprof.report.documents import shown
 from dasfprof.report.formats.drawn import FAILED, Argument, Counter, DrawnRun, Names, opened
 from dasfprof.report.formats.protobuf import (
     Rows,
@@ -39,8 +39,6 @@ _NAME, _CATEGORY = 23, 22
 BEGIN, END, _INSTANT, COUNTER = 1, 2, 3, 4
 #: Fields of `InternedData`: what texts stand for.
 CATEGORIES, NAMES, LABELS, STRINGS = 1, 2, 3, 29
-#: Characters of a text that are worth showing.
-LONGEST = 2000
 #: That names of packets before it are no longer known; that a packet needs such names.
 _CLEARED, _NEEDS_NAMES = 1, 2
 #: All packets are of one sequence, and what they share.
@@ -51,11 +49,6 @@ _FIRST_COUNTER = 1 << 40
 _BYTES_UNIT = 3
 #: Texts in a packet.
 _AT_A_TIME = 1000
-
-
-def shown(value: object, longest: int = LONGEST) -> str:
-    """Return a text as it can be written: not too long, and without lone surrogates."""
-    return without_surrogates(shortened(str(value), longest))
 
 
 class InternedTexts:

@@ -16,6 +16,7 @@ import pandas as pd
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
+from dasfprof.errors import MissingExtraError
 from dasfprof.report.documents import without_surrogates
 from dasfprof.report.formats.parquet_schemas import KINDS, SCHEMAS, Column, TableSchema
 
@@ -202,9 +203,16 @@ def write_parquet(analyser: Analyser, directory: Path, title: str) -> None:
 
     Raises
     ------
+    MissingExtraError
+        If pyarrow is not installed.
     OSError
         If a file cannot be written.
     """
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        needed = "the format 'parquet' needs pyarrow: pip install 'dasfprof[parquet]'."
+        raise MissingExtraError(needed) from error
     directory.mkdir(parents=True, exist_ok=True)
     for schema in SCHEMAS:
         _write_table(analyser.run, schema, directory, title)

@@ -210,8 +210,7 @@ def _unused(pairs: Array, most: int, threads: Array) -> Array:
     workers, codes = np.divmod(pairs, most)
     used = np.bincount(workers[codes > 0], minlength=len(threads))
     unused = np.maximum(threads - used, 0)
-    worker = np.repeat(np.arange(len(threads)), unused)
-    within = np.arange(len(worker)) - np.repeat(np.cumsum(unused) - unused, unused)
+    worker, within = numbered(unused)
     numbers: Array = worker * most + most - 1 - within
     return numbers
 
@@ -308,10 +307,15 @@ class Producers:
         return np.where(found < 0, self._results.only(keys), found)
 
 
+def numbered(counts: Array) -> tuple[Array, Array]:
+    """Return of which list each item of lists of such lengths is, and its place there."""
+    of_list = np.repeat(np.arange(len(counts)), counts)
+    return of_list, np.arange(len(of_list)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
     """Take lists out of those of all rows; gives their items, and which list each is of."""
-    of_row = np.repeat(np.arange(len(counts)), counts)
-    within = np.arange(len(of_row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    of_row, within = numbered(counts)
     return ids[begins[of_row] + within].astype(np.int64), of_row
 
 
@@ -397,7 +401,8 @@ class StepSlices:
         spans = pd.concat([_entered(run), _told_by_tasks(run)], ignore_index=True)
         spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
         self._names: list[str] = spans["step"].tolist()
-        self._counts = _task_counts(run)
+        counts = run.tasks["step"].value_counts().items()
+        self._counts = {str(step): int(number) for step, number in counts}
         stops = spans["stop"].fillna(run.wall).to_numpy()
         starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
         numbers = lay_out(tracks, RUN, "Steps", starts, ends) if len(spans) else starts
@@ -440,9 +445,3 @@ def _told_by_tasks(run: Run) -> pd.DataFrame:
     known = set(run.steps["step"]) if len(run.steps) else set()
     runs = runs[runs["step"].notna() & ~runs["step"].isin(known)]
     return runs.groupby("step", as_index=False, sort=False).agg({"start": "min", "stop": "max"})
-
-
-def _task_counts(run: Run) -> dict[str, int]:
-    steps = run.tasks["step"].cat
-    counts = np.bincount(steps.codes.to_numpy() + 1, minlength=len(steps.categories) + 1)[1:]
-    return dict(zip(map(str, steps.categories), counts.tolist(), strict=True))

@@ -14,7 +14,6 @@ from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
 from dasfprof.report.documents import finding_url
-from dasfprof.report.page.client_data import client_columns
 from dasfprof.report.page.details_data import (
     argument_columns,
     code_facts,
@@ -29,7 +28,7 @@ from dasfprof.report.page.document import (
     whole_numbers,
     write_document,
 )
-from dasfprof.report.page.flame_data import FlameData
+from dasfprof.report.page.flame_data import FlameData, client_columns
 from dasfprof.report.page.link_data import moved_facts, path_columns, transfer_columns
 from dasfprof.report.page.resource_data import ResourceData
 from dasfprof.report.page.timeline_data import TimelineData
