@@ -7,13 +7,13 @@ from dasfprof.database import MultiEventDatabase as MultiEventDatabase
 from dasfprof.database import open_run as open_run
 from dasfprof.errors import DasfprofError as DasfprofError
 from dasfprof.handles.analyser import TraceAnalyser as TraceAnalyser
-from dasfprof.handles.comparison import compare as compare
+from dasfprof.handles.analyser import compare as compare
 from dasfprof.handles.inspection import stuck as stuck
 from dasfprof.handles.planning import plan as plan
 from dasfprof.handles.registration import profile as profile
 from dasfprof.handles.registration import register_default_profiler as register_default_profiler
 from dasfprof.handles.run import ProfiledRun as ProfiledRun
-from dasfprof.handles.trial.function import try_ as try_
+from dasfprof.handles.trial.trial import try_ as try_
 from dasfprof.recording.steps.step import step as step
 from dasfprof.report.formats import export as export
 from dasfprof.report.page.html import write_report as write_report

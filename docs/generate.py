@@ -30,7 +30,7 @@ GENERATED = ("reference", "gallery", "files")
 #: Documents that stand beside the code that they are about, by the name of their page.
 BESIDE_THE_CODE = {
     "format": "dasfprof/database/FORMAT.md",
-    "parquet": "dasfprof/report/formats/parquet/PARQUET.md",
+    "parquet": "dasfprof/report/formats/PARQUET.md",
     "disks": "dasfprof/recording/shipping/CLUSTERS.md",
     "gate": "dasfprof/analysis/comparison/CI.md",
     "changelog": "CHANGELOG.md",

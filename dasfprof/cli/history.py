@@ -66,7 +66,7 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
     """
     from dasfprof.analysis.history import history as history_of
     from dasfprof.analysis.history import paid_by_client
-    from dasfprof.report.page.history.html import pipelines_of, write_history
+    from dasfprof.report.page.history import pipelines_of, write_history
 
     table = history_of(directory, by=by)  # type: ignore[arg-type]  # Click has checked it
     if page is not None:

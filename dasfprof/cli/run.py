@@ -14,8 +14,7 @@ import click
 from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
-from dasfprof.handles.script import observe_clients, run_script
-from dasfprof.handles.script_settings import take_config
+from dasfprof.handles.script import observe_clients, run_script, take_config
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
@@ -107,14 +106,33 @@ class ScriptInterrupted(SystemExit):
     """Ctrl-C ended the script, and its traceback was printed."""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    options_metavar="[OPTIONS]",
-)
-@click.argument(
-    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
-)
-@click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
+def of_script(command: Command) -> Command:
+    """Add the script that a command runs, whose own options are none of the command's."""
+    module = click.option(
+        "-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`."
+    )
+    script = click.argument(
+        "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
+    )
+    return script(module(command))
+
+
+def check_script(ctx: click.Context, target: str, module: bool) -> None:
+    """Raise a UsageError if there is no such script."""
+    if target.startswith("-"):
+        raise click.NoSuchOption(target, ctx=ctx)
+    if not module and not Path(target).exists():
+        raise click.UsageError(f"there is no script {target!r}.")
+
+
+def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return the decorator of a command that runs a script: what follows that is its own."""
+    settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+    return click.command(name, context_settings=settings, options_metavar="[OPTIONS]")
+
+
+@script_command("run")
+@of_script
 @recording_flags(name="the script's name", directory="the working directory")
 @click.option(
     "--config",
@@ -154,10 +172,7 @@ def run(
       dasfprof run --config tuned.yaml pipeline.py
     """
     target, *args = command
-    if target.startswith("-"):
-        raise click.NoSuchOption(target, ctx=ctx)
-    if not module and not Path(target).exists():
-        raise click.UsageError(f"there is no script {target!r}.")
+    check_script(ctx, target, module)
     if isinstance(directory := options["directory"], Path):
         directory.mkdir(parents=True, exist_ok=True)
         options["directory"] = directory.absolute()

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dasfprof.documentation import finding_page, finding_url
 from dasfprof.errors import InvalidArgumentError, NoSchedulerError
-from dasfprof.report.documents import json_of, records, schema_of
+from dasfprof.report.documents import finding_page, finding_url, json_of, records, schema_of
 from dasfprof.report.terminal.console import echo
 from dasfprof.text import clean
 
@@ -98,16 +97,22 @@ def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
     )
 
 
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print what Python warns of as notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        echo(f"Note: {clean(warning.message)}", err=True)
+
+
 def open_source(source: str, between: tuple[str, str] | None = None) -> MultiEventDatabase:
     """Open the files of a run; Python warnings are printed as notes."""
     from dasfprof.database import open_run
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        database = open_run(source, between=between)
-    for warning in caught:
-        echo(f"Note: {clean(warning.message)}", err=True)
-    return database
+    with warnings_as_notes():
+        return open_run(source, between=between)
 
 
 def open_analyser(
@@ -160,7 +165,7 @@ def document(
     title: str,
     requests: Iterable[Request],
     rows: int | None,
-    where: str,
+    after: Callable[[pd.DataFrame], list[str]],
 ) -> Iterator[str]:
     """Write answers as JSON, in ASCII, piece by piece.
 
@@ -180,18 +185,16 @@ def document(
         The questions.
     rows
         How many rows of each; None: all.
-    where
-        The words of a shell that open the run again.
+    after
+        Returns the commands that lead on from findings.
     """
-    from dasfprof.cli.drill_down import after_overview
-
     head = json_of(_head(analyser, title))
     yield head.removesuffix("}") + ",\n"
     asked, following = list(requests), []
     for request in asked:
         if request.question.name == "diagnose":
             findings = request.of(analyser)
-            following = after_overview(findings, where)
+            following = after(findings)
             yield from _member("findings", _told(findings), rows)
             yield ",\n"
     yield '"tables": {'

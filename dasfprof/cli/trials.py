@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.run import Command, recording_flags
+from dasfprof.cli.run import Command, of_script, recording_flags
 from dasfprof.report.terminal.console import echo
 
 if TYPE_CHECKING:
     from dasfprof.handles.trial.runs import ProgramRuns
 
-#: Of both commands: what follows the script is its own.
-SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 #: Characters of a sentence that are printed.
 LONGEST = 700
 #: Options that are none of the recording, by the names of their parameters.
@@ -33,16 +31,7 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
         The default.
     """
     of_trials: tuple[Callable[[Command], Command], ...] = (
-        click.argument(
-            "command",
-            nargs=-1,
-            required=True,
-            type=click.UNPROCESSED,
-            metavar="SCRIPT [ARGUMENTS]...",
-        ),
-        click.option(
-            "-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`."
-        ),
+        of_script,
         click.option(
             "--time-limit",
             default=time_limit,
@@ -68,15 +57,6 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
         return command
 
     return decorate
-
-
-def check_script(ctx: click.Context, command: tuple[str, ...], module: bool) -> None:
-    """Raise a UsageError if there is no such script."""
-    target, *_ = command
-    if target.startswith("-"):
-        raise click.NoSuchOption(target, ctx=ctx)
-    if not module and not Path(target).exists():
-        raise click.UsageError(f"there is no script {target!r}.")
 
 
 @contextmanager

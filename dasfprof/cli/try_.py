@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import (
     LONGEST,
-    SETTINGS,
-    check_script,
     colour_of,
     exit_as,
     program_runs,
@@ -32,11 +31,7 @@ if TYPE_CHECKING:
 _COLOURS = {"gained": "green", "lost": "red"}
 
 
-@click.command(
-    "try",
-    context_settings=SETTINGS,
-    options_metavar="[OPTIONS]",
-)
+@script_command("try")
 @click.option(
     "--change",
     "changes",
@@ -90,7 +85,7 @@ def try_(
       dasfprof try --parameter --chunk pipeline.py --chunk 1000
       dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30m -d traces -m my_package.pipeline
     """
-    check_script(ctx, options["command"], options["module"])
+    check_script(ctx, options["command"][0], options["module"])
     from dasfprof.handles.trial.settings import checked_parameter, read_change
     from dasfprof.handles.trial.trial import Trials
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import (
     LONGEST,
-    SETTINGS,
-    check_script,
     colour_of,
     exit_as,
     program_runs,
@@ -28,11 +27,7 @@ if TYPE_CHECKING:
 _COLOURS = {"tuned": "green", "as it is": "green"}
 
 
-@click.command(
-    "tune",
-    context_settings=SETTINGS,
-    options_metavar="[OPTIONS]",
-)
+@script_command("tune")
 @click.option(
     "--parameter",
     "parameters",
@@ -89,7 +84,7 @@ def tune(
       dasfprof run --config tuned.yaml pipeline.py
     """
     command = options["command"]
-    check_script(ctx, command, options["module"])
+    check_script(ctx, command[0], options["module"])
     from dasfprof.analysis.comparison.trial import MARK
     from dasfprof.handles.trial.settings import read_values
     from dasfprof.handles.trial.tuning import Tuner

@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.sources import source_argument
+from dasfprof.cli.sources import source_argument, warnings_as_notes
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.findings import print_summary
@@ -48,11 +47,8 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
     """
     from dasfprof.analysis.live import LiveRun
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings_as_notes():
         run = LiveRun(source)
-    for warning in caught:
-        echo(f"Note: {clean(warning.message)}", err=True)
     try:
         if as_json:
             _print_documents(run, once=once)
@@ -127,7 +123,7 @@ def _watch_in_lines(run: LiveRun, state: RunState) -> None:
 def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
     from rich.live import Live
 
-    from dasfprof.handles.companion import WHEN, FindingsSoFar
+    from dasfprof.handles.live import WHEN, FindingsSoFar
     from dasfprof.report.terminal.console import console
     from dasfprof.report.terminal.live_view import live_view
 

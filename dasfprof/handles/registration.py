@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 _PATIENCE = 12
 
 #: Answers for a run's page on the dashboard, in a process of its own.
-_COMPANION = "dasfprof.handles.companion"
+_COMPANION = "dasfprof.handles.live"
 #: The owner of runs that preloads start.
 PRELOAD = "preload"
 #: Tells this process from others of the same number, on other hosts and later.

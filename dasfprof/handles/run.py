@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dasfprof.analysis.live import LiveRun
     from dasfprof.handles.analyser import TraceAnalyser
-    from dasfprof.handles.live_view import LiveView
+    from dasfprof.handles.live import LiveView
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class ProfiledRun:
 
         ``dasfprof watch`` is the same in a terminal.
         """
-        from dasfprof.handles.live_view import LiveView
+        from dasfprof.handles.live import LiveView
 
         return LiveView(self.files)
 

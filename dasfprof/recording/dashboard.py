@@ -45,7 +45,7 @@ class Companion:
     settings
         The run.
     module
-        What the process runs, see `dasfprof.handles.companion`.
+        What the process runs, see `dasfprof.handles.live`.
     """
 
     def __init__(self, settings: RunSettings, module: str) -> None:

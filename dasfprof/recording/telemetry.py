@@ -73,7 +73,7 @@ class RunMetrics:
     settings
         The run.
     module
-        What a process runs that analyses the run, see `dasfprof.handles.companion`.
+        What a process runs that analyses the run, see `dasfprof.handles.live`.
     database
         The file of the scheduler's plugin.
     """

@@ -1,10 +1,12 @@
-"""JSON that every reader takes, and the documents of commands, each of which names its schema."""
+"""JSON that every reader takes, the documents of commands, and the pages of the documentation."""
 
 from __future__ import annotations
 
 import json
 import math
 from datetime import datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,11 @@ def without_surrogates(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def shown(value: object, longest: int = 2000) -> str:
+    """Write a value as a text for viewers: no longer than is worth showing, and valid Unicode."""
+    return without_surrogates(shortened(str(value), longest))
 
 
 def json_of(value: Any) -> str:
@@ -82,3 +89,28 @@ def read_schema(command: str) -> dict[str, Any]:
     path = SCHEMAS / f"{command}-{VERSIONS[command]}.json"
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema
+
+
+# --- Where the documentation is: each finding has a page of its rule's name -----------------------
+
+
+def finding_page(rule: str) -> str:
+    """Return the path of the page of a rule, from the documentation's first page on."""
+    return f"findings/{rule}.html"
+
+
+def finding_url(rule: str) -> str | None:
+    """Return the address of the page of a rule; None: the documentation has no address."""
+    address = _address()
+    return None if address is None else f"{address.rstrip('/')}/{finding_page(rule)}"
+
+
+@cache
+def _address() -> str | None:
+    try:
+        urls = metadata("dasfprof").get_all("Project-URL") or []
+    except PackageNotFoundError:  # run from a directory, not installed
+        return None
+    pairs = (url.partition(",") for url in urls)
+    found = (address.strip() for name, _, address in pairs if name.strip() == "Documentation")
+    return next(found, None)

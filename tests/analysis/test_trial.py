@@ -15,7 +15,7 @@ from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_ga
 from dasfprof.analysis.diagnosis.advice import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.handles.script_settings import with_arguments
+from dasfprof.handles.script import with_arguments
 from dasfprof.handles.trial.results import compare_prints, compare_values
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
 from dasfprof.handles.trial.trial import as_parameter, given_value

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from dasfprof.handles.trial.function import program_of
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side
 from dasfprof.handles.trial.settings import Settings
+from dasfprof.handles.trial.trial import program_of
 from dasfprof.handles.trial.tuning import Tuner
 
 #: Workers and threads that are looked at.

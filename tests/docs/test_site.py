@@ -23,12 +23,12 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import dasfprof
-from dasfprof import documentation
 from dasfprof.analysis.diagnosis.ranking import FAILED, RULES
 from dasfprof.analysis.tables import questions
 from dasfprof.cli.main import cli
 from dasfprof.config.options import SETTINGS
-from dasfprof.documentation import finding_page
+from dasfprof.report import documents
+from dasfprof.report.documents import finding_page
 from dasfprof.schema import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -81,15 +81,13 @@ def test_findings_name_their_pages_once_the_package_names_its_documentation(
 ) -> None:
     told = Message()
     told["Project-URL"] = "Issues, https://example.org/issues"
-    monkeypatch.setattr(documentation, "metadata", lambda _: told)
-    documentation._address.cache_clear()
-    assert documentation.finding_url("io-bound") is None
+    monkeypatch.setattr(documents, "metadata", lambda _: told)
+    documents._address.cache_clear()
+    assert documents.finding_url("io-bound") is None
     told["Project-URL"] = "Documentation, https://example.org/docs/"
-    documentation._address.cache_clear()
-    assert (
-        documentation.finding_url("io-bound") == "https://example.org/docs/findings/io-bound.html"
-    )
-    documentation._address.cache_clear()
+    documents._address.cache_clear()
+    assert documents.finding_url("io-bound") == "https://example.org/docs/findings/io-bound.html"
+    documents._address.cache_clear()
 
 
 def test_pages_of_findings_name_methods_that_there_are() -> None:

@@ -10,8 +10,8 @@ from distributed import Client, LocalCluster
 from executed_cells import Elements
 
 import dasfprof
-from dasfprof import FileDatabase, InstantEvent, MultiEventDatabase
-from dasfprof.jupyter import show, view
+from dasfprof import FileDatabase, InstantEvent, MultiEventDatabase, jupyter
+from dasfprof.jupyter import show
 from dasfprof.text import format_size
 
 IMAGE = "<img src=x onerror=alert(1)>"
@@ -103,7 +103,7 @@ def test_a_large_report_is_linked(
     shown = show(run)
     assert shown.report == run.directory / "few.html"
     assert "<iframe" in shown._repr_html_()
-    monkeypatch.setattr(view, "INLINE_BYTES", 10_000)
+    monkeypatch.setattr(jupyter, "INLINE_BYTES", 10_000)
     page = Elements(shown._repr_html_())
     assert "iframe" not in page.tags
     assert "too large to be shown here" in page.text

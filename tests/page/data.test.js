@@ -1,4 +1,4 @@
-// Columns as the page reads them, packed here as packing.py says: planes of bytes, zlib, base64.
+// Columns as the page reads them, packed here as document.py says: planes of bytes, zlib, base64.
 
 import assert from "node:assert/strict";
 import test from "node:test";

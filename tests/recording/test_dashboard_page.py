@@ -42,7 +42,7 @@ def companions() -> list[psutil.Process]:
     found = []
     for child in children:
         with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-            if "dasfprof.handles.companion" in child.cmdline():
+            if "dasfprof.handles.live" in child.cmdline():
                 found.append(child)
     return found
 

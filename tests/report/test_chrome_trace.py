@@ -15,7 +15,7 @@ from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
 from dasfprof.report.documents import json_of
-from dasfprof.report.formats.slices.tracks import side_by_side, to_nanoseconds, trimmed
+from dasfprof.report.formats.tracks import side_by_side, to_nanoseconds, trimmed
 from dasfprof.text import count_of
 
 

@@ -17,7 +17,7 @@ from opened_pages import Opener
 
 import dasfprof
 from dasfprof.cli.main import cli
-from dasfprof.handles.comparison import RunComparison
+from dasfprof.handles.analyser import RunComparison
 
 pytestmark = pytest.mark.whole_program
 

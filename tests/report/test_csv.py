@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dasfprof.report.formats.csv import defuse, write_csv
+from dasfprof.report.formats.tables import defuse, write_csv
 
 
 def read_back(path: Path) -> list[list[str]]:

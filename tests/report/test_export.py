@@ -18,8 +18,8 @@ from opened_pages import BEGIN, LOAD, SUM, compute
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, export
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
-from dasfprof.report.formats.parquet import files
-from dasfprof.report.formats.parquet.tables import SCHEMAS
+from dasfprof.report.formats.parquet_schemas import SCHEMAS
+from dasfprof.report.formats.tables import PAGE, described
 from dasfprof.schema import KINDS
 from dasfprof.schema.events import Event, EventPhases, Schema
 
@@ -119,8 +119,8 @@ def test_each_field_tells_its_meaning(parquet: Path) -> None:
 
 
 def test_the_page_tells_the_same() -> None:
-    assert files.PAGE.read_text(encoding="utf-8") == files.described(), (
-        "python -m dasfprof.report.formats.parquet.files writes it anew"
+    assert PAGE.read_text(encoding="utf-8") == described(), (
+        "python -m dasfprof.report.formats.tables writes it anew"
     )
 
 

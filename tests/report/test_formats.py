@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from click.testing import CliRunner
+from traces import made_trace
 
 import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.errors import MissingExtraError
-from dasfprof.report.formats import FORMATS, ExportFormat, FormatName, _format_of
+from dasfprof.report.formats import FORMATS, FormatName, _format_of
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -39,19 +41,12 @@ def test_the_readme_names_formats_that_exist() -> None:
     assert named
 
 
-def test_a_missing_library_names_its_extra() -> None:
-    form = ExportFormat(
-        name="mine",
-        about="",
-        ending=".mine",
-        hint="",
-        writer="mine:write",
-        needs="no_such_library.part",
-        extra="more",
-    )
-    message = r"'mine' needs no_such_library: pip install 'dasfprof\[more\]'"
+def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    run = made_trace([], workers=[])
+    message = r"'parquet' needs pyarrow: pip install 'dasfprof\[parquet\]'"
     with pytest.raises(MissingExtraError, match=message):
-        form.check_installed()
+        dasfprof.export(dasfprof.TraceAnalyser(run), "anywhere", to="parquet", title="run")
 
 
 @pytest.mark.parametrize(

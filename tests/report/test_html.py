@@ -16,7 +16,7 @@ from traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.cli.main import cli
-from dasfprof.report.page import packing
+from dasfprof.report.page import document as packing
 
 IMAGE = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(2)</script>"

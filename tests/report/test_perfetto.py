@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from opened_pages import BEGIN, SUM, compute
 
 from dasfprof import EventProfiler, TraceAnalyser, export
-from dasfprof.report.formats.perfetto.wire import Rows, joined, messages, number
+from dasfprof.report.formats.protobuf import Rows, joined, messages, number
 
 schema = pytest.importorskip(
     "perfetto.protos.perfetto.trace.perfetto_trace_pb2",
@@ -237,7 +237,7 @@ def test_blocks_of_slices_make_no_difference(
     analyser: TraceAnalyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = export(analyser, tmp_path / "whole.pftrace").read_bytes()
-    monkeypatch.setattr("dasfprof.report.formats.perfetto.packets._BLOCK", 1)
+    monkeypatch.setattr("dasfprof.report.formats.perfetto._BLOCK", 1)
     by_one = PerfettoTrace(export(analyser, tmp_path / "by_one.pftrace"))
     assert sorted(map(repr, by_one.slices)) == sorted(
         map(repr, PerfettoTrace(tmp_path / "whole.pftrace").slices)

@@ -13,10 +13,11 @@ import pytest
 from opened_pages import EVENTS, SUM, OpenedPage
 from traces import write_trace
 
-from dasfprof import TraceAnalyser, documentation
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.ranking import Ranked, as_table, in_order, with_causes
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.wording import Statement
+from dasfprof.report import documents
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
@@ -100,7 +101,7 @@ def test_a_finding_leads_to_its_page_once_the_documentation_has_an_address(
     browser: Any, page: OpenedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert page.tab.locator("#findings a[target]").count() == 0
-    monkeypatch.setattr(documentation, "_address", lambda: "https://example.org/docs/")
+    monkeypatch.setattr(documents, "_address", lambda: "https://example.org/docs/")
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
     linked = OpenedPage(browser, told.report(tmp_path / "mine.html"))
     links = linked.tab.locator("#findings a[target]")

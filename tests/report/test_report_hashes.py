@@ -13,7 +13,7 @@ from opened_pages import OpenedPage, compute
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.report.page.timeline import timeline_data
+from dasfprof.report.page import timeline_data
 
 HASHES = [hashlib.md5(bytes([at]), usedforsecurity=False).hexdigest() for at in range(8)]
 KEYS = [*(f"add-{digits}" for digits in HASHES), f"inc-{uuid.UUID(HASHES[0], version=4)}"]

@@ -16,7 +16,7 @@ from traces.hung import hung
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.report.page.history.html import write_history
+from dasfprof.report.page.history import write_history
 
 MOST_CLICKS = 3
 MB = 1_000_000

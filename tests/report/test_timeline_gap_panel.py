@@ -14,7 +14,7 @@ from traces import Plan, Plugin, T, Task, row
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.report.page.timeline import client_data
+from dasfprof.report.page import flame_data
 from dasfprof.schema.profiles import CLIENT_SAMPLE
 from dasfprof.schema.steps import CLIENT_CALLS
 from dasfprof.schema.under_way import STACK
@@ -144,7 +144,7 @@ def test_it_is_said_why_nothing_is_told(
         "Its stack was not sampled in this run.",
     ]
     # Of a page that lacks the briefer calls nobody can say that there was none.
-    monkeypatch.setattr(client_data, "MOST_CALLS", 0)
+    monkeypatch.setattr(flame_data, "MOST_CALLS", 0)
     page = open_page(write(tmp_path / "full").report(tmp_path / "few.html"), "#view=flatten")
     click(page, 8.0)
     page.until(lambda: page.texts("#details .absent"))

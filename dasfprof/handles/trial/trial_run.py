@@ -12,8 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dasfprof.handles.script import Outcome, observe_clients, run_script
-from dasfprof.handles.script_settings import change_clusters, with_arguments
+from dasfprof.handles.script import (
+    Outcome,
+    change_clusters,
+    observe_clients,
+    run_script,
+    with_arguments,
+)
 
 
 def main(path: str) -> int:

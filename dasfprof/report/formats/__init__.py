@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dasfprof.errors import InvalidArgumentError, MissingExtraError
+from dasfprof.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
@@ -38,32 +38,19 @@ class ExportFormat:
     hint: str
     #: Its module here, which is imported when a run is written, and the function that writes.
     writer: str
-    #: A module that it needs beyond dasfprof's own dependencies, and the extra that installs it.
-    needs: str | None = None
-    extra: str | None = None
 
     def write(self, analyser: Analyser, path: Path, title: str) -> None:
         """Write a run, called by a title, to a path; existing files are replaced.
 
         Raises
         ------
+        MissingExtraError
+            If it needs a library that is not installed.
         OSError
             If a file cannot be written.
         """
         module, _, function = self.writer.partition(":")
         getattr(import_module(f"{__name__}.{module}"), function)(analyser, path, title)
-
-    def check_installed(self) -> None:
-        """Raise `MissingExtraError` if the module that it needs is not installed."""
-        if self.needs is None:
-            return
-        try:
-            import_module(self.needs)
-        except ImportError as error:
-            raise MissingExtraError(
-                f"the format {self.name!r} needs {self.needs.partition('.')[0]}: "
-                f"pip install 'dasfprof[{self.extra}]'."
-            ) from error
 
 
 _ALL = (
@@ -72,7 +59,7 @@ _ALL = (
         about="one file in Perfetto's own format, compressed if its name ends in .gz",
         ending=".pftrace",
         hint="Open it at https://ui.perfetto.dev (it stays on this machine).",
-        writer="perfetto.packets:write_perfetto",
+        writer="perfetto:write_perfetto",
     ),
     ExportFormat(
         name="chrome",
@@ -86,7 +73,7 @@ _ALL = (
         about="a directory with each of the analyser's tables, for spreadsheets",
         ending="-csv",
         hint="Times are seconds from the run's begin, or UTC; NA is an empty cell.",
-        writer="csv:write_tables",
+        writer="tables:write_tables",
     ),
     ExportFormat(
         name="parquet",
@@ -94,9 +81,7 @@ _ALL = (
         "others",
         ending="-parquet",
         hint="Each column's meaning and unit are in its field's metadata, and in PARQUET.md.",
-        writer="parquet.files:write_parquet",
-        needs="pyarrow.parquet",
-        extra="parquet",
+        writer="tables:write_parquet",
     ),
     ExportFormat(
         name="speedscope",
@@ -178,7 +163,6 @@ def export(
         to = _format_of(path)
     if to not in FORMATS:
         raise InvalidArgumentError(f"to={to!r}: give one of {', '.join(FORMATS)}.")
-    FORMATS[to].check_installed()
     FORMATS[to].write(analyser, path, title or title_of(analyser.run))
     return path
 

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dasfprof.report.documents import json_of, plain, shortened, without_surrogates
-from dasfprof.report.formats.slices.drawn import Counter, DrawnRun, opened
-from dasfprof.report.formats.slices.marks import Mark
-from dasfprof.report.formats.slices.tasks import FAILED, Argument, Names
-from dasfprof.report.formats.slices.tracks import FIRST_THREAD, Arrows, Slices, Tracks
+from dasfprof.report.documents import json_of, plain, shown
+from dasfprof.report.formats.drawn import FAILED, Argument, Counter, DrawnRun, Names, opened
+from dasfprof.report.formats.tracks import FIRST_THREAD, Arrows, Mark, Slices, Tracks
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 #: An event, and the fields that put one on a track.
 Event = dict[str, Any]
 
-#: Characters of a text, and of the name of a track, that are worth showing.
-LONGEST, _LONGEST_NAME = 2000, 400
+#: Characters of the name of a track that are worth showing.
+_LONGEST_NAME = 400
 #: Of seconds that are told of slices.
 _DECIMALS = 6
 #: A colour of the older viewer's; Perfetto chooses its own.
@@ -67,17 +65,13 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
         file.write(b"\n]}\n")
 
 
-def _shown(text: object, longest: int = LONGEST) -> str:
-    return without_surrogates(shortened(str(text), longest))
-
-
 def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
     """Yield the events that name and order processes and tracks."""
     named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
     for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
         named.append(("thread", place, number, name))
     for kind, place, number, name in named:
-        facts = {"name": _shown(name, _LONGEST_NAME), "sort_index": number}
+        facts = {"name": shown(name, _LONGEST_NAME), "sort_index": number}
         for fact, value in facts.items():
             yield {"ph": "M", **place, "name": f"{kind}_{fact}", "args": {fact: value}}
 
@@ -86,12 +80,12 @@ def _mark_event(mark: Mark, places: list[Event]) -> Event:
     lasts: Event = {"ph": "i", "s": "t"}
     if mark.duration is not None:
         lasts = {"ph": "X", "dur": mark.duration / 1000}
-    about = {"name": _shown(mark.name), "cat": mark.category, "args": plain(mark.args)}
+    about = {"name": shown(mark.name), "cat": mark.category, "args": plain(mark.args)}
     return {**lasts, **places[mark.track], "ts": mark.time / 1000, **about}
 
 
 def _readings(counter: Counter) -> Iterator[Event]:
-    about = {"ph": "C", "pid": counter.process, "name": _shown(counter.name, _LONGEST_NAME)}
+    about = {"ph": "C", "pid": counter.process, "name": shown(counter.name, _LONGEST_NAME)}
     for time, value in zip(counter.times.tolist(), counter.values.tolist(), strict=True):
         yield {**about, "ts": time / 1000, "args": {counter.unit or "number": plain(value)}}
 
@@ -143,7 +137,7 @@ def _writer(
     def write(
         part: slice, *, keys: Any = None, open_: Any = None, failed: Any = None
     ) -> Iterator[Event]:
-        told = {} if keys is None else {"key": list(map(_shown, keys))}
+        told = {} if keys is None else {"key": list(map(shown, keys))}
         told |= {label: column(part) for label, column in columns.items()}
         starts, stops = slices.starts[part], slices.stops[part]
         none = np.zeros(len(starts), dtype=bool)
@@ -171,7 +165,7 @@ def _writer(
 def _column(argument: Argument) -> Callable[[slice], list[Any]]:
     """Return what gives an argument of some of the slices, None where it is not known."""
     if isinstance(argument, Names):
-        texts = np.array([*map(_shown, argument.texts), None], dtype=object)
+        texts = np.array([*map(shown, argument.texts), None], dtype=object)
         return lambda part: texts[argument.codes[part]].tolist()
 
     def numbers(part: slice) -> list[Any]:

@@ -26,16 +26,15 @@ from urllib.request import Request, urlopen
 import numpy as np
 
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
-from dasfprof.report.documents import shortened, without_surrogates
-from dasfprof.report.formats.slices.drawn import DrawnRun, opened
-from dasfprof.report.formats.slices.tasks import Argument, Names
+from dasfprof.report.documents import shown
+from dasfprof.report.formats.drawn import Argument, DrawnRun, Names, opened
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-#: Spans of a request; links of a span, which is OpenTelemetry's own default; characters of a text.
-_BLOCK, _MOST_LINKS, _LONGEST = 2000, 128, 2000
+#: Spans of a request; links of a span, which is OpenTelemetry's own default.
+_BLOCK, _MOST_LINKS = 2000, 128
 #: Within the process, and an error, as the protocol numbers them.
 _INTERNAL, _ERROR = 1, 2
 #: What of a task run becomes which attribute.
@@ -89,7 +88,7 @@ class Spans:
 
     def __init__(self, analyser: Analyser, title: str) -> None:
         self._run = run = analyser.run.whole
-        self._title = _text(title)
+        self._title = shown(title)
         self._drawn = DrawnRun(analyser.run, title)
         self._begin = int(np.rint(run.begin * 1e9)) if np.isfinite(run.begin) else 0
         seconds = run.wall if np.isfinite(run.wall) else 0.0
@@ -154,7 +153,7 @@ class Spans:
         span = {
             "traceId": self._trace_id,
             "spanId": self._id(number),
-            "name": _text(name) or "task",
+            "name": shown(name) or "task",
             "kind": _INTERNAL,
             "startTimeUnixNano": str(begin),
             "endTimeUnixNano": str(begin + length),
@@ -163,7 +162,7 @@ class Spans:
 
     def _run_span(self) -> Span:
         run, notes = self._run, self._drawn.about()["notes"]
-        told = {"dask.tasks": len(run.tasks), "dasfprof.notes": list(map(_text, notes)) or None}
+        told = {"dask.tasks": len(run.tasks), "dasfprof.notes": list(map(shown, notes)) or None}
         return {
             **self._span(1, 0, self._title, 0, max(self._length, 1)),
             "attributes": _attributes(told),
@@ -232,16 +231,12 @@ class Spans:
         return found
 
 
-def _text(text: object) -> str:
-    return without_surrogates(shortened(str(text), _LONGEST))
-
-
 def _thread(thread: Any) -> int | None:
     return int(thread) if isinstance(thread, str) and thread.isdecimal() else None
 
 
 def _failure(exception: Any, at: str) -> Span:
-    message = _text(exception) if isinstance(exception, str) else "unknown"
+    message = shown(exception) if isinstance(exception, str) else "unknown"
     about = _attributes({"exception.message": message})
     event = {"name": "exception", "timeUnixNano": at, "attributes": about}
     return {"status": {"code": _ERROR, "message": message}, "events": [event]}
@@ -263,7 +258,7 @@ def _value(value: Any) -> dict[str, Any]:
         return {"doubleValue": value}
     if isinstance(value, list):
         return {"arrayValue": {"values": list(map(_value, value))}}
-    return {"stringValue": _text(value)}
+    return {"stringValue": shown(value)}
 
 
 def _rows_of(columns: list[Argument], part: slice) -> list[dict[str, Any]]:
@@ -295,10 +290,10 @@ _TRY_AGAIN = (429, 502, 503, 504)
 _PATH = "/v1/traces"
 
 
-def send_spans(
-    analyser: Analyser, endpoint: str, title: str, headers: dict[str, str] | None = None
-) -> int:
+def send_spans(analyser: Analyser, endpoint: str, title: str) -> int:
     """Send a run to a collector, or whatever takes OTLP over HTTP as JSON; return how many spans.
+
+    The headers are those of the variable ``OTEL_EXPORTER_OTLP_HEADERS``.
 
     Parameters
     ----------
@@ -308,8 +303,6 @@ def send_spans(
         ``http://localhost:4318``, to which ``/v1/traces`` is added, or the whole URL of that.
     title
         What the run is called: the spans' ``service.name``.
-    headers
-        Of the requests. None: those of the variable ``OTEL_EXPORTER_OTLP_HEADERS``.
 
     Raises
     ------
@@ -325,7 +318,7 @@ def send_spans(
         )
     url = endpoint if parts.path.rstrip("/").endswith(_PATH) else endpoint.rstrip("/") + _PATH
     own = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    headers = {**(_headers() if headers is None else headers), **own}
+    headers = {**_headers(), **own}
     sent = 0
     for body in Spans(analyser, title).requests():
         count = sum(len(s["spans"]) for r in body["resourceSpans"] for s in r["scopeSpans"])

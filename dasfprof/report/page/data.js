@@ -1,5 +1,5 @@
 // The columns of the page: base64 of zlib of shuffled bytes, each in an element of its own, which
-// is removed once it is read. packing.py is the other half.
+// is removed once it is read. document.py is the other half.
 
 import { bytesOfBase64, inflate } from "./inflate.js";
 

@@ -72,32 +72,23 @@ class _PlainStream:
         return getattr(self._stream, name)
 
 
-#: Text is never markup, and is written to streams alone.
-_AS_IT_IS: dict[str, Any] = {
-    "markup": False,
-    "highlight": False,
-    "emoji": False,
-    "force_jupyter": False,
-}
+def _console(file: Any, width: int, **about: Any) -> Console:
+    """Return a console on which text is never markup, and which writes to its stream alone."""
+    from rich.console import Console
+
+    as_it_is: Any = dict.fromkeys(("markup", "highlight", "emoji", "force_jupyter"), False)
+    return Console(file=file, width=width, **as_it_is, **about)
 
 
 def console(*, err: bool = False) -> Console:
     """Return the console of standard output or standard error, as wide as the terminal."""
-    from rich.console import Console
-
-    stream: Any = _PlainStream(sys.stderr if err else sys.stdout)
-    return Console(file=stream, width=terminal_width(), **_AS_IT_IS)
+    return _console(_PlainStream(sys.stderr if err else sys.stdout), terminal_width())
 
 
 def as_text(renderable: RenderableType, width: int) -> str:
     """Lay something out as plain lines."""
-    from rich.console import Console
-
     lines = io.StringIO()
-    plain_console = Console(
-        file=lines, width=width, force_terminal=False, color_system=None, **_AS_IT_IS
-    )
-    plain_console.print(renderable)
+    _console(lines, width, force_terminal=False, color_system=None).print(renderable)
     return "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
 
 
@@ -106,11 +97,7 @@ _AS_WRITTEN = '<pre style="white-space:pre;overflow-x:auto">{code}</pre>'
 
 def as_html(renderable: RenderableType, width: int) -> str:
     """Lay something out as lines of HTML that need no style sheet."""
-    from rich.console import Console
-
-    recorded = Console(
-        file=io.StringIO(), width=width, record=True, color_system="truecolor", **_AS_IT_IS
-    )
+    recorded = _console(io.StringIO(), width, record=True, color_system="truecolor")
     recorded.print(renderable)
     return recorded.export_html(code_format=_AS_WRITTEN, inline_styles=True)
 

@@ -1,4 +1,4 @@
-// What the client did and when, from client_data.py: its calls of Dask, and the lines in which it was.
+// What the client did and when, from flame_data.py: its calls of Dask, and the lines in which it was.
 
 import { overlap, sumOf } from "../numbers.js";
 

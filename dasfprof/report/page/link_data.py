@@ -15,7 +15,8 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
+from dasfprof.report.formats.tracks import numbered
+from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
 
 
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
@@ -70,8 +71,7 @@ def _unlike_their_key(run: Run) -> Array:
     lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
     begins, ids = run.dependencies
     unlike: Array = lengths != np.diff(begins)[key_ids]
-    of_row = np.repeat(np.arange(len(lengths)), lengths)
-    within = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    of_row, within = numbered(lengths)
     alike = ~unlike[of_row]
     of_row, within = of_row[alike], within[alike]
     other = ids[begins[key_ids[of_row]] + within] != items[alike]

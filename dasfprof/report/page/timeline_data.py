@@ -20,7 +20,8 @@ from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import (
+from dasfprof.report.formats.tracks import ThreadTracks, items_of
+from dasfprof.report.page.document import (
     PackedColumn,
     amounts,
     in_group,
@@ -29,9 +30,8 @@ from dasfprof.report.page.packing import (
     texts,
     whole_numbers,
 )
-from dasfprof.report.page.timeline.gap_data import Around, gap_columns, known_threads
-from dasfprof.report.page.timeline.link_data import exact_links
-from dasfprof.report.resource_series import ThreadTracks
+from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
+from dasfprof.report.page.link_data import exact_links
 
 #: How many parts of the run the first picture has.
 _OVERVIEW_BINS = 400
@@ -227,12 +227,9 @@ def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, Packe
     """Pack the dependencies of the keys in their new order: where those of each begin, and each."""
     bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
-    begins = bounds[:-1][order]
-    total = int(counts.sum())
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    targets = ranks[ids[np.repeat(begins, counts) + within]]
+    inputs, of_key = items_of(ids, bounds[:-1][order], counts)
     # The distance from the key itself is the same for all chunks of most operations.
-    distances = np.repeat(np.arange(len(order)), counts) - targets
+    distances = of_key - ranks[inputs]
     return {
         "offsets": offsets(counts),
         "distances": whole_numbers(distances.astype(np.int32).view(np.uint32)),

@@ -1,9 +1,10 @@
-"""`write_parquet`: the tables of a trace as Parquet files, for any tool that reads them."""
+"""The tables of a run as files: CSV, which a spreadsheet opens without risk, and Parquet."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -15,16 +16,76 @@ import pandas as pd
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
+from dasfprof.errors import MissingExtraError
 from dasfprof.report.documents import without_surrogates
-from dasfprof.report.formats.parquet.tables import KINDS, SCHEMAS, Column, TableSchema
+from dasfprof.report.formats.parquet_schemas import KINDS, SCHEMAS, Column, TableSchema
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
 
+#: What makes a spreadsheet take a cell for a formula, the wide forms of these signs included.
+_FORMULA_LEADS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+
+
+def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Write a table in full, UTF-8, a row of labels first; an existing file is replaced.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe in front, in cells and
+    labels alike; numbers stay numbers. NA is an empty cell. Lone surrogates, which UTF-8 cannot
+    hold, are written as ``\\udcxx``, and NUL, which ends the file for some readers, as ``\\x00``.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    safe = frame.apply(_defused)
+    safe.columns = pd.Index([defuse(label) for label in frame.columns], dtype=object)
+    safe.to_csv(path, index=False, encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def defuse(cell: Any) -> Any:
+    """Make text harmless to a spreadsheet; anything else is given back as it is."""
+    if not isinstance(cell, str):
+        return cell
+    cell = cell.replace("\0", "\\x00")
+    # Spreadsheets skip blanks before they look for a formula.
+    return "'" + cell if cell.lstrip(" \xa0").startswith(_FORMULA_LEADS) else cell
+
+
+def _defused(column: pd.Series[Any]) -> pd.Series[Any]:
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    # Left to infer a type, pandas 3 takes one that cannot hold lone surrogates.
+    return pd.Series([defuse(cell) for cell in column.tolist()], column.index, dtype=object)
+
+
+def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
+    """Write the answer to each question that needs no arguments.
+
+    They are called by the analyser's methods, without ``per_``: ``function_bottleneck.csv``,
+    ``processed_tasks.csv``, ``node_summary.csv``; and by what else the method can group by:
+    ``time_accounting_by_worker.csv``.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    from dasfprof.analysis.tables import questions
+    from dasfprof.analysis.tables.questions import Request
+
+    for question in questions.all():
+        if question.needs_arguments:
+            continue
+        requests = [Request(question)]
+        requests += [Request(question, {"by": by}) for by in question.further_groupings]
+        for request in requests:
+            write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
+
+
 # --- The tables' part of PARQUET.md, made from their declarations ---------------------------------
 #
-# ``python -m dasfprof.report.formats.parquet.files`` writes it anew.
+# ``python -m dasfprof.report.formats.tables`` writes it anew.
 
 PAGE = Path(__file__).with_name("PARQUET.md")
 
@@ -40,8 +101,6 @@ def _section(schema: TableSchema) -> str:
     head = ["| column | type | what it is |", "|---|---|---|"]
     return "\n".join([f"## {schema.name}", "", schema.about, "", *head, *rows, ""])
 
-
-# --- write_parquet: the tables of a trace as Parquet files, for any tool that reads them ----------
 
 # --- Columns of a trace as Arrow arrays -----------------------------------------------------------
 
@@ -144,9 +203,16 @@ def write_parquet(analyser: Analyser, directory: Path, title: str) -> None:
 
     Raises
     ------
+    MissingExtraError
+        If pyarrow is not installed.
     OSError
         If a file cannot be written.
     """
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        needed = "the format 'parquet' needs pyarrow: pip install 'dasfprof[parquet]'."
+        raise MissingExtraError(needed) from error
     directory.mkdir(parents=True, exist_ok=True)
     for schema in SCHEMAS:
         _write_table(analyser.run, schema, directory, title)

@@ -1,4 +1,4 @@
-"""Tracks, names and marks as packets of a Perfetto trace, one at a time.
+"""`write_perfetto`: a run in Perfetto's own format, packets of protocol buffers one by one.
 
 The numbers of fields are those of ``TracePacket`` and of the messages within it, which Perfetto
 declares in ``protos/perfetto/trace``.
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dasfprof.database.columns import Array
-from dasfprof.report.documents import shortened, without_surrogates
-from dasfprof.report.formats.perfetto.wire import (
+from dasfprof.report.documents import shown
+from dasfprof.report.formats.drawn import FAILED, Argument, Counter, DrawnRun, Names, opened
+from dasfprof.report.formats.protobuf import (
     Rows,
     double,
     joined,
@@ -24,19 +25,10 @@ from dasfprof.report.formats.perfetto.wire import (
     text,
     varint,
 )
-from dasfprof.report.formats.slices.drawn import Counter, DrawnRun, opened
-from dasfprof.report.formats.slices.marks import Mark
-from dasfprof.report.formats.slices.tasks import FAILED, Argument, Names
-from dasfprof.report.formats.slices.tracks import FIRST_THREAD, RUN, Arrows, Slices, Tracks
+from dasfprof.report.formats.tracks import FIRST_THREAD, RUN, Arrows, Mark, Slices, Tracks
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
-
-
-# --- Tracks, names and marks as packets of a Perfetto trace, one at a time ------------------------
-#
-# The numbers of fields are those of ``TracePacket`` and of the messages within it, which Perfetto
-# declares in ``protos/perfetto/trace``.
 
 #: ``Trace.packet``, and fields of it.
 PACKET, TIME, EVENT = 1, 8, 11
@@ -47,8 +39,6 @@ _NAME, _CATEGORY = 23, 22
 BEGIN, END, _INSTANT, COUNTER = 1, 2, 3, 4
 #: Fields of `InternedData`: what texts stand for.
 CATEGORIES, NAMES, LABELS, STRINGS = 1, 2, 3, 29
-#: Characters of a text that are worth showing.
-LONGEST = 2000
 #: That names of packets before it are no longer known; that a packet needs such names.
 _CLEARED, _NEEDS_NAMES = 1, 2
 #: All packets are of one sequence, and what they share.
@@ -59,11 +49,6 @@ _FIRST_COUNTER = 1 << 40
 _BYTES_UNIT = 3
 #: Texts in a packet.
 _AT_A_TIME = 1000
-
-
-def shown(value: object, longest: int = LONGEST) -> str:
-    """Return a text as it can be written: not too long, and without lone surrogates."""
-    return without_surrogates(shortened(str(value), longest))
 
 
 class InternedTexts:

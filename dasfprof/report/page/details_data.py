@@ -14,7 +14,7 @@ from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
 from dasfprof.analysis.tables.why import COULD, Told, told_of
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
+from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
 from dasfprof.text import count_of, elide, format_duration, format_size
 
 #: The most different texts of a page; those of most task runs are kept.

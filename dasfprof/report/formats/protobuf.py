@@ -9,10 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dasfprof.database.columns import Array
+
+if TYPE_CHECKING:
+    pass
+
 
 _VARINT, _FIXED, _BYTES = 0, 1, 2
 #: Bits of a number that a byte of a varint holds.

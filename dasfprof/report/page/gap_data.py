@@ -1,6 +1,6 @@
 """What stands between and around the task runs of a timeline, as the columns of a page.
 
-`Gaps` are the cells of `idle_cells` as shares of the free time of a worker's tracks, and the
+The gaps are the cells of `idle_cells` as shares of the free time of a worker's tracks, and the
 seconds for which each task run held its thread before and after its function.
 """
 
@@ -27,8 +27,8 @@ from dasfprof.analysis.model.thread_time import (
 )
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
-from dasfprof.report.resource_series import ThreadTracks, busy_until
+from dasfprof.report.formats.tracks import ThreadTracks, busy_until
+from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
 
 #: A worker's whole free time in a cell.
 _WHOLE = 0xFFFF

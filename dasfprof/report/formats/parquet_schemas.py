@@ -5,55 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from dasfprof.schema import profiles, resources, steps, tasks, under_way
 from dasfprof.schema.events import EventKind
-from dasfprof.schema.profiles import (
-    ALLOCATION,
-    CALL_PROFILE,
-    CLIENT_SAMPLE,
-    LOOP_SAMPLE,
-    TASK_SAMPLE,
-    TRACED_FUNCTION,
-)
-from dasfprof.schema.resources import (
-    DEVICE_MEMORY,
-    DISK_USAGE,
-    GPU_DEVICES,
-    GPU_USAGE,
-    HOST_PROCESS,
-    MANAGED_MEMORY,
-    MEMORY_SIZES,
-    RESOURCE_USAGE,
-)
-from dasfprof.schema.steps import CLIENT_CALLS, FUNCTION_SENT, GRAPH_SENT, SENT_VALUE
-from dasfprof.schema.tasks import (
-    ACTOR_CALL,
-    CLOCK,
-    CLUSTER_CHANGE,
-    COMPUTE,
-    COPY_DROPPED,
-    FUNCTION_CODE,
-    GRAPH,
-    LOG_RECORD,
-    RESULT_RELEASED,
-    RESULT_SERIALISED,
-    SHUFFLE_MESSAGE,
-    STEAL,
-    STORAGE,
-    TASK_ARGUMENTS,
-    TASK_RUN,
-    TASK_UNPICKLED,
-    TRACEBACK,
-    TRANSFER,
-    UNSENT_TASKS,
-)
-from dasfprof.schema.under_way import (
-    CLIENT_UNDER_WAY,
-    LOCK_HELD,
-    LOOP_BLOCKED,
-    SCHEDULER_STATE,
-    STACK,
-    TASK_UNDER_WAY,
-)
 
 # --- How the Parquet files are described: tables, columns, their types and meanings ---------------
 
@@ -142,7 +95,7 @@ _SCHEDULER = (
 sent                  time     sent to its worker
 known                 time     the scheduler knew the outcome
 """),
-    *recorded(TASK_RUN, without={"key", "run_id", "worker"}, renamed=_RENAMED),
+    *recorded(tasks.TASK_RUN, without={"key", "run_id", "worker"}, renamed=_RENAMED),
 )
 
 #: What tells which attempt at which key a row is about, and on which worker.
@@ -220,7 +173,7 @@ source                text     who recorded it: worker, or scheduler where no wo
 start                 time     its function began
 duration              seconds  of its function
 """),
-            *recorded(COMPUTE, without={"key", "run_id", "dependencies"}),
+            *recorded(tasks.COMPUTE, without={"key", "run_id", "dependencies"}),
             *columns("dependencies ids key_id of each dependency; null where nobody told"),
             *_SCHEDULER,
         ),
@@ -262,7 +215,7 @@ time                  time     when
     ),
     _events(
         "transfers",
-        TRANSFER,
+        tasks.TRANSFER,
         *columns("keys ids key_id of each result"),
         about="A row a message that brought results from another worker.",
         time=columns("""
@@ -273,7 +226,7 @@ duration              seconds  until it was there
     ),
     _events(
         "shuffle_messages",
-        SHUFFLE_MESSAGE,
+        tasks.SHUFFLE_MESSAGE,
         about="A row a message of a P2P shuffle from one worker to another.",
         time=columns("""
 start                 time     it was sent
@@ -282,7 +235,7 @@ duration              seconds  until the receiver had taken it in
     ),
     _events(
         "actor_calls",
-        ACTOR_CALL,
+        tasks.ACTOR_CALL,
         about="A row a call of a method of an actor that is on the worker.",
         time=columns("""
 start                 time     it arrived at the worker
@@ -305,7 +258,9 @@ address               text     as Dask knows it
 nthreads              count    its threads
 """),
             *columns(
-                "\n".join(f"{name} bytes {of}; null: none" for name, of in MEMORY_SIZES.items())
+                "\n".join(
+                    f"{name} bytes {of}; null: none" for name, of in resources.MEMORY_SIZES.items()
+                )
             ),
             *columns("""
 pid                   count    its process
@@ -359,51 +314,51 @@ library_code          text     the function that it is in
 fused                 text     the other lines of a group, as Python writes them
 """),
     ),
-    _events("graphs", GRAPH),
-    _events("graphs_sent", GRAPH_SENT),
-    _events("client_calls", CLIENT_CALLS),
-    _events("sent_values", SENT_VALUE),
-    _events("functions_sent", FUNCTION_SENT),
-    _events("steals", STEAL),
-    _events("releases", RESULT_RELEASED),
-    _events("copies_dropped", COPY_DROPPED, time=(*_KEY, *_WHO, *_TIME)),
-    _events("cluster_changes", CLUSTER_CHANGE),
-    _events("unsent", UNSENT_TASKS),
-    _events("logs", LOG_RECORD),
-    _events("tracebacks", TRACEBACK),
-    _events("arguments", TASK_ARGUMENTS),
-    _events("storage", STORAGE),
-    _events("unpickled", TASK_UNPICKLED),
-    _events("serialised", RESULT_SERIALISED),
-    _events("function_code", FUNCTION_CODE),
+    _events("graphs", tasks.GRAPH),
+    _events("graphs_sent", steps.GRAPH_SENT),
+    _events("client_calls", steps.CLIENT_CALLS),
+    _events("sent_values", steps.SENT_VALUE),
+    _events("functions_sent", steps.FUNCTION_SENT),
+    _events("steals", tasks.STEAL),
+    _events("releases", tasks.RESULT_RELEASED),
+    _events("copies_dropped", tasks.COPY_DROPPED, time=(*_KEY, *_WHO, *_TIME)),
+    _events("cluster_changes", tasks.CLUSTER_CHANGE),
+    _events("unsent", tasks.UNSENT_TASKS),
+    _events("logs", tasks.LOG_RECORD),
+    _events("tracebacks", tasks.TRACEBACK),
+    _events("arguments", tasks.TASK_ARGUMENTS),
+    _events("storage", tasks.STORAGE),
+    _events("unpickled", tasks.TASK_UNPICKLED),
+    _events("serialised", tasks.RESULT_SERIALISED),
+    _events("function_code", tasks.FUNCTION_CODE),
     _events(
         "call_profiles",
-        CALL_PROFILE,
+        profiles.CALL_PROFILE,
         *columns("path text path of the file; null: there is none"),
         without={"file"},
     ),
-    _events("allocations", ALLOCATION),
-    _events("traced_functions", TRACED_FUNCTION),
+    _events("allocations", profiles.ALLOCATION),
+    _events("traced_functions", profiles.TRACED_FUNCTION),
     _events(
         "under_way",
-        TASK_UNDER_WAY,
+        under_way.TASK_UNDER_WAY,
         about="A row a task run over a second whose end no worker recorded: the last that was "
         "seen.",
     ),
-    _events("under_way_history", TASK_UNDER_WAY),
-    _events("locks_held", LOCK_HELD),
-    _events("loops_blocked", LOOP_BLOCKED),
-    _events("scheduler_states", SCHEDULER_STATE),
-    _events("clients_under_way", CLIENT_UNDER_WAY),
-    _events("task_samples", TASK_SAMPLE),
-    _events("loop_samples", LOOP_SAMPLE),
-    _events("client_samples", CLIENT_SAMPLE),
+    _events("under_way_history", under_way.TASK_UNDER_WAY),
+    _events("locks_held", under_way.LOCK_HELD),
+    _events("loops_blocked", under_way.LOOP_BLOCKED),
+    _events("scheduler_states", under_way.SCHEDULER_STATE),
+    _events("clients_under_way", under_way.CLIENT_UNDER_WAY),
+    _events("task_samples", profiles.TASK_SAMPLE),
+    _events("loop_samples", profiles.LOOP_SAMPLE),
+    _events("client_samples", profiles.CLIENT_SAMPLE),
     TableSchema(
         "stacks",
         "A row a distinct stack.",
         (
             *columns("number id its number, from 0"),
-            *recorded(STACK, without={"number", "parent"}),
+            *recorded(under_way.STACK, without={"number", "parent"}),
         ),
     ),
     TableSchema(
@@ -421,20 +376,20 @@ args                  text     its args, as JSON
     ),
     _events(
         "samples",
-        RESOURCE_USAGE,
+        resources.RESOURCE_USAGE,
         *columns(
             "host_read flag it read the host itself; false: what the host's reader had read last"
         ),
     ),
-    _events("managed_memory", MANAGED_MEMORY),
-    _events("clocks", CLOCK),
-    _events("disk_usage", DISK_USAGE),
+    _events("managed_memory", resources.MANAGED_MEMORY),
+    _events("clocks", tasks.CLOCK),
+    _events("disk_usage", resources.DISK_USAGE),
     _events(
         "host_processes",
-        HOST_PROCESS,
+        resources.HOST_PROCESS,
         *columns("ours flag it is the run's own; false: another program's"),
     ),
-    _events("gpu_devices", GPU_DEVICES),
-    _events("gpu_usage", GPU_USAGE),
-    _events("device_memory", DEVICE_MEMORY),
+    _events("gpu_devices", resources.GPU_DEVICES),
+    _events("gpu_usage", resources.GPU_USAGE),
+    _events("device_memory", resources.DEVICE_MEMORY),
 )

@@ -1,13 +1,17 @@
-"""``%%dasfprof``: profiles a cell on the current Dask client and shows the result."""
+"""dasfprof in notebooks: ``%load_ext dasfprof``, ``%%dasfprof``, and `show` for any run."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import logging
+import os
+import shlex
 from argparse import BooleanOptionalAction
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from distributed import Client, default_client
 from IPython.core.displayhook import DisplayHook
@@ -19,14 +23,146 @@ from dasfprof.config.kinds import Frequency, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
+from dasfprof.handles.analyser import RunComparison, TraceAnalyser, compare
 from dasfprof.handles.registration import register_default_profiler
 from dasfprof.handles.run import ProfiledRun
-from dasfprof.jupyter.view import show
+from dasfprof.report.notebook import CarriedParts, frame_html, parts_of, run_html, run_text
+from dasfprof.report.page.html import write_report
+from dasfprof.report.run_summary import title_of
+from dasfprof.text import clean, escape
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+
 logger = logging.getLogger(__name__)
+
+__all__ = ["RunView", "load_ipython_extension", "show"]
+
+#: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
+INLINE_BYTES = 2_000_000
+_CARRIED = CarriedParts()
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register the magics with a shell; called by ``%load_ext dasfprof``."""
+    shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")
+    shell.register_magic_function(dasfprof_compare, "line", "dasfprof_compare")
+
+
+class RunView:
+    """A run as a notebook shows it: a summary, the findings, and the report in a frame.
+
+    The report is a file beside the trace. Of a large run the notebook has a link to it only.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    report
+        The report's file; an existing one is replaced.
+    title
+        Name of the run.
+
+    Raises
+    ------
+    OSError
+        If the report cannot be written.
+    """
+
+    def __init__(self, analyser: TraceAnalyser, report: Path, title: str) -> None:
+        #: Answers any further question.
+        self.analyser = analyser
+        #: What is wrong with the run.
+        self.findings = analyser.diagnose()
+        #: The report's file.
+        self.report = write_report(analyser, report, title=title)
+        self._title = title
+
+    def __repr__(self) -> str:
+        text = run_text(self.analyser, self.findings, self._title)
+        return f"{text}\nThe report: {clean(self.report)}"
+
+    def _repr_html_(self) -> str:
+        frame = ""
+        try:
+            large = self.report.stat().st_size > INLINE_BYTES
+            if not large:
+                page = self.report.read_text(encoding="utf-8")
+                title = f"Report of {self._title}"
+                frame = frame_html(
+                    page,
+                    title,
+                    empty=not len(self.analyser.run.tasks),
+                    parts_elsewhere=_CARRIED.elsewhere(parts_of(page)),
+                )
+            where = f"{'is too large to be shown here' if large else 'as a file'}: "
+            where += _link(self.report)
+        except OSError as error:
+            where = f"is gone: {escape(error)}"
+        words = run_html(self.analyser, self.findings, self._title, folded=bool(frame))
+        return f"{words}<p>The report {where}</p>{frame}"
+
+
+def show(run: ProfiledRun | Any) -> RunView:
+    """Show a run in a notebook as ``%%dasfprof`` does.
+
+    Parameters
+    ----------
+    run
+        A `ProfiledRun`, or what `TraceAnalyser` takes: a database, a path, a run's name. The report
+        is written beside the files of a `ProfiledRun`, else into the working directory.
+    """
+    if isinstance(run, ProfiledRun):
+        place = Path() if is_url(run.source) else run.directory
+        return RunView(run.analyser(), place / f"{run.name}.html", run.name)
+    analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
+    return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.run))
+
+
+def _link(path: Path) -> str:
+    """Link to a file by its place beside the notebook: Jupyter follows no other links to files."""
+    where = os.path.relpath(path)
+    return f'<a href="{escape(quote(where))}" target="_blank"><code>{escape(where)}</code></a>'
+
+
+# --- ``%dasfprof_compare``: two sides of runs, compared in a notebook -----------------------------
+
+_ROWS = 8
+
+
+def dasfprof_compare(line: str) -> RunComparison:
+    """Compare two sides of runs; print the verdict and what made the difference, and return it.
+
+    ::
+
+        %dasfprof_compare BEFORE AFTER
+        %dasfprof_compare BEFORE... -- AFTER...
+
+    Each is what `dasfprof.open_run` takes, or a directory with several runs.
+    """
+    sources = shlex.split(line)
+    if "--" in sources:
+        place = sources.index("--")
+        before, after = sources[:place], sources[place + 1 :]
+    else:
+        before, after = sources[:1], sources[1:]
+    if not before or not after or ("--" not in sources and len(after) > 1):
+        raise UsageError(
+            "%dasfprof_compare takes two sources, or several of each side with -- between them."
+        )
+    from dasfprof.report.terminal.findings import print_comparison
+
+    try:
+        comparison = compare(before, after)
+    except DasfprofError as error:
+        raise UsageError(str(error)) from error
+    print_comparison(comparison, _ROWS)
+    return comparison
+
+
+# --- %%dasfprof: profiles a cell on the current Dask client and shows the result ------------------
+
 
 #: The variable that holds the last view, unless another is named.
 VARIABLE = "_dasfprof"

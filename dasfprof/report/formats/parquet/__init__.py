@@ -1,1 +1,0 @@
-"""The tables of a trace as Parquet files, for any tool that reads them."""

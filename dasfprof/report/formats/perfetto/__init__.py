@@ -1,1 +1,0 @@
-"""Perfetto's own format: protocol buffers, which it opens and searches sooner than JSON."""

@@ -1,0 +1,447 @@
+"""The tracks of viewers and of the page: slices, arrows and marks on them."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.links import ResultsByKey, find_links
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.tables.listed_events import json_value
+from dasfprof.database.columns import Array
+
+#: Times are whole nanoseconds: what viewers count in.
+_NANOSECONDS = 1e9
+#: Seconds: 285 years, as nanoseconds just within 64 bits.
+_LATEST = 9e9
+#: Two tasks of one thread never overlap; their times, as floats of Unix seconds, can by this much.
+_CLOCK_GRAIN = 2000
+#: The process of what belongs to no host. Perfetto takes 0 for the idle process.
+RUN = 1
+#: The number of a viewer's thread is its track's and this. Equal to a process' number it would be
+#: its main thread.
+FIRST_THREAD = 100_000
+
+
+@dataclass
+class Tracks:
+    """Numbers processes (the run, its hosts) and tracks (threads, to the viewers)."""
+
+    title: str
+    _hosts: dict[str, int] = field(default_factory=dict)
+    #: Process and name of each track; the first is number 0.
+    _names: list[tuple[int, str]] = field(default_factory=list)
+
+    def process(self, host: str) -> int:
+        """Return the number of a host's process."""
+        return self._hosts.setdefault(host, RUN + 1 + len(self._hosts))
+
+    def add(self, process: int, name: str) -> int:
+        """Add a track and return its number."""
+        self._names.append((process, name))
+        return len(self._names) - 1
+
+    def processes(self) -> dict[int, str]:
+        """Return the names of the processes by their numbers: the run, and its hosts."""
+        return {RUN: self.title, **{number: host for host, number in self._hosts.items()}}
+
+    def names(self) -> list[tuple[int, str]]:
+        """Return the process and the name of each track."""
+        return self._names
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Spans of time on tracks, in the order in which they are written."""
+
+    #: The row of its table that each is about.
+    rows: Array
+    #: Whole nanoseconds from the trace's begin; none is without length, since nothing could be
+    #: tied to it.
+    starts: Array
+    stops: Array
+    tracks: Array
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def blocks(self, size: int) -> Iterator[slice]:
+        """Return slices of at most `size` rows."""
+        return (slice(at, min(at + size, len(self))) for at in range(0, len(self), size))
+
+
+def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
+    """Round spans in seconds to whole nanoseconds, none before 0 and each at least one long."""
+    begins = whole_nanoseconds(starts)
+    return begins, np.maximum(whole_nanoseconds(stops), begins + 1)
+
+
+def whole_nanoseconds(times: Array) -> Array:
+    """Round seconds to whole nanoseconds, from 0 to as many as a viewer can hold."""
+    rounded: Array = np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
+    return rounded
+
+
+def trimmed(starts: Array, stops: Array) -> Array:
+    """Cut the ends of spans that overlap the next by no more than the clock's resolution."""
+    late = stops[:-1] - starts[1:]
+    cut = (late > 0) & (late <= _CLOCK_GRAIN) & (starts[1:] > starts[:-1])
+    ends: Array = np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
+    return ends
+
+
+def side_by_side(starts: Array, stops: Array) -> Array:
+    """Number the tracks that spans, ordered by start, need so that none lies over another."""
+    places = np.zeros(len(starts), dtype=np.int64)
+    if not (np.maximum.accumulate(stops)[:-1] > starts[1:]).any():
+        return places
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    count = 0
+    for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            place = heapq.heappop(free)
+        else:
+            place, count = count, count + 1
+        heapq.heappush(busy, (stop, place))
+        places[row] = place
+    return places
+
+
+def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
+    """Add the tracks that spans, ordered by start, need; return the track of each.
+
+    The first has the title, also where there are no spans; the others a number behind it.
+    """
+    places = side_by_side(starts, stops)
+    more = range(2, int(places.max(initial=0)) + 2)
+    ids = [tracks.add(process, name) for name in (title, *(f"{title} ({n})" for n in more))]
+    numbers: Array = np.array(ids, dtype=np.int64)[places]
+    return numbers
+
+
+# --- The tracks of the timelines: one for each thread of each worker ------------------------------
+
+
+class ThreadTracks:
+    """One track for each thread, the threads of a worker in the order of their first task.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    placed, starts
+        The rows of `Trace.tasks` that have a time, and when they start.
+    threads
+        How many threads each named worker has: those that ran nothing have tracks too. Default:
+        only threads that ran something have.
+    """
+
+    def __init__(
+        self, run: Run, placed: Array, starts: Array, threads: Array | None = None
+    ) -> None:
+        named = run.named
+        tasks = run.tasks
+        names = named.titles()
+        by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))
+        workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]
+        codes = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
+        most = int(codes.max(initial=0)) + 2
+        if threads is not None:
+            most += int(threads.max(initial=0))
+        codes, pairs = pd.factorize(workers * most + codes + 1)
+        if threads is not None:
+            pairs = np.append(pairs, _unused(pairs, most, threads[by_name]))
+        first_start = np.full(len(pairs), np.inf)
+        np.minimum.at(first_start, codes, starts)
+        of_pair, thread_of_pair = np.divmod(pairs, most)
+        # A worker's coroutines, which run in its event loop, come last.
+        in_order = np.lexsort((first_start, thread_of_pair == 0, of_pair))
+        place = np.argsort(in_order)
+        track = place[codes]
+        #: Rows of `placed` by track and start.
+        self.order = np.lexsort((starts, track))
+        #: Where the rows of each track begin, and the end.
+        self.offsets = np.r_[0, np.cumsum(np.bincount(track, minlength=len(pairs)))]
+        #: Names of the workers that have tracks, and their hosts.
+        self.workers: list[str] = []
+        self.hosts: list[str] = []
+        #: For each track ``worker`` (place in `workers`), ``thread`` (from 0; None: the worker's
+        #: coroutines) and ``first`` (its first row).
+        self.facts: list[dict[str, Any]] = []
+        last, thread = -1, 0
+        for number, pair in enumerate(in_order.tolist()):
+            if of_pair[pair] != last:
+                last, thread = int(of_pair[pair]), 0
+                self.workers.append(str(names[by_name[last]]))
+                self.hosts.append(str(named.hosts[by_name[last]]))
+            coroutines = thread_of_pair[pair] == 0
+            self.facts.append(
+                {
+                    "worker": len(self.workers) - 1,
+                    "thread": None if coroutines else thread,
+                    "first": int(self.offsets[number]),
+                }
+            )
+            thread += 1
+
+    def busy_shares(self, starts: Array, durations: Array, span: float, bins: int) -> list[str]:
+        """Return for each track the busy share of each part of the run, a digit from 0 to 9."""
+        edges = np.linspace(0.0, span, bins + 1)
+        shares = []
+        for begin, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            busy = busy_until(edges, starts[begin:end], durations[begin:end])
+            share = np.clip(np.diff(busy) / (span / bins or 1.0), 0.0, 1.0)
+            tenths = np.ceil(share * 9).astype(np.uint8) + ord("0")
+            shares.append(tenths.tobytes().decode("ascii"))
+        return shares
+
+
+def _unused(pairs: Array, most: int, threads: Array) -> Array:
+    """Number the threads that each worker has beyond those of some pairs."""
+    workers, codes = np.divmod(pairs, most)
+    used = np.bincount(workers[codes > 0], minlength=len(threads))
+    unused = np.maximum(threads - used, 0)
+    worker, within = numbered(unused)
+    numbers: Array = worker * most + most - 1 - within
+    return numbers
+
+
+def natural_order(name: str) -> list[tuple[bool, int, str]]:
+    """Return a sort key that puts numbers in names in their order: 2 before 10."""
+    parts = re.split(r"([0-9]{1,15})", str(name))
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+
+
+def busy_until(times: Array, starts: Array, durations: Array) -> Array:
+    """Sum the seconds that tasks, ordered by start, had run until each of some times."""
+    ends = np.sort(starts + durations)
+    order_sums = np.r_[0.0, np.cumsum(starts)]
+    end_sums = np.r_[0.0, np.cumsum(ends)]
+    begun = np.searchsorted(starts, times)
+    ended = np.searchsorted(ends, times)
+    # The sum of min(time, end) - start over the tasks that have begun.
+    busy: Array = (begun - ended) * times + end_sums[ended] - order_sums[begun]
+    return busy
+
+
+# --- Arrows between slices: from the task runs that made results to what took them ----------------
+
+
+@dataclass(frozen=True)
+class Arrows:
+    """Arrows from task runs to slices.
+
+    One that would go back in time, since two clocks disagree, leaves its slice early; one that
+    would have to leave it before its begin is not among them.
+    """
+
+    #: The slice of a task run that each comes from, and the slice that it goes to.
+    made: Array
+    to: Array
+    #: Nanoseconds: when each leaves, and arrives.
+    leaving: Array
+    arrival: Array
+
+    @classmethod
+    def between(cls, sources: Slices, made: Array, targets: Slices, to: Array) -> Arrows:
+        """Draw arrows from slices that made results (-1: none did) to those that took them."""
+        known = np.flatnonzero(made >= 0)
+        made, to = made[known], to[known]
+        arrival = targets.starts[to]
+        leaving = np.minimum(sources.stops[made] - 1, arrival)
+        drawn = leaving >= sources.starts[made]
+        return cls(made[drawn], to[drawn], leaving[drawn], arrival[drawn])
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+    def taken(self, rows: Array) -> Arrows:
+        """Return some of them."""
+        return Arrows(self.made[rows], self.to[rows], self.leaving[rows], self.arrival[rows])
+
+
+class Producers:
+    """Finds the task run that made a result.
+
+    Parameters
+    ----------
+    trace, slices
+        The trace, and its task runs.
+    """
+
+    def __init__(self, run: Run, slices: Slices) -> None:
+        self._links = find_links(run)
+        self._first = np.searchsorted(self._links.row, np.arange(len(run.tasks) + 1))
+        #: The task runs.
+        self.slices = slices
+        #: The slice of each row of `TaskSlots`, -1 where there is none; the last is that of row -1.
+        self._numbers = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
+        self._numbers[slices.rows] = np.arange(len(slices))
+        state = run.tasks["state"]
+        made = np.flatnonzero((state.isna() | (state == "memory")).to_numpy()[slices.rows])
+        keys = run.tasks["key_id"].to_numpy()[slices.rows]
+        self._results = ResultsByKey(keys, slices.stops, made, len(run.keys))
+
+    def of_inputs(self, targets: Array) -> tuple[Array, Array]:
+        """Find the slices that made the inputs of some slices; gives pairs of both."""
+        rows = self.slices.rows[targets]
+        counts = self._first[rows + 1] - self._first[rows]
+        links, of_target = items_of(self._links.producer, self._first[rows], counts)
+        return self._numbers[links], targets[of_target]
+
+    def of_keys(self, keys: Array, before: Array) -> Array:
+        """Find the last slice of each key that had made a result by a time; -1: none.
+
+        A key's one run stands for a result that it made before by another clock alone.
+        """
+        found = self._results.last_before(keys, before)
+        return np.where(found < 0, self._results.only(keys), found)
+
+
+def numbered(counts: Array) -> tuple[Array, Array]:
+    """Return of which list each item of lists of such lengths is, and its place there."""
+    of_list = np.repeat(np.arange(len(counts)), counts)
+    return of_list, np.arange(len(of_list)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
+    """Take lists out of those of all rows; gives their items, and which list each is of."""
+    of_row, within = numbered(counts)
+    return ids[begins[of_row] + within].astype(np.int64), of_row
+
+
+# --- Marks, events of user code and steps of the pipeline, as viewers draw them -------------------
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A slice or an instant on a track."""
+
+    track: int
+    #: Nanoseconds from the run's begin.
+    time: int
+    #: Nanoseconds; None: an instant.
+    duration: int | None
+    name: str
+    category: str
+    #: Values as JSON has them.
+    args: dict[str, Any]
+
+
+class OwnEventMarks:
+    """The events of user code on tracks of the run, those of each process and thread on their own.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    tracks
+        Gets a track for each process and thread that the events name, more where spans overlap.
+    """
+
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        events = run.events
+        # What is of another clock has no place in the picture: a note of the trace says so.
+        drawn = (events["time"] >= run.begin) & (events["time"] <= run.end)
+        self._events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
+        starts = run.since_begin(self._events["time"])
+        spent = np.nan_to_num(self._events["duration"].to_numpy(dtype=float))
+        self._starts, self._stops = to_nanoseconds(starts, starts + spent)
+        self._tracks = np.zeros(len(starts), dtype=np.int64)
+        for (process, thread), group in self._events.groupby(["process", "thread"], sort=True):
+            self._place(f"Events of {process}, {thread}", group, tracks)
+
+    def _place(self, title: str, group: pd.DataFrame, tracks: Tracks) -> None:
+        rows = group.index.to_numpy()
+        spans = rows[(group["kind"] == "span").to_numpy()]
+        self._tracks[rows] = len(tracks.names())  # the first that is added
+        self._tracks[spans] = lay_out(tracks, RUN, title, self._starts[spans], self._stops[spans])
+
+    def marks(self) -> Iterator[Mark]:
+        """Yield each row: a slice for a span, an instant for all else."""
+        told = zip(
+            self._events["name"].tolist(),
+            self._events["kind"].tolist(),
+            self._events["args"].tolist(),
+            self._tracks.tolist(),
+            self._starts.tolist(),
+            (self._stops - self._starts).tolist(),
+            strict=True,
+        )
+        for name, kind, args, track, start, duration in told:
+            lasts = duration if kind == "span" else None
+            title = name if kind in ("span", "instant") else f"{name} ({kind})"
+            yield Mark(track, start, lasts, title, "own", json_value(args))
+
+
+class StepSlices:
+    """The steps of a run, one in another on tracks below each other.
+
+    A step lasts from when the client entered it until it left it. One that only annotations or
+    spans tell of lasts from its first task run to the end of its last.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    tracks
+        Gets as many tracks as there were steps at a time.
+    """
+
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        spans = pd.concat([_entered(run), _told_by_tasks(run)], ignore_index=True)
+        spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
+        self._names: list[str] = spans["step"].tolist()
+        counts = run.tasks["step"].value_counts().items()
+        self._counts = {str(step): int(number) for step, number in counts}
+        stops = spans["stop"].fillna(run.wall).to_numpy()
+        starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
+        numbers = lay_out(tracks, RUN, "Steps", starts, ends) if len(spans) else starts
+        self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
+
+    def marks(self) -> Iterator[Mark]:
+        """Yield each step."""
+        slices = self._slices
+        told = zip(
+            self._names,
+            slices.tracks.tolist(),
+            slices.starts.tolist(),
+            (slices.stops - slices.starts).tolist(),
+            strict=True,
+        )
+        for name, track, start, duration in told:
+            args = {"step": name, "task runs": self._counts.get(name, 0)}
+            yield Mark(track, start, duration, name, "step", args)
+
+
+def _entered(run: Run) -> pd.DataFrame:
+    """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
+    steps = run.steps
+    if not len(steps):
+        return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
+    start = run.since_begin(steps["start"])
+    return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
+
+
+def _told_by_tasks(run: Run) -> pd.DataFrame:
+    """Return the steps that task runs name and the client did not enter."""
+    start = run.recorded["start"]
+    runs = pd.DataFrame(
+        {
+            "step": run.tasks["step"].astype(object),
+            "start": start,
+            "stop": start + run.tasks["duration"].to_numpy(),
+        }
+    )
+    known = set(run.steps["step"]) if len(run.steps) else set()
+    runs = runs[runs["step"].notna() & ~runs["step"].isin(known)]
+    return runs.groupby("step", as_index=False, sort=False).agg({"start": "min", "stop": "max"})

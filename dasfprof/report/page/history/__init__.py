@@ -1,1 +1,0 @@
-"""The index page of a directory's runs over time."""
