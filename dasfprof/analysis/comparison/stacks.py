@@ -17,7 +17,7 @@ from dasfprof.analysis.stack_samples.places import (
     all_stacks,
     hot_places,
 )
-from dasfprof.analysis.stack_samples.task_samples import samples_of
+from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.under_way.state import Frame
 
 #: The name of a call: the functions on the way to it, each with its file.

@@ -85,8 +85,8 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     They sum to the threads of each worker times the seconds of its life.
     """
     accounts = make_accounts(trace)
-    busy = accounts.of_functions if by == "function" else accounts.of_steps
-    names = [*(accounts.functions if by == "function" else accounts.steps), NO_TASK]
+    groups, busy = accounts.busy[by]
+    names = [*groups, NO_TASK]
     idle = accounts.of_lives.sum(axis=0)
     idle[:USES] = 0.0
     seconds = np.vstack([busy.reshape(-1, len(ThreadTime)), idle])

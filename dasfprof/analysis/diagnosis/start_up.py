@@ -9,7 +9,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.first_task import Stage, find_first_task
+from dasfprof.analysis.model.client_time import Stage, find_first_task
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words

@@ -18,10 +18,10 @@ from dasfprof.analysis.model.links import (
 from dasfprof.analysis.model.thread_time import RunningSeconds, running_seconds
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.open_runs import taken_back
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 

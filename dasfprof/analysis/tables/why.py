@@ -1,4 +1,4 @@
-"""Why a task ran where it ran, and what it waited for."""
+"""What is wrong with a run, and why a task ran where it ran."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis import diagnosis
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.decisions import Candidate, Decision, decisions_of
 from dasfprof.analysis.simulation.one_run import OneRun
@@ -16,6 +17,69 @@ from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of, elide, format_duration
+
+# --- What is wrong with a run, and what to change -------------------------------------------------
+
+
+@question("Findings", "diagnosis", short="findings", overview=1, csv="findings")
+def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
+    """Look for the known faults of a run, and say what to change.
+
+    Parameters
+    ----------
+    least
+        Seconds at stake, or seen, below which findings are left out. Errors, and findings of which
+        neither are known, are not.
+
+    Returns
+    -------
+    DataFrame
+        A row a finding, the gravest first, of equally grave ones errors, and then that with the
+        most seconds at stake; what another brings about is beneath it. No row if no fault was
+        found:
+
+        - ``Severity``: ``high`` (a fifth of the run is at stake, and a second, or results
+          are), ``medium`` (a twentieth), ``low``, ``info``
+        - ``Finding``: one sentence with the figure
+        - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
+          it, by a replay or what was measured; NaN where neither shows that. Where they are the
+          client's they may lie before the first task or after the last. Findings overlap: their
+          seconds do not add up
+        - ``Evidence``: figures, and the methods that show more; where steps of the pipeline
+          are known, that of the function
+        - ``Suggestion``: what to change
+        - ``Rule``: its name, which stays; ``Function``, ``Worker`` (None: all of the run),
+          ``Start (s)``, ``Stop (s)`` (from the trace's begin; NaN: the whole run): where to
+          look
+        - ``Cause``: the rule of the finding that brings it about; None if no other does
+
+    Notes
+    -----
+    ``attrs["places"]`` has a place for each row: None, or a dict of what a finding speaks of where
+    that is more than one time, function or worker (``spans``, in seconds from the trace's begin;
+    ``state``, ``function``, ``worker`` of all its task runs; None: they differ).
+
+    ``attrs["figures"]`` has, by name, the figures of which the sentences of each row are made:
+    texts, and numbers as ``{"value": 0.25, "unit": "s"}``. Units are ``s``, ``B``, ``B/s``,
+    ``share``, ``times`` and ``count``.
+
+    ``attrs["costs"]`` has the seconds by which each row is ranked: those at stake; or, where
+    nothing shows what a change would save, those for which it was seen.
+
+    ``attrs["changes"]`` has for each row what it says to set, as data: of several either. Each has
+    ``settings`` (by name: keywords of a ``LocalCluster``, variables of the environment, or
+    ``chunks``, ``batch``, ``persist`` of the program; ``more`` or ``fewer`` where it says no
+    number), ``excludes`` (settings that are to stay), ``condition`` (what it depends on, or None),
+    ``function`` and ``line`` (of the program). ``dasfprof try`` tries them.
+
+    A finding that another one brings about is ``low``, and says what it may follow from: one with
+    as many seconds at stake, or more. That
+    a function takes long, or waits, is ``medium`` at most: it may have to. A
+    rule without the evidence that it needs says nothing; one that fails is a finding of the
+    rule ``rule-failed``.
+    """
+    return diagnosis.diagnose(run, least=least)
+
 
 #: Workers that are listed of those that the scheduler had to choose from.
 _MOST = 10
@@ -210,8 +274,8 @@ def _table(rows: list[_Row]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Run ID": np.array([row[0] for row in rows], dtype=np.int64),
-            "What": text(np.array([row[1] for row in rows], dtype=object)),
-            "Worker": text(np.array([row[2] for row in rows], dtype=object)),
+            "What": text([row[1] for row in rows]),
+            "Worker": text([row[2] for row in rows]),
             "From (s)": numbers([row[3] for row in rows]),
             "Seconds": numbers([row[4] for row in rows]),
             "Tasks There": whole(of_candidates("tasks")),
@@ -219,6 +283,6 @@ def _table(rows: list[_Row]) -> pd.DataFrame:
             "To Move (MB)": of_candidates("missing") / 1e6,
             "Expected Wait (s)": of_candidates("begin"),
             "Sooner (s)": numbers([row[6] for row in rows]),
-            "Why": text(np.array([row[7] for row in rows], dtype=object)),
+            "Why": text([row[7] for row in rows]),
         }
     )
