@@ -101,8 +101,8 @@ class WindowAccount:
         rows = pd.DataFrame(
             {
                 "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
-                "key": run.keys.texts(_identities(run, "key_id")[cut]),
-                "run_id": _identities(run, "run_id")[cut],
+                "key": run.keys.texts(run.of_slots("key_id")[cut]),
+                "run_id": run.of_slots("run_id")[cut],
                 "executing": times.executing[cut],
                 "end": slots.end[cut],
                 "length": length[cut],
@@ -282,11 +282,6 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
         until = own.used(np.minimum(edges, end))
         used[:, rows] = np.maximum(np.diff(until, axis=0), 0)
     return used
-
-
-def _identities(run: Run, name: str) -> Array:
-    """Return a column that tells task runs apart, of all slots."""
-    return np.append(run.tasks[name].to_numpy(), run.unseen[name].to_numpy())
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:

@@ -37,7 +37,7 @@ def find_links(run: Run) -> RunLinks:
     lengths, items = run.task_dependencies
     rows = np.repeat(np.arange(len(run.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
-    key_ids = np.concatenate([run.tasks["key_id"], unseen["key_id"]]).astype(np.int64)
+    key_ids = run.of_slots("key_id").astype(np.int64)
     made = ResultsByKey(
         key_ids, slots.times.known, np.flatnonzero(_succeeded(run, unseen)), len(run.keys)
     )

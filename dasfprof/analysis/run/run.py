@@ -129,6 +129,10 @@ class Run(Trace):
     #: When the first task came to the scheduler; infinite without any.
     first_arrival = cached_property(first_arrival)
 
+    def of_slots(self, name: str) -> Array:
+        """Return a column of the rows of `slots`: of `tasks`, and after them of `unseen`."""
+        return np.append(self.tasks[name], self.unseen[name])
+
     # --- Workers, and the end ---------------------------------------------------------------------
 
     #: The workers by host and label.

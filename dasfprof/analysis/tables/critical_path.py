@@ -14,7 +14,6 @@ from dasfprof.analysis.model.critical_path import (
     find_path,
     find_slack,
     path_segments,
-    run_columns,
     running_on_path,
 )
 from dasfprof.analysis.model.links import (
@@ -109,8 +108,8 @@ def critical_path(run: Run) -> pd.DataFrame:
             "Duration (s)": found.length,
             "Kind": text(_LABELS[found.kind]),
             "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
-            "Task Key": text(run.keys.texts(run_columns(run, "key_id")[rows])),
-            "Run ID": run_columns(run, "run_id")[rows],
+            "Task Key": text(run.keys.texts(run.of_slots("key_id")[rows])),
+            "Run ID": run.of_slots("run_id")[rows],
             **places_of(run, slots.worker[rows]),
             "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(run).kind[rows]]),
             **step_column(run, rows, run.unseen),
@@ -187,10 +186,10 @@ def per_task_slack(run: Run) -> pd.DataFrame:
     functions = np.array(slots.functions, dtype=object)
     return pd.DataFrame(
         {
-            "Task Key": text(run.keys.texts(run_columns(run, "key_id")[order])),
+            "Task Key": text(run.keys.texts(run.of_slots("key_id")[order])),
             "Function": text(functions[slots.function[order]]),
             **places_of(run, slots.worker[order]),
-            "Run ID": run_columns(run, "run_id")[order],
+            "Run ID": run.of_slots("run_id")[order],
             "Start (s)": slots.times.start[order],
             "Duration (s)": length[order],
             "Slack (s)": slack[order],

@@ -142,10 +142,7 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
 
 def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     """Find the runs of a key."""
-    columns = [
-        np.concatenate([run.tasks[name].to_numpy(), run.unseen[name].to_numpy()])
-        for name in ("key_id", "run_id")
-    ]
+    columns = [run.of_slots(name) for name in ("key_id", "run_id")]
     ids, places = np.unique(columns[0], return_inverse=True)
     texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
@@ -176,7 +173,7 @@ _Row = tuple[int, str, str, float, float, Candidate | None, float, str]
 def _told(run: Run, row: int, decisions: list[Decision]) -> Iterator[_Row]:
     """Yield the rows of a run: its choices before the part that they begin."""
     one = OneRun(run, row, max([-1, *(each.victim for each in decisions[-1:])]))
-    number = int(np.append(run.tasks["run_id"], run.unseen["run_id"])[row])
+    number = int(run.of_slots("run_id")[row])
     events: list[tuple[float, int, list[_Row]]] = []
     for decision in decisions:
         rows = list(_choice(run, row, number, one, decision))
