@@ -48,7 +48,7 @@ if __name__ == "__main__":
     with LocalCluster(
         n_workers=int(sys.argv[2]), threads_per_worker=1, memory_limit="3GB", dashboard_address=None
     ) as cluster, Client(cluster) as client:
-        client.run(lambda: __import__("dasfprof.analysis.large.cluster"))
+        client.run(lambda: __import__("dasfprof.analysis.large.run"))
         begin = time.perf_counter()
         analyser = TraceAnalyser(sys.argv[1], client=client, progress=False)
         asked = [questions.Request(questions.named(name)) for name in ("function", "balance")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis.trace import Trace
 else:
 
-    def __getattr__(name):  # `live` and `under_way` do without pandas
+    def __getattr__(name):  # `under_way` does without pandas
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULES[name]), name)

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dasfprof.analysis.large.run import LargeRun, memory_of_window, needed_memory, refuse_whole
+from dasfprof.analysis.large.run import (
+    LargeRun,
+    cluster_run,
+    memory_of_window,
+    needed_memory,
+    refuse_whole,
+)
 from dasfprof.analysis.methods import Questions
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import critical_path
@@ -50,8 +56,6 @@ class Analyser(Questions):
             return
         self._source = source
         if client is not None:
-            from dasfprof.analysis.large.cluster import cluster_run
-
             self._large = cluster_run(client, source, progress=self._progress)
             return
         memory = memory_of_window(self._databases)

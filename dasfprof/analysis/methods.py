@@ -1,6 +1,6 @@
 """`Questions`: the registered questions as methods, for `TraceAnalyser`.
 
-Type checkers and editors read ``methods.pyi``, which `dasfprof.analysis.stub` writes.
+Type checkers and editors read ``methods.pyi``, which ``tests/methods_stub.py`` writes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ class Questions:
 
 def _method(question: Question) -> Callable[..., pd.DataFrame]:
     def method(self: Questions, *args: Any, **arguments: Any) -> pd.DataFrame:
-        if self._large is not None:
-            named = question.bind(*args, **arguments)
-            if self._large.answers(question, named):
-                return self._large.ask(question, named)
+        named = question.bind(*args, **arguments)
+        if self._large is not None and self._large.answers(question, named):
+            return self._large.ask(question, named)
         if question.takes_progress:
-            arguments["progress"] = self._progress
-        return question.answer(self.run, *args, **arguments)
+            named["progress"] = self._progress
+        return question.answer(self.run, **named)
 
     method.__name__ = question.name
     method.__qualname__ = f"{Questions.__qualname__}.{question.name}"

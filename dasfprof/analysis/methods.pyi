@@ -1,4 +1,4 @@
-"""The methods of the registered questions; written by ``python -m dasfprof.analysis.stub``."""
+"""The methods of the registered questions; written by ``python tests/methods_stub.py``."""
 # ruff: noqa: E501
 
 import os
@@ -33,13 +33,6 @@ class Questions:
     def client_time(self) -> pd.DataFrame:
         """Put every second of the client's main thread into exactly one class."""
 
-    def cost(
-        self,
-        by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
-        price: float | str | None = None,
-    ) -> pd.DataFrame:
-        """Say what a run cost: the hours of its workers, by what they were spent on, and their price."""
-
     def critical_path(self) -> pd.DataFrame:
         """Return the chain of waits and work that made the run as long as it was."""
 
@@ -66,6 +59,13 @@ class Questions:
 
     def process_cpu(self) -> pd.DataFrame:
         """Divide the CPU of each worker's process among its users, from first to last sample."""
+
+    def cost(
+        self,
+        by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
+        price: float | str | None = None,
+    ) -> pd.DataFrame:
+        """Say what a run cost: the hours of its workers, by what they were spent on, and their price."""
 
     def per_gpu_utilisation(
         self,
@@ -126,23 +126,20 @@ class Questions:
     ) -> pd.DataFrame:
         """Sum up what each line of the program built, and what it took of the cluster and the client."""
 
-    def function_code(
-        self,
-        function: str | None = None,
-    ) -> pd.DataFrame:
-        """List the Python functions that tasks call, with their source."""
-
     def plan(self) -> pd.DataFrame:
         """Sum up what each node of the plan took: a layer of the graphs, as Dask had optimised them."""
 
     def plan_edges(self) -> pd.DataFrame:
         """List which nodes of the plan took results of which."""
 
+    def function_code(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List the Python functions that tasks call, with their source."""
+
     def per_step_bottleneck(self) -> pd.DataFrame:
         """Sum up the task runs of each step of the pipeline."""
-
-    def step_coverage(self) -> pd.DataFrame:
-        """Show how much of the run the steps cover."""
 
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
@@ -164,6 +161,9 @@ class Questions:
 
     def stragglers(self) -> pd.DataFrame:
         """List the task runs that took far longer than others of their function, and why."""
+
+    def workers(self) -> pd.DataFrame:
+        """List the lives of workers: on which host and in which job, when they came and went, and why."""
 
     def function_memory(self) -> pd.DataFrame:
         """Say how much memory workers' processes held while functions ran, by the samples there are."""
@@ -229,9 +229,6 @@ class Questions:
         interval: float | None = None,
     ) -> pd.DataFrame:
         """Sum up what was moved between workers."""
-
-    def workers(self) -> pd.DataFrame:
-        """List the lives of workers: on which host and in which job, when they came and went, and why."""
 
     def degradation(self) -> pd.DataFrame:
         """Test whether each function gets slower as the run goes on, by the steps of the guide."""

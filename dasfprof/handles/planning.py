@@ -14,7 +14,7 @@ from dask.optimization import cull
 from dask.utils import key_split
 
 from dasfprof.analysis.comparison.runs import Sources, open_side
-from dasfprof.analysis.history.expected import Experience, Place
+from dasfprof.analysis.history.summary import Experience, Place
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.dask_internals.graphs import line_of
 

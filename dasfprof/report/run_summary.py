@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.accounting import make_accounts
-from dasfprof.analysis.model.cost import hours_of_run
-from dasfprof.analysis.model.first_task import find_first_task
+from dasfprof.analysis.model.accounting import hours_of_run, make_accounts
+from dasfprof.analysis.model.client_time import find_first_task
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.model.transfers import shuffled_bytes
 from dasfprof.analysis.run import Run

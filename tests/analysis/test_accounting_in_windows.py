@@ -99,15 +99,15 @@ def assert_same_accounts(trace: Run, edges: Sequence[float]) -> None:
             getattr(found.lives, name), getattr(expected.lives, name), rtol=1e-9, atol=1e-8
         )
     np.testing.assert_allclose(found.of_lives, expected.of_lives, rtol=1e-9, atol=1e-7)
-    for of, names in (("of_functions", "functions"), ("of_steps", "steps")):
-        first, second = (by_name(accounts, of, names) for accounts in (found, expected))
+    for by in ("function", "step", "line"):
+        first, second = (by_name(accounts, by) for accounts in (found, expected))
         assert first.keys() == second.keys()
         for name, seconds in first.items():
             np.testing.assert_allclose(seconds, second[name], rtol=1e-9, atol=1e-7, err_msg=name)
 
 
-def by_name(accounts: Accounts, of: str, names: str) -> dict[str, Any]:
-    return dict(zip(getattr(accounts, names), getattr(accounts, of), strict=True))
+def by_name(accounts: Accounts, by: str) -> dict[str, Any]:
+    return dict(zip(*accounts.busy[by], strict=True))
 
 
 def with_more(trace: Run, rng: random.Random) -> Run:

@@ -19,7 +19,7 @@ from dasfprof.analysis.stack_samples.places import (
     library_of,
     line_of,
 )
-from dasfprof.analysis.stack_samples.task_samples import run_of_samples
+from dasfprof.analysis.stack_samples.spent import run_of_samples
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.errors import InvalidArgumentError

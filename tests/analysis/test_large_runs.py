@@ -226,10 +226,10 @@ def test_a_setting_that_is_no_size(recorded: Path, wrong: Any) -> None:
     ["processed_tasks('host')", "imbalance(by='worker')", "transfers('host', interval=1.0)"],
 )
 def test_arguments_that_make_no_sense_are_refused_as_in_memory(recorded: Path, wrong: str) -> None:
-    request, messages = questions.parse(wrong), list[str]()
+    messages = list[str]()
     for analyser in (TraceAnalyser(recorded), in_parts(recorded)):
         with pytest.raises(InvalidArgumentError) as caught:
-            request.of(analyser)
+            questions.parse(wrong).of(analyser)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
 

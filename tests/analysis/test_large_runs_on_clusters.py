@@ -15,8 +15,8 @@ from large_requests import assert_same, requests
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.large import cluster as large_cluster
-from dasfprof.analysis.large.cluster import FileFacts
+from dasfprof.analysis.large import run as large_cluster
+from dasfprof.analysis.large.run import FileFacts
 from dasfprof.analysis.trace import progress
 from dasfprof.cli.main import cli
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError

@@ -13,7 +13,7 @@ from traces import Plugin, row
 
 from dasfprof.analysis.live import LiveRun
 from dasfprof.analysis.live.counts import TaskCounts
-from dasfprof.analysis.live.estimates import still_to_come
+from dasfprof.analysis.live.state import still_to_come
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import FileDatabase, open_run
 from dasfprof.database.following import FollowedFile, process_facts
@@ -406,7 +406,7 @@ def test_medians_and_rates_against_the_values_themselves() -> None:
     seconds, ends = np.concatenate(all_seconds), np.concatenate(all_ends)
     assert counts.median_of("f") == pytest.approx(float(np.median(seconds)), rel=0.1)
     assert counts.means()[0] == pytest.approx(float(seconds.mean()))
-    rates, _ = counts.rates(1060.0)
+    rates = counts.rates(1060.0)
     assert rates[0] == pytest.approx(((ends > 1030) & (ends <= 1060)).sum() / 30, rel=0.05)
     assert counts.median_of("g") is None
 

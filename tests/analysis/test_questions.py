@@ -7,17 +7,17 @@ import pydoc
 
 import pandas as pd
 import pytest
+from methods_stub import PATH, stub_text
 from traces import made_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.stub import PATH, stub_text
 from dasfprof.analysis.tables import questions
 from dasfprof.errors import InvalidArgumentError
 
 
 def test_the_stub_is_that_of_the_questions() -> None:
     assert PATH.read_text(encoding="utf-8") == stub_text(), (
-        "the questions changed: python -m dasfprof.analysis.stub"
+        "the questions changed: python tests/methods_stub.py"
     )
 
 

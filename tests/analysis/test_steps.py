@@ -85,14 +85,6 @@ def test_steps_of_task_runs_and_times_of_steps(analyser: TraceAnalyser) -> None:
     assert set(analyser.trace.workers["kind"]) == {"worker", "scheduler"}
 
 
-def test_coverage_by_hand(analyser: TraceAnalyser) -> None:
-    table = analyser.step_coverage().set_index("Step")
-    assert table["Num Tasks (chunks)"].to_dict() == {"load": 4, "fit": 3, "(no step)": 3}
-    assert table["Duration (s)"].to_dict() == {"load": 4.0, "fit": 6.0, "(no step)": 12.0}
-    np.testing.assert_allclose(table["Share of Tasks (%)"], [40, 30, 30])
-    np.testing.assert_allclose(table["Share of Duration (%)"], [400 / 22, 600 / 22, 1200 / 22])
-
-
 def test_bottleneck_by_hand(analyser: TraceAnalyser) -> None:
     table = analyser.per_step_bottleneck()
     assert list(table["Step"]) == ["(no step)", "fit", "load", "load/inner"]
@@ -177,7 +169,6 @@ def test_files_without_steps(write: Any, tmp_path: Path) -> None:
     assert not [note for note in trace.notes if note.kind == "steps"]
     assert "Step" not in analyser.per_task_bottleneck()
     assert "Step" not in analyser.processed_tasks()
-    assert analyser.step_coverage()["Share of Tasks (%)"].tolist() == [100.0]
     assert analyser.per_step_bottleneck()["Step"].tolist() == ["(no step)"]
     assert analyser.imbalance(by="step")["Step"].tolist() == ["(no step)"]
     assert set(analyser.time_accounting(by="step")["Step"]) <= {"(no step)", "(idle)"}
@@ -187,7 +178,6 @@ def test_an_empty_trace_has_no_steps(tmp_path: Path) -> None:
     Plugin(tmp_path / "run", "StepRecorder").write((STEP, [(T, 1, 99, "orphan")]))
     analyser = TraceAnalyser(tmp_path / "run", progress=False)
     assert list(analyser.trace.steps["step"]) == ["orphan"]
-    assert analyser.step_coverage()["Num Tasks (chunks)"].tolist() == [0]
     assert analyser.per_step_bottleneck()["Step"].tolist() == ["orphan"]
     assert len(analyser.time_accounting(by="step")) == 0
 
@@ -209,7 +199,7 @@ def test_step_called_as_the_rows_of_no_step(tmp_path: Path) -> None:
         (STEP_LAYER, [(T, 1, LOAD, [])]),
     )
     analyser = TraceAnalyser(tmp_path / "run", progress=False)
-    assert analyser.step_coverage()["Num Tasks (chunks)"].tolist() == [2]
+    assert analyser.per_step_bottleneck()["Num Tasks (chunks)"].tolist() == [2]
     assert analyser.processed_tasks(by="step")["Total"].tolist() == [2]
 
 

@@ -20,7 +20,7 @@ from recorded_facts import assert_whole, computed
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.live import estimates
+from dasfprof.analysis.live import state as estimates
 from dasfprof.analysis.live.run import LiveRun
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.under_way.causes import find_causes

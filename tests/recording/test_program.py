@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dasfprof.analysis.trace.surroundings import Surroundings
+from dasfprof.analysis.trace.gaps import Surroundings
 
 PROGRAM = """import json
 from dasfprof.recording.steps.recorder import program_facts

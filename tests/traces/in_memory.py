@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from dasfprof.analysis import Trace
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
-from dasfprof.analysis.trace.own_events import OwnEvents
-from dasfprof.analysis.trace.surroundings import Surroundings
+from dasfprof.analysis.trace.reader import OwnEvents
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from traces.events import T
 

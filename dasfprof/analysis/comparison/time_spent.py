@@ -23,7 +23,7 @@ from dasfprof.analysis.stack_samples.places import (
     hot_places,
 )
 from dasfprof.analysis.stack_samples.places import By as Place
-from dasfprof.analysis.stack_samples.task_samples import samples_of
+from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.analysis.under_way.state import Frame
@@ -95,8 +95,8 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     They sum to the threads of each worker times the seconds of its life.
     """
     accounts = make_accounts(trace)
-    busy = accounts.of_functions if by == "function" else accounts.of_steps
-    names = [*(accounts.functions if by == "function" else accounts.steps), NO_TASK]
+    groups, busy = accounts.busy[by]
+    names = [*groups, NO_TASK]
     idle = accounts.of_lives.sum(axis=0)
     idle[:USES] = 0.0
     seconds = np.vstack([busy.reshape(-1, len(ThreadTime)), idle])

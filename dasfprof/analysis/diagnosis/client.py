@@ -11,8 +11,14 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.client_time import LARGE, find_calls, find_carried, single_calls
-from dasfprof.analysis.model.first_task import Stage, find_first_task
+from dasfprof.analysis.model.client_time import (
+    LARGE,
+    Stage,
+    find_calls,
+    find_carried,
+    find_first_task,
+    single_calls,
+)
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
 from dasfprof.analysis.under_way.state import Frame, write_frame

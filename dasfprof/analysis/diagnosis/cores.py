@@ -13,8 +13,7 @@ from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, 
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.stack_samples.spent import parts_of, split
-from dasfprof.analysis.stack_samples.task_samples import samples_of
+from dasfprof.analysis.stack_samples.spent import parts_of, samples_of, split
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt

@@ -1,8 +1,8 @@
-"""A run in a few figures, as plain data that is kept beside the run's files.
+"""A run in a few figures, and what earlier runs let expect.
 
-A summary holds as long as no file of its run has another size or time of change. The file is
-written by who analyses, never while recording; where it cannot be written, or is no longer
-readable, runs are summed up again.
+The figures are plain data that are kept beside the run's files. A summary holds as long as no file
+of its run has another size or time of change. The file is written by who analyses, never while
+recording; where it cannot be written, or is no longer readable, runs are summed up again.
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ import math
 import os
 import re
 import tempfile
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Literal
 
 import numpy as np
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.live.estimates import still_to_come
-from dasfprof.analysis.model.accounting import make_accounts
-from dasfprof.analysis.model.cost import (
+from dasfprof.analysis.live.state import still_to_come
+from dasfprof.analysis.model.accounting import (
     IDLE,
     WAITING,
     Hours,
     client_groups,
     hours_of_groups,
     hours_of_run,
+    make_accounts,
 )
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run as NormalRun
+from dasfprof.analysis.tables.lines import plan
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase
@@ -207,3 +210,69 @@ def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
             raise
     except OSError:  # a directory that is only to be read, a full disk
         logger.debug("cannot keep the summaries of %s", directory, exc_info=True)
+
+
+# --- `Experience`: how long task runs took in earlier runs, by their function and their line ------
+
+#: What an expectation rests on: task runs of the function that the same line built, those of the
+#: function wherever it was built, or nothing.
+Basis = Literal["line", "function", "nothing recorded"]
+
+#: A line of the program: file, line.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a task run is expected to take."""
+
+    #: Thread seconds: the median over runs of a run's mean; None: unknown.
+    seconds: float | None
+    basis: Basis
+    #: Runs and task runs that it rests on.
+    runs: int = 0
+    tasks: int = 0
+
+
+class Experience:
+    """What task runs of functions took in earlier runs.
+
+    Parameters
+    ----------
+    traces
+        The runs.
+    """
+
+    def __init__(self, traces: Iterable[NormalRun]) -> None:
+        #: Of each run: thread seconds and task runs, by function (place None), and by line too.
+        self._runs = [_sums(trace) for trace in traces]
+
+    def expect(self, function: str, place: Place | None) -> Expectation:
+        """Return what a task run of a function is expected to take that a line has built."""
+        levels: list[tuple[Basis, Place | None]] = [("function", None)]
+        if place is not None:
+            levels.insert(0, ("line", place))
+        for basis, at in levels:
+            found = [run[function, at] for run in self._runs if (function, at) in run]
+            if found:
+                means = [seconds / tasks for seconds, tasks in found]
+                return Expectation(median(means), basis, len(found), sum(each[1] for each in found))
+        return Expectation(None, "nothing recorded")
+
+
+def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]:
+    """Return thread seconds and task runs by function and line; by function alone at None."""
+    noted = trace.lines
+    place_of = {
+        line: (str(file), int(number))
+        for line, file, number in zip(noted["line"], noted["file"], noted["number"], strict=True)
+    }
+    nodes = plan(trace)
+    found: dict[tuple[str, Place | None], tuple[float, int]] = {}
+    columns = (nodes[name] for name in ("Function", "Line", "Tasks", "Thread Time (s)"))
+    for function, line, tasks, seconds in zip(*columns, strict=True):
+        if tasks and np.isfinite(seconds):
+            for key in {(function, None), (function, place_of.get(line))}:
+                before = found.get(key, (0.0, 0))
+                found[key] = before[0] + float(seconds), before[1] + int(tasks)
+    return found

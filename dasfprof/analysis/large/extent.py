@@ -13,7 +13,6 @@ from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.accounting import Part, part_of
 from dasfprof.analysis.model.attempts import at_keys, earlier_attempts, live_at_counts
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import tell
 from dasfprof.analysis.run.open_runs import appended, with_open_runs
 from dasfprof.analysis.run.run_end import (
     Endings,
@@ -24,6 +23,7 @@ from dasfprof.analysis.run.run_end import (
 )
 from dasfprof.analysis.run.slots import most_slots
 from dasfprof.analysis.run.times import message_bounds, to_ticks
+from dasfprof.analysis.trace.trace import tell
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 

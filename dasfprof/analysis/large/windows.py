@@ -38,8 +38,7 @@ class Window(NamedTuple):
     def has(self, times: Array) -> Array:
         """Return which times are in it; those that nobody knows are in the first window."""
         times = np.where(np.isnan(times), -np.inf, times)
-        inside: Array = (times >= self.begin) & (times < self.end)
-        return inside
+        return (times >= self.begin) & (times < self.end)
 
     def widened(self, seconds: float) -> Window:
         """Return the window with so many seconds before and after it."""

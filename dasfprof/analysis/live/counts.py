@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dasfprof.database import keys
+from dasfprof.analysis.trace.keys import KeyTable, as_key_column
+from dasfprof.analysis.trace.steps import LayerNames
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, KeyColumn
 from dasfprof.schema.steps import SEPARATOR, STEP, STEP_LAYER
@@ -24,21 +25,18 @@ from dasfprof.schema.tasks import GRAPH
 WANTED = {STEP.name: ("id", "parent", "step"), STEP_LAYER.name: ("id", "layer")}
 WANTED_OF_SCHEDULER = {GRAPH.name: ("tasks", "stimulus", "step")}
 
-#: A layer's hash, or its whole name.
-_Layer = Any
-_HASHES = (keys.HEX, keys.UUID)
-
 
 class LiveSteps:
     """The steps that were entered, and what was built and computed in them."""
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}
-        self._layers: dict[_Layer, str] = {}
-        self._graphs: dict[tuple[keys.Head, tuple[int, ...]], str] = {}
+        self._names = LayerNames()
+        #: Paths by the identities of layers, and by the hashes of the stimuli of graphs.
+        self._layers: dict[int, str] = {}
+        self._graphs: dict[int, str] = {}
         #: Tasks of all graphs that arrived.
         self.tasks = 0
-        self.graphs = 0
         #: The step in which the last graph was computed, and those that task runs belong to by
         #: their graphs alone.
         self._last: str | None = None
@@ -56,24 +54,23 @@ class LiveSteps:
                 around = self._paths.get(parent)
                 self._paths[number] = f"{around}{SEPARATOR}{name}" if around else str(name)
         for batch in (batch for batch in batches if batch.name == STEP_LAYER.name):
-            columns = (batch.args[name].to_list() for name in WANTED[STEP_LAYER.name])
-            for number, layer in zip(*columns, strict=True):
-                if number in self._paths:
-                    self._layers[_layer_of(str(layer))] = self._paths[number]
+            layers = self._names.identities(
+                KeyTable.of(as_key_column(batch.args["layer"])), new=True
+            )
+            for number, layer in zip(batch.args["id"].to_list(), layers.tolist(), strict=True):
+                if layer and number in self._paths:
+                    self._layers[layer] = self._paths[number]
 
     def take_graphs(self, batch: Batch) -> None:
         """Take graphs that arrived at the scheduler."""
         self.tasks += sum(count or 0 for count in batch.args["tasks"].to_list())
-        self.graphs += batch.rows
         names = batch.args["step"].to_list() if "step" in batch.args else []
         stimuli = batch.args.get("stimulus")
         if isinstance(stimuli, KeyColumn):
-            for row, step in enumerate(names):
+            for step, stimulus in zip(names, KeyTable.of(stimuli).hashes().tolist(), strict=False):
                 self._last = None
                 if isinstance(step, tuple | list) and step:
-                    self._last = SEPARATOR.join(map(str, step))
-                    identity = stimuli.heads[stimuli.codes[row]], tuple(stimuli.tails[row].tolist())
-                    self._graphs[identity] = self._last
+                    self._last = self._graphs[stimulus] = SEPARATOR.join(map(str, step))
 
     def find(self, key: KeyColumn, graph: Column | None) -> tuple[Array, list[str | None]]:
         """Return the step of each task run.
@@ -86,45 +83,24 @@ class LiveSteps:
         steps: dict[str | None, int] = {None: 0}
         codes = np.zeros(len(key), dtype=np.int64)
         if self._graphs and isinstance(graph, KeyColumn):
-            self._by_graph(graph, codes, steps)
-        by_graph = codes.copy()
+            codes = _named(KeyTable.of(graph).hashes(), self._graphs, codes, steps)
+        by_graph = codes
         if self._layers:
-            self._by_layer(key, codes, steps)
+            codes = _named(self._names.identities(KeyTable.of(key)), self._layers, codes, steps)
         names = list(steps)
         self._by_graphs.update(names[code] for code in np.unique(codes[codes == by_graph]))
         return codes, list(steps)
 
-    def _by_graph(self, graph: KeyColumn, codes: Array, steps: dict[str | None, int]) -> None:
-        words = np.column_stack([graph.codes.astype(np.uint32), graph.tails])
-        _, first, places = np.unique(
-            words.view(f"S{words.shape[1] * 4}").ravel(), return_index=True, return_inverse=True
-        )
-        found = [
-            steps.setdefault(
-                self._graphs.get((graph.heads[graph.codes[row]], tuple(graph.tails[row].tolist()))),
-                len(steps),
-            )
-            for row in first.tolist()
-        ]
-        codes[:] = np.array(found, dtype=np.int64)[places]
 
-    def _by_layer(self, key: KeyColumn, codes: Array, steps: dict[str | None, int]) -> None:
-        for place, (kind, text) in enumerate(key.heads):
-            rows = np.flatnonzero(key.codes == place)
-            if kind in _HASHES:
-                for row in rows.tolist():
-                    step = self._layers.get(tuple(key.tails[row].tolist()))
-                    if step is not None:
-                        codes[row] = steps.setdefault(step, len(steps))
-            elif kind not in (keys.PACKED, keys.FLOAT, keys.NUMBERED):
-                step = self._layers.get(_layer_of(text))
-                if step is not None:
-                    codes[rows] = steps.setdefault(step, len(steps))
-
-
-def _layer_of(name: str) -> _Layer:
-    (kind, _), tail = keys.split_key(name)
-    return tail if kind in _HASHES else name
+def _named(ids: Array, paths: dict[int, str], codes: Array, steps: dict[str | None, int]) -> Array:
+    """Return the numbers of the paths of ids; `codes` of those without."""
+    distinct, places = np.unique(ids, return_inverse=True)
+    found = [
+        steps.setdefault(paths[one], len(steps)) if one in paths else -1
+        for one in distinct.tolist()
+    ]
+    own = np.array(found, dtype=np.int64)[places]
+    return np.where(own >= 0, own, codes)
 
 
 # --- How many task runs of each step and function have ended, how fast, and how many are left -----
@@ -141,15 +117,6 @@ _MOST_ROWS = 2000
 OTHERS = (None, "other functions")
 
 
-@dataclass
-class _Second:
-    """What ended within a second of the run."""
-
-    second: int
-    ended: Array
-    thread_seconds: Array
-
-
 class TaskCounts:
     """Ended task runs, by step and function.
 
@@ -158,16 +125,17 @@ class TaskCounts:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str | None, str], int] = {}
-        self.done = np.zeros(0, dtype=np.int64)
-        self.failed = np.zeros(0, dtype=np.int64)
+        self.done = np.zeros(_MOST_ROWS + 1, dtype=np.int64)
+        self.failed = np.zeros(_MOST_ROWS + 1, dtype=np.int64)
         #: Unix seconds at which the first run of the row began; infinite where none has.
-        self.began = np.zeros(0)
+        self.began = np.full(_MOST_ROWS + 1, np.inf)
         #: Unix seconds at which a run last ended; NaN: none has.
         self.last_end = float("nan")
-        self._timed = np.zeros(0, dtype=np.int64)
-        self._seconds = np.zeros(0)
-        self._histogram = np.zeros((0, _BINS), dtype=np.int64)
-        self._recent: deque[_Second] = deque()
+        self._timed = np.zeros(_MOST_ROWS + 1, dtype=np.int64)
+        self._seconds = np.zeros(_MOST_ROWS + 1)
+        self._histogram = np.zeros((_MOST_ROWS + 1, _BINS), dtype=np.int32)
+        #: Of the runs that ended lately: rows, the whole seconds of their ends, seconds in threads.
+        self._recent = np.empty((3, 0))
 
     @property
     def rows(self) -> list[tuple[str | None, str]]:
@@ -179,16 +147,7 @@ class TaskCounts:
         row = step, function
         if len(self._numbers) >= _MOST_ROWS and row not in self._numbers:
             row = OTHERS
-        number = self._numbers.setdefault(row, len(self._numbers))
-        if number >= len(self.done):
-            more = len(self.done) + 64
-            for name in ("done", "failed", "_timed", "_seconds", "_histogram"):
-                array = getattr(self, name)
-                grown = np.zeros((more, *array.shape[1:]), dtype=array.dtype)
-                grown[: len(array)] = array
-                setattr(self, name, grown)
-            self.began = np.concatenate([self.began, np.full(more - len(self.began), np.inf)])
-        return number
+        return self._numbers.setdefault(row, len(self._numbers))
 
     def add(self, rows: Array, done: Array, begins: Array, ends: Array, seconds: Array) -> None:
         """Count task runs that ended.
@@ -215,64 +174,25 @@ class TaskCounts:
         self._seconds += np.bincount(of, spans, minlength=count)
         bins = np.log2(np.maximum(spans, _SHORTEST) / _SHORTEST) * _BINS_A_DOUBLING
         np.add.at(self._histogram, (of, np.minimum(bins.astype(np.int64), _BINS - 1)), 1)
-        self._add_recent(rows, ends, np.where(timed, seconds, 0.0))
+        lately = np.array([rows, np.floor(ends), np.where(timed, seconds, 0.0)])
+        lately = np.append(self._recent, lately[:, np.isfinite(ends)], axis=1)
+        self._recent = lately[:, lately[1] > lately[1].max(initial=0.0) - 2 * WINDOW]
 
-    def _add_recent(self, rows: Array, ends: Array, seconds: Array) -> None:
-        whole = ends[np.isfinite(ends)].max(initial=0.0)
-        if self._recent:
-            whole = max(whole, float(self._recent[-1].second))
-        known = ends > whole - 2 * WINDOW
-        rows, at, seconds = rows[known], ends[known].astype(np.int64), seconds[known]
-        for second in np.unique(at).tolist():
-            place = self._second(second)
-            there = at == second
-            count = len(place.ended)
-            place.ended += np.bincount(rows[there], minlength=count)[:count]
-            place.thread_seconds += np.bincount(rows[there], seconds[there], count)[:count]
-        while self._recent and self._recent[0].second < whole - 2 * WINDOW:
-            self._recent.popleft()
-
-    def _second(self, second: int) -> _Second:
-        """Return the counts of a second, all of the length that is needed now."""
-        for known in reversed(self._recent):
-            if known.second == second:
-                missing = len(self.done) - len(known.ended)
-                if missing:
-                    known.ended = np.append(known.ended, np.zeros(missing, dtype=np.int64))
-                    known.thread_seconds = np.append(known.thread_seconds, np.zeros(missing))
-                return known
-        new = _Second(second, np.zeros(len(self.done), np.int64), np.zeros(len(self.done)))
-        self._recent.append(new)
-        if len(self._recent) > 1 and self._recent[-2].second > second:
-            self._recent = deque(sorted(self._recent, key=lambda item: item.second))
-        return new
-
-    def rates(self, now: float) -> tuple[Array, Array]:
-        """Return what ended a second, over the last 30 s or since the row began.
-
-        Returns
-        -------
-        ended, thread_seconds
-            Task runs a second of each row, and their seconds in threads a second.
-        """
-        ended, seconds = np.zeros(len(self.done)), np.zeros(len(self.done))
-        for known in self._recent:
-            if now - WINDOW <= known.second <= now:
-                ended[: len(known.ended)] += known.ended
-                seconds[: len(known.ended)] += known.thread_seconds
-        spans = np.clip(now - self.began, 1.0, WINDOW)
-        return ended / spans, seconds / spans
+    def rates(self, now: float) -> Array:
+        """Return how many task runs of each row ended a second, lately or since the row began."""
+        rows = self._since(now)[0].astype(np.int64)
+        ended: Array = np.bincount(rows, minlength=len(self.done))
+        return ended / np.clip(now - self.began, 1.0, WINDOW)
 
     def recent_thread_seconds(self, now: float) -> float:
         """Return the seconds in threads a second of all task runs that ended lately."""
-        found = sum(
-            float(known.thread_seconds.sum())
-            for known in self._recent
-            if now - WINDOW <= known.second <= now
-        )
-        begun = float(np.min(self.began, initial=np.inf))
-        span: float = min(max(now - begun, 1.0), WINDOW)
-        return found / span
+        span: float = min(max(now - float(self.began.min()), 1.0), WINDOW)
+        return float(self._since(now)[2].sum()) / span
+
+    def _since(self, now: float) -> Array:
+        """Return what ended in the last 30 s."""
+        second = self._recent[1]
+        return self._recent[:, (second >= now - WINDOW) & (second <= now)]
 
     def means(self) -> Array:
         """Return the mean seconds in a thread of each row, NaN where none is known."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from dasfprof.analysis.live import counts, workers
 from dasfprof.analysis.live.counts import EndedRuns, TaskCounts, Unfinished
-from dasfprof.analysis.live.estimates import describe, long_tasks
-from dasfprof.analysis.live.state import LongTask, RunState
+from dasfprof.analysis.live.state import LongTask, RunState, describe, long_tasks
 from dasfprof.analysis.trace.keys import KeyTable, as_key_column
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
 from dasfprof.database import find_runs, open_run
@@ -292,7 +291,7 @@ class LiveRun:
         if not len(rows):
             return None
         key = as_key_column(batch.args["key"])
-        codes, names = KeyTable(key.heads, key.codes, key.tails).functions()
+        codes, names = KeyTable.of(key).functions()
         begins = _numbers(batch.fields["timestamp"], batch.rows)
         seconds = _numbers(batch.fields["duration"], batch.rows)
         ends = begins + seconds
@@ -348,8 +347,7 @@ class LiveRun:
 
 def _is(states: DictionaryColumn, state: str) -> Array:
     same = np.array([entry == state for entry in states.entries], dtype=bool)
-    found: Array = same[states.codes]
-    return found
+    return same[states.codes]
 
 
 def _numbers(column: Column | None, rows: int) -> Array:

@@ -32,15 +32,8 @@ class Accounts:
     lives: WorkerLives
     #: By life and class.
     of_lives: Array
-    #: By function and class, in the order of `functions`; busy threads only.
-    of_functions: Array
-    functions: list[str]
-    #: The same by step of the pipeline.
-    of_steps: Array
-    steps: list[str]
-    #: The same by line of the program.
-    of_lines: Array
-    lines: list[str]
+    #: Of busy threads, by ``function``, ``step`` and ``line``: their names, and by these and class.
+    busy: dict[str, tuple[list[str], Array]]
 
 
 @dataclass(frozen=True)
@@ -108,8 +101,8 @@ class WindowAccount:
         rows = pd.DataFrame(
             {
                 "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
-                "key": run.keys.texts(_identities(run, "key_id")[cut]),
-                "run_id": _identities(run, "run_id")[cut],
+                "key": run.keys.texts(run.of_slots("key_id")[cut]),
+                "run_id": run.of_slots("run_id")[cut],
                 "executing": times.executing[cut],
                 "end": slots.end[cut],
                 "length": length[cut],
@@ -142,19 +135,11 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     for cause, spent in idle_classes(knows).items():
         of_workers[:, spent] += idle[:, cause]
     lives = WorkerLives.joined([window.lives for window in windows])
-    functions, of_functions = _numbered([function for _, function, _, _ in names])
-    steps, of_steps = _numbered([step for _, _, step, _ in names])
-    lines, of_lines = _numbered([line for *_, line in names])
-    return Accounts(
-        lives,
-        of_workers[lives.ids],
-        _grouped(seconds, of_functions, len(functions)),
-        functions,
-        _grouped(seconds, of_steps, len(steps)),
-        steps,
-        _grouped(seconds, of_lines, len(lines)),
-        lines,
-    )
+    busy = {}
+    for place, by in enumerate(("function", "step", "line"), 1):
+        labels, codes = _numbered([str(name[place]) for name in names])
+        busy[by] = labels, _grouped(seconds, codes, len(labels))
+    return Accounts(lives, of_workers[lives.ids], busy)
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
@@ -297,11 +282,6 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
         until = own.used(np.minimum(edges, end))
         used[:, rows] = np.maximum(np.diff(until, axis=0), 0)
     return used
-
-
-def _identities(run: Run, name: str) -> Array:
-    """Return a column that tells task runs apart, of all slots."""
-    return np.append(run.tasks[name].to_numpy(), run.unseen[name].to_numpy())
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:

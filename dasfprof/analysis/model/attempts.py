@@ -11,7 +11,6 @@ from dask.utils import key_split
 
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.open_runs import (
     LOST,
     RELEASED,
@@ -24,6 +23,7 @@ from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
 from dasfprof.analysis.run.run_end import DROPPED, How, given_up
 from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- Every attempt at a task that a trace tells of, those on workers that were lost too -----------
@@ -79,7 +79,8 @@ def find_attempts(run: Run) -> pd.DataFrame:
     columns = {name: column[order] for name, column in columns.items()}
     columns["life"] = columns.pop("worker_id")
     columns["worker"] = workers.of_lives[columns["life"]]
-    number = _numbered(columns["key_id"])
+    keys = columns["key_id"]
+    number = 1 + pd.Series(keys).groupby(keys).cumcount().to_numpy()
     functions = run.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     columns["step"] = make_categorical(columns["step"], step_names)
@@ -192,19 +193,7 @@ def _unrecorded(run: Run, steps: Array, lost: Array) -> dict[str, Array]:
 
 def _objects(column: pd.Series) -> Array:
     objects = np.array([*column.cat.categories, None], dtype=object)
-    found: Array = objects[column.cat.codes.to_numpy()]
-    return found
-
-
-def _numbered(key_ids: Array) -> Array:
-    """Number equal keys from 1 in the order in which they come."""
-    order = np.argsort(key_ids, kind="stable")
-    ordered = key_ids[order]
-    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])
-    numbers = np.empty(len(order), dtype=np.int64)
-    lengths = np.diff(np.r_[begins, len(order)])
-    numbers[order] = np.arange(1, len(order) + 1) - np.repeat(begins, lengths)
-    return numbers
+    return objects[column.cat.codes.to_numpy()]
 
 
 def _why_again(columns: dict[str, Any], number: Array) -> Array:
@@ -212,15 +201,13 @@ def _why_again(columns: dict[str, Any], number: Array) -> Array:
     order = np.lexsort((number, columns["key_id"]))
     before = np.empty(len(order), dtype=np.int64)
     before[order] = np.r_[order[:1], order[:-1]]
-    again: Array = np.where(number == 1, FIRST, _follows(columns)[before])
-    return again
+    return np.where(number == 1, FIRST, _follows(columns)[before])
 
 
 def _follows(columns: dict[str, Any]) -> Array:
     """Say why there would be an attempt after each."""
     ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
-    follows: Array = np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
-    return follows
+    return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
 
 def _name_outcomes(columns: dict[str, Any]) -> None:

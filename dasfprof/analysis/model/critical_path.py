@@ -18,10 +18,10 @@ from dasfprof.analysis.model.links import (
 from dasfprof.analysis.model.thread_time import RunningSeconds, running_seconds
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.open_runs import taken_back
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
@@ -145,7 +145,7 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
         return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
     unfinished, mine = run.unfinished, taken_back(run, only)[gone]
-    keys = run_columns(run, "key_id")
+    keys = run.of_slots("key_id")
     parts = (
         (only["key_id"].to_numpy()[gone][mine], keys),
         (unfinished.known[mine], left[slots.worker]),
@@ -174,12 +174,6 @@ def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
     rows = np.full(len(order), -1, dtype=np.int64)
     rows[order] = np.where(right, found - len(key), -1)
     return rows[: len(key)]
-
-
-def run_columns(run: Run, name: str) -> Array:
-    """Return a column of the rows of `TaskSlots`."""
-    unseen = run.unseen
-    return np.concatenate([run.tasks[name].to_numpy(), unseen[name].to_numpy()])
 
 
 def path_seconds(run: Run) -> float:

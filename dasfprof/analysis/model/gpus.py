@@ -12,9 +12,9 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.intervals import SampledIntervals, held_until, union
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.trace.progress import track
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.workers import HOST_WIDE
 from dasfprof.database.columns import Array
 

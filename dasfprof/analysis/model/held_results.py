@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Why a result was held: the first that applies.
@@ -176,8 +176,7 @@ class _Dependents:
     def _latest(self, chosen: Array, values: Array) -> Array:
         found = np.full(self._count, np.nan)
         np.fmax.at(found, self._key[chosen], values[chosen])
-        of_keys: Array = found[self._keys]
-        return of_keys
+        return found[self._keys]
 
 
 @dataclass(frozen=True)
@@ -314,5 +313,4 @@ def _at(times: Array, begin: Array, stop: Array, size: Array) -> Array:
     change = np.zeros(len(times) + 1)
     np.add.at(change, np.searchsorted(times, begin, side="left"), size)
     np.subtract.at(change, np.searchsorted(times, stop, side="left"), size)
-    held: Array = np.maximum(np.cumsum(change[:-1]), 0.0)
-    return held
+    return np.maximum(np.cumsum(change[:-1]), 0.0)

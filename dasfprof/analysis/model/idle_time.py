@@ -13,9 +13,9 @@ import numpy as np
 
 from dasfprof.analysis.model.attempts import Steps, untold_tasks
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: When intervals began, and when they ended.
@@ -150,8 +150,7 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
     step[ends[second - 1] : ends[second]] = -1
-    counts: Array = np.maximum(np.cumsum(step[order]), 0)
-    return counts
+    return np.maximum(np.cumsum(step[order]), 0)
 
 
 # --- When workers had calls of actors to answer ---------------------------------------------------
@@ -306,8 +305,7 @@ def _within(edges: Array, bounds: Array) -> Array:
     """Return which sorted edges lie within spans; `bounds` are their begins and ends in turn."""
     places = np.searchsorted(edges, bounds)
     begun, ended = (np.bincount(places[side::2], minlength=len(edges) + 1) for side in (0, 1))
-    inside: Array = np.cumsum(begun - ended)[:-1] > 0
-    return inside
+    return np.cumsum(begun - ended)[:-1] > 0
 
 
 def _ascending(parts: Sequence[Array]) -> Array:
@@ -317,8 +315,7 @@ def _ascending(parts: Sequence[Array]) -> Array:
 
 def _value_at(steps: Steps, times: Array) -> Array:
     """Return the value of a step function at some times; 0 before its first."""
-    values: Array = np.append(0, steps[1])[np.searchsorted(steps[0], times, side="right")]
-    return values
+    return np.append(0, steps[1])[np.searchsorted(steps[0], times, side="right")]
 
 
 def _passed(edges: Array, times: Array) -> Array:

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.times import TaskTimes
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
@@ -37,7 +37,7 @@ def find_links(run: Run) -> RunLinks:
     lengths, items = run.task_dependencies
     rows = np.repeat(np.arange(len(run.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
-    key_ids = np.concatenate([run.tasks["key_id"], unseen["key_id"]]).astype(np.int64)
+    key_ids = run.of_slots("key_id").astype(np.int64)
     made = ResultsByKey(
         key_ids, slots.times.known, np.flatnonzero(_succeeded(run, unseen)), len(run.keys)
     )
@@ -108,16 +108,14 @@ class ResultsByKey:
 
     def only(self, key_ids: Array) -> Array:
         """Find the run of each key that has just one; -1 for others."""
-        only: Array = self._only[key_ids]
-        return only
+        return self._only[key_ids]
 
     def _last_of_several(self, key_ids: Array, times: Array) -> Array:
         ranks = np.searchsorted(self._times, times, side="right")
         at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
         inside = np.maximum(at, 0)
         right = (at >= 0) & (self._places[inside] // self._width == key_ids)
-        found: Array = np.where(right, self._rows[inside], -1)
-        return found
+        return np.where(right, self._rows[inside], -1)
 
 
 def _succeeded(run: Run, unseen: pd.DataFrame) -> Array:
@@ -260,8 +258,7 @@ def _last_known(known: Array, times: Array) -> Array:
     """Find the run whose end was known last by each time; -1 where none was."""
     order = np.argsort(known, kind="stable")
     places = np.searchsorted(known[order], times, side="right") - 1
-    found: Array = np.where(places >= 0, order[np.maximum(places, 0)], -1) if len(order) else places
-    return found
+    return np.where(places >= 0, order[np.maximum(places, 0)], -1) if len(order) else places
 
 
 # --- Whether task runs wait in turn, for something that serves one at a time ----------------------

@@ -20,7 +20,7 @@ from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.numeric.significance import FEWEST, Drift, drift_of
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Moments that are looked at, at most; and how many windows a run has that is one computation.
@@ -45,8 +45,7 @@ class Moments:
 
     def has_any(self, times: Array) -> Array:
         """Return in which spans there is one of times, which are in order."""
-        found: Array = np.searchsorted(times, self.end) > np.searchsorted(times, self.begin)
-        return found
+        return np.searchsorted(times, self.end) > np.searchsorted(times, self.begin)
 
     def least(self, times: Array, values: Array) -> Array:
         """Return the place of the least of values in each span; -1: there is none."""

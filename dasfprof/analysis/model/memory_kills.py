@@ -12,8 +12,8 @@ import pandas as pd
 from dasfprof.analysis.model.held_results import held_at
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.worker_exits import NEAR_LIMIT, Why, departure
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: The share of what has to be explained that explains it.

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.critical_path import find_path, run_columns
+from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.links import DEPENDENCY, find_predecessors
 from dasfprof.analysis.model.steps import groups_of, line_groups, number_layers, step_groups
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.times import TICKS_PER_SECOND, to_ticks
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Bits of a time, in ticks, beside a key's number.
@@ -116,8 +116,7 @@ def _computations(run: Run, arrival: Array, known: Array) -> Array:
     before = np.searchsorted(arrival[order], graphs)
     busy_until = np.append(-np.inf, np.fmax.accumulate(known[order]))[before]
     begins = graphs[(before > 0) & (busy_until <= graphs)]
-    found: Array = np.unique(np.searchsorted(begins, arrival, side="right"), return_inverse=True)[1]
-    return found
+    return np.unique(np.searchsorted(begins, arrival, side="right"), return_inverse=True)[1]
 
 
 @once_per_trace
@@ -157,7 +156,7 @@ def _runs_before(run: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
 
     That is the last which had started before the user did; by clocks that differ, the first.
     """
-    key_ids = run_columns(run, "key_id").astype(np.int64)
+    key_ids = run.of_slots("key_id").astype(np.int64)
     at = _ticks(key_ids, slots.times.start)
     order = np.argsort(at, kind="stable")
     if not len(order):
@@ -172,8 +171,7 @@ def _runs_before(run: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
 def _ticks(key_ids: Array, times: Array) -> Array:
     """Put key and time into one number, to sort and to search by."""
     ticks = np.clip(np.nan_to_num(times) * (TICKS_PER_SECOND / _TICK), 0, (1 << _TIME_BITS) - 1)
-    found: Array = (key_ids << _TIME_BITS) + ticks.astype(np.int64)
-    return found
+    return (key_ids << _TIME_BITS) + ticks.astype(np.int64)
 
 
 def _sizes(run: Run, count: int) -> Array:

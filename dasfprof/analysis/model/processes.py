@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.model.run_memory import processes_of_workers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- What processes of hosts used, by program: cores of busy hosts, and memory --------------------

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.held_results import ends_of_lives
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- `memory_of_runs`: what the process of each task run held while it ran, by samples ------------
@@ -254,8 +254,7 @@ class ProcessMemory(NamedTuple):
     @property
     def unmanaged(self) -> Array:
         """What it held beside results and the buffers of shuffles."""
-        beside: Array = self.memory - self.results - self.p2p
-        return beside
+        return self.memory - self.results - self.p2p
 
 
 def results_of_workers(run: Run) -> Samples:
@@ -317,8 +316,7 @@ def _nearest(times: Array, wanted: Array) -> Array:
     after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
     before = np.maximum(after - 1, 0)
     closer = wanted - times[before] <= np.abs(times[after] - wanted)
-    places: Array = np.where(closer, before, after)
-    return places
+    return np.where(closer, before, after)
 
 
 class Readings(NamedTuple):

@@ -10,9 +10,9 @@ import pandas as pd
 from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
@@ -342,5 +342,4 @@ def _all_threads(run: Run) -> float:
 
 def rounded(numbers: Array) -> Array:
     """Take away the noise of floating point, which would round 3.0000000001 up to 4."""
-    result: Array = np.round(numbers, 9)
-    return result
+    return np.round(numbers, 9)

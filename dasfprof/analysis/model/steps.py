@@ -9,9 +9,9 @@ import pandas as pd
 
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 from dasfprof.text import elide, excerpt
@@ -242,5 +242,4 @@ def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
     kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int8)
     heads = keys.head_ids[key_ids]
     layers = np.where(kinds[heads] >= TUPLE, heads, len(kinds) + functions.astype(np.int64))
-    codes: Array = pd.factorize(layers)[0]
-    return codes
+    return pd.factorize(layers)[0]

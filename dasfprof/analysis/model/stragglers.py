@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.model.steps import task_layers
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- Workers, and hosts, on which a function takes longer than on the others ----------------------
@@ -230,8 +230,7 @@ class _Runs:
 
     def _usual(self, values: Array) -> Array:
         """Return each run the median of its layer."""
-        medians: Array = self.groups.median(values)[self.groups.codes]
-        return medians
+        return self.groups.median(values)[self.groups.codes]
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
         """Return the number of the cause of each of these runs, and what its input lets expect."""
@@ -307,8 +306,7 @@ class _Runs:
         first = self.start < first_end[cells]
         # Where all are first, that does not tell one from the others.
         some_later = places.sum((~first).astype(float)) > 0
-        found: Array = (first & some_later[cells])[rows]
-        return found
+        return (first & some_later[cells])[rows]
 
     def _skewed(self, rows: Array) -> Array:
         """Return whether the spread of a layer's runs lets so long ones be expected.
@@ -321,8 +319,7 @@ class _Runs:
         deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
         highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE
         above = (logs - self._usual(logs))[rows]
-        found: Array = above <= highest * deviations
-        return found
+        return above <= highest * deviations
 
 
 def _core_wait(tasks: pd.DataFrame) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model import idle_time
-from dasfprof.analysis.numeric.constants import as_type, is_nothing
+from dasfprof.analysis.numeric.groups import as_type, is_nothing
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
@@ -84,8 +84,7 @@ def uses_of(
 
 def unspill_seconds(run: Run, before: Array) -> Array:
     """Return for how long before its function the inputs of each run were read from disk."""
-    read: Array = np.minimum(_column(run, "disk_read", len(before)), before)
-    return read
+    return np.minimum(_column(run, "disk_read", len(before)), before)
 
 
 @dataclass(frozen=True)
@@ -164,8 +163,7 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     np.minimum.at(least, worker[known], written[known])
     spilled = np.where(most > least, most - least, 0.0)
     share = np.divide(spilled, finishing, out=np.zeros(count), where=finishing > 0)
-    shares: Array = np.minimum(share, 1.0)
-    return shares
+    return np.minimum(share, 1.0)
 
 
 def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:

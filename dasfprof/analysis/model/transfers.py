@@ -9,8 +9,8 @@ import pandas as pd
 
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
@@ -68,8 +68,7 @@ def moved_keys(run: Run, rows: Array) -> MovedKeys:
 def succeeded_rows(table: pd.DataFrame) -> Array:
     """Return which transfers brought something; where no state is told they are taken to."""
     state = table["state"]
-    succeeded: Array = (state.isna() | (state == "success")).to_numpy(dtype=bool)
-    return succeeded
+    return (state.isna() | (state == "success")).to_numpy(dtype=bool)
 
 
 def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
@@ -178,8 +177,7 @@ def p2p_runs(run: Run) -> Array:
     found = np.zeros(len(names.categories) + 1, dtype=bool)
     found[names.codes.to_numpy()[barrier | takes | handed[key_ids]]] = True
     found[-1] = False
-    runs: Array = found[names.codes.to_numpy()]
-    return runs
+    return found[names.codes.to_numpy()]
 
 
 @once_per_trace

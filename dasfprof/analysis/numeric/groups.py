@@ -1,10 +1,11 @@
-"""`Groups`: values by group, without a loop; `GroupSums`: sums of named groups, which add up."""
+"""Values by group, without a loop; sums of named groups, which add up; columns of one value."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,8 +81,7 @@ class Groups:
         """Return the median of each group."""
         known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
         medians = pd.Series(known).groupby(self.codes).median()
-        found: Array = medians.reindex(range(self.count)).to_numpy()
-        return found
+        return medians.reindex(range(self.count)).to_numpy()
 
     def deviation(self, values: Array) -> Array:
         """Return the median absolute deviation from each group's median."""
@@ -104,8 +104,7 @@ class Groups:
         A row whose value is NaN, or that is in no group, has NaN.
         """
         known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
-        ranks: Array = pd.Series(known).groupby(self.codes).rank().to_numpy()
-        return ranks
+        return pd.Series(known).groupby(self.codes).rank().to_numpy()
 
     def gini(self, values: Array) -> Array:
         """Return the Gini coefficient of each group's values, which are not negative.
@@ -182,28 +181,27 @@ class GroupSums:
         Groups of one name become one; those without rows are left out, unless they are among the
         names, which come first.
         """
-        places: dict[Hashable, int] = {name: place for place, name in enumerate(names)}
-        of_parts = []
-        for part in parts:
-            some = np.flatnonzero(part.rows)
-            named = [places.setdefault(part.names[row], len(places)) for row in some.tolist()]
-            of_parts.append((part, some, np.array(named, dtype=np.int64)))
-        count, first = len(places), parts[0]
-        rows = np.zeros(count, dtype=np.int64)
-        sums = {name: np.zeros(count) for name in first.sums}
-        known = {name: np.zeros(count, dtype=np.int64) for name in first.known}
-        lowest = {name: np.full(count, np.nan) for name in first.lowest}
-        highest = {name: np.full(count, np.nan) for name in first.highest}
-        for part, some, at in of_parts:
-            np.add.at(rows, at, part.rows[some])
-            for name, total in sums.items():
-                np.add.at(total, at, part.sums[name][some])
-                np.add.at(known[name], at, part.known[name][some])
-            for name, least in lowest.items():
-                np.fmin.at(least, at, part.lowest[name][some])
-            for name, most in highest.items():
-                np.fmax.at(most, at, part.highest[name][some])
-        return cls(list(places), rows, sums, known, lowest, highest)
+        places: dict[Hashable, int] = {}
+        told = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
+        codes = [places.setdefault(name, len(places)) for name in (*names, *told)]
+        groups = Groups(np.array(codes[len(names) :], dtype=np.int64), len(places))
+
+        def joined(columns: Iterable[Array]) -> Array:
+            pairs = zip(columns, parts, strict=True)
+            return np.concatenate([column[part.rows > 0] for column, part in pairs])
+
+        def put(kind: str, how: Callable[[Array], Array]) -> dict[str, Array]:
+            own = [getattr(part, kind) for part in parts]
+            return {name: how(joined(one[name] for one in own)) for name in own[0]}
+
+        return cls(
+            list(places),
+            groups.sum(joined(part.rows for part in parts)).astype(np.int64),
+            put("sums", groups.sum),
+            put("known", groups.sum),
+            put("lowest", groups.min),
+            put("highest", groups.max),
+        )
 
     def by(self, names: Sequence[Hashable]) -> GroupSums:
         """Put groups together: those that get the same name."""
@@ -226,3 +224,74 @@ class GroupSums:
     def mean(self, name: str) -> Array:
         """Return the means of the known values of a quantity."""
         return ratio(self.sum(name), self.known[name])
+
+
+# --- Columns of one value: arrays that repeat it, have it in memory once, and cannot be written to
+
+
+def is_constant(array: Array) -> bool:
+    """Return whether an array repeats one value that is in memory once."""
+    return array.strides == (0,) and len(array) > 0
+
+
+def is_nothing(array: Array) -> bool:
+    """Return whether an array repeats NaN that is in memory once."""
+    return is_constant(array) and bool(np.isnan(array[0]))
+
+
+def as_type(array: Array, dtype: Any) -> Array:
+    """Return an array in another type; a constant stays one."""
+    if is_constant(array):
+        return np.broadcast_to(array[0].astype(dtype), len(array))
+    return array.astype(dtype, copy=False)
+
+
+def taken(array: Array, rows: Array) -> Array:
+    """Return some rows of an array; a constant stays one."""
+    return np.broadcast_to(array[0], len(rows)) if is_constant(array) else array[rows]
+
+
+# --- A column in the making: takes the arrays of batches, one after the other ---------------------
+
+
+class GrowingColumn:
+    """A column that grows; rows between the arrays that it takes are missing.
+
+    If all rows hold one value, it takes the memory of one.
+
+    Parameters
+    ----------
+    dtype
+        Of the column; arrays of wider types widen it.
+    width
+        Values in a row; 1 makes a column of one dimension.
+    """
+
+    def __init__(self, dtype: Any, width: int = 1) -> None:
+        self._width = width
+        self._dtype = np.dtype(dtype)
+        self._pieces: list[tuple[int, Array]] = []
+
+    def add(self, row: int, piece: Array) -> None:
+        """Take the values of the rows from `row` on."""
+        if piece.dtype != self._dtype:
+            self._dtype = np.result_type(piece.dtype, self._dtype)
+        if len(piece):
+            self._pieces.append((row, piece))
+
+    def finish(self, rows: int, missing: float) -> Array:
+        """Return the column of `rows` rows, once; one of a single value is read-only."""
+        pieces, self._pieces = self._pieces, []
+        value = np.array([missing]).astype(self._dtype)
+        is_whole = sum(len(piece) for _, piece in pieces) == rows
+        if self._width == 1 and all(is_constant(piece) for _, piece in pieces):
+            values = [piece[:1].astype(self._dtype) for _, piece in pieces]
+            values += [] if is_whole and values else [value]
+            # Equal to the bit: NaN is itself, 0.0 is not -0.0.
+            if len({one.tobytes() for one in values}) == 1:
+                return np.broadcast_to(values[0], rows)
+        shape = (rows,) if self._width == 1 else (rows, self._width)
+        column = np.empty(shape, self._dtype) if is_whole else np.full(shape, value)
+        for row, piece in pieces:
+            column[row : row + len(piece)] = piece
+        return column

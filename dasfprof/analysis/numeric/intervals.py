@@ -90,8 +90,7 @@ class Intervals:
         spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
         amounts, rates, whole = map(self._summed, (inside, steps, spans))
         rates = np.where(np.cumsum(whole) > 0, np.maximum(np.cumsum(rates), 0.0), 0.0)
-        spread: Array = amounts + rates * self.seconds
-        return spread
+        return amounts + rates * self.seconds
 
     def _summed(self, pairs: list[tuple[Array, Array]]) -> Array:
         codes, values = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
@@ -141,8 +140,7 @@ def held_until(times: Array) -> Array:
     if not len(distances):
         return np.full(len(times), np.inf)
     longest = max(_HELD_SECONDS, _HELD_DISTANCES * float(np.median(distances)))
-    ends: Array = np.minimum(np.r_[times[1:], np.inf], times + longest)
-    return ends
+    return np.minimum(np.r_[times[1:], np.inf], times + longest)
 
 
 class SampledIntervals:

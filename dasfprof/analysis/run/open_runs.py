@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.once_per_trace import Form, once_per_trace, tell
 from dasfprof.analysis.run.run_end import (
     CANCELLED,
     DROPPED,
@@ -22,6 +21,7 @@ from dasfprof.analysis.run.times import clock_offsets
 from dasfprof.analysis.run.worker_exits import last_client_left
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.trace import Form, once_per_trace, tell
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 
@@ -70,8 +70,7 @@ def left_unasked(trace: Trace) -> Array:
     limit = float(np.fmin(last_client_left(trace), np.inf))  # of NaN the other
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
-    found: Array = np.isfinite(left) & ~asked & (left < limit)
-    return found
+    return np.isfinite(left) & ~asked & (left < limit)
 
 
 def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
@@ -150,8 +149,7 @@ def _seceded(trace: Trace, table: pd.DataFrame) -> Array:
     history = trace.under_way_history
     first = history[history["state"] == "long-running"].drop_duplicates(RUN)
     times = first.set_index(RUN)["time"]
-    found: Array = times.reindex(pd.MultiIndex.from_frame(table[RUN])).to_numpy(dtype=float)
-    return found
+    return times.reindex(pd.MultiIndex.from_frame(table[RUN])).to_numpy(dtype=float)
 
 
 def _cpu(table: pd.DataFrame, length: Array) -> Array:

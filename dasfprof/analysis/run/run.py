@@ -12,10 +12,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run.open_runs import with_open_runs
-from dasfprof.analysis.run.run_end import RunEnd, find_run_end
+from dasfprof.analysis.run.run_end import find_run_end
 from dasfprof.analysis.run.slots import (
-    TaskSlots,
-    UnfinishedRuns,
     first_arrival,
     status_seconds,
     task_slots,
@@ -23,7 +21,6 @@ from dasfprof.analysis.run.slots import (
     unseen_runs,
 )
 from dasfprof.analysis.run.times import (
-    TaskTimes,
     clock_errors,
     clock_offsets,
     ordered_times,
@@ -75,8 +72,7 @@ class Run(Trace):
 
     def since_begin(self, times: Any) -> Array:
         """Return Unix times, a column or an array, as seconds from the run's begin."""
-        seconds: Array = np.asarray(times, dtype=float) - self.begin
-        return seconds
+        return np.asarray(times, dtype=float) - self.begin
 
     def seconds_at(self, time: float) -> float:
         """Return a Unix time as seconds from the run's begin."""
@@ -92,18 +88,13 @@ class Run(Trace):
         lives
             Rows of `workers`, one each.
         """
-        seconds: Array = self.since_begin(times) - self.offsets[np.asarray(lives)]
-        return seconds
+        return self.since_begin(times) - self.offsets[np.asarray(lives)]
 
-    @property
-    def offsets(self) -> Array:
-        """The seconds that each worker's clock is ahead of the scheduler's, see `clock_offsets`."""
-        return clock_offsets(self)
+    #: The seconds that each worker's clock is ahead of the scheduler's.
+    offsets = cached_property(clock_offsets)
 
-    @property
-    def offset_errors(self) -> Array:
-        """By how many seconds each of `offsets` may be wrong, see `clock_errors`."""
-        return clock_errors(self)
+    #: By how many seconds each of `offsets` may be wrong.
+    offset_errors = cached_property(clock_errors)
 
     # --- Task runs --------------------------------------------------------------------------------
 
@@ -117,47 +108,35 @@ class Run(Trace):
         """The task runs that had not ended, with the columns of `tasks`."""
         return self.whole.tasks.iloc[len(self.tasks) :]
 
-    @property
-    def unseen(self) -> pd.DataFrame:
-        """Those of `scheduler_only` that are known to have run; `slots` has them after `tasks`."""
-        return unseen_runs(self)
+    #: Those of `scheduler_only` that are known to have run; `slots` has them after `tasks`.
+    unseen = cached_property(unseen_runs)
 
-    @property
-    def unfinished(self) -> UnfinishedRuns:
-        """Those of `scheduler_only` that are not known to have run."""
-        return unfinished_runs(self)
+    #: Those of `scheduler_only` that are not known to have run.
+    unfinished = cached_property(unfinished_runs)
 
-    @property
-    def recorded(self) -> dict[str, Array]:
-        """When each of `tasks` came to each stage, NaN where nobody recorded that."""
-        return recorded_times(self)
+    #: When each of `tasks` came to each stage, NaN where nobody recorded that.
+    recorded = cached_property(recorded_times)
 
-    @property
-    def times(self) -> TaskTimes:
-        """The same, in order and without gaps."""
-        return ordered_times(self)
+    #: The same, in order and without gaps.
+    times = cached_property(ordered_times)
 
-    @property
-    def statuses(self) -> dict[str, Array]:
-        """The seconds that each of `tasks` had each status."""
-        return status_seconds(self)
+    #: The seconds that each of `tasks` had each status.
+    statuses = cached_property(status_seconds)
 
-    @property
-    def slots(self) -> TaskSlots:
-        """The threads that `tasks` and `unseen` held."""
-        return task_slots(self)
+    #: The threads that `tasks` and `unseen` held.
+    slots = cached_property(task_slots)
 
-    @property
-    def first_arrival(self) -> float:
-        """When the first task came to the scheduler; infinite without any."""
-        return first_arrival(self)
+    #: When the first task came to the scheduler; infinite without any.
+    first_arrival = cached_property(first_arrival)
+
+    def of_slots(self, name: str) -> Array:
+        """Return a column of the rows of `slots`: of `tasks`, and after them of `unseen`."""
+        return np.append(self.tasks[name], self.unseen[name])
 
     # --- Workers, and the end ---------------------------------------------------------------------
 
-    @cached_property
-    def named(self) -> NamedWorkers:
-        """The workers by host and label."""
-        return NamedWorkers(self)
+    #: The workers by host and label.
+    named = cached_property(NamedWorkers)
 
     @cached_property
     def lives(self) -> WorkerLives:
@@ -174,7 +153,5 @@ class Run(Trace):
         """When each of `workers` left; NaN: it did not."""
         return self.since_begin(self.workers["left"])
 
-    @property
-    def ending(self) -> RunEnd | None:
-        """What was under way as the run ended; None if nothing, as far as is known."""
-        return find_run_end(self)
+    #: What was under way as the run ended; None if nothing, as far as is known.
+    ending = cached_property(find_run_end)

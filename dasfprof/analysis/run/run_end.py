@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.worker_exits import (
     FIRE_AND_FORGET,
     clients_stayed,
@@ -21,6 +20,7 @@ from dasfprof.analysis.run.worker_exits import (
     left_with_work,
 )
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database.columns import Array
 

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.open_runs import with_open_runs
 from dasfprof.analysis.run.times import (
     TaskTimes,
     fit_between,
     ordered_times,
     recorded_times,
+    since_begin,
     task_times,
     to_ticks,
 )
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
@@ -53,8 +54,7 @@ class TaskSlots:
     @property
     def on_its_way(self) -> Array:
         """Seconds from being sent until the worker took it in; 0 where that is unknown."""
-        seconds: Array = np.where(self.reception_unknown, 0.0, self.received - self.sent)
-        return seconds
+        return np.where(self.reception_unknown, 0.0, self.received - self.sent)
 
 
 @once_per_trace
@@ -62,7 +62,7 @@ def task_slots(trace: Trace) -> TaskSlots:
     """Find the slots of a trace's task runs."""
     tasks, unseen = trace.tasks, unseen_runs(trace)
     recorded = recorded_times(trace)
-    stolen, seceded = _own(trace, "stolen"), _own(trace, "seceded")
+    stolen, seceded = (since_begin(trace, tasks, name) for name in ("stolen", "seceded"))
     offset = tasks["start"].to_numpy() - trace.begin - recorded["start"]
     seceded = to_ticks(seceded - offset)
     if len(unseen):
@@ -71,7 +71,7 @@ def task_slots(trace: Trace) -> TaskSlots:
         nothing = np.full(len(unseen), np.nan)
         stolen, seceded = np.append(stolen, nothing), np.append(seceded, nothing)
     times = task_times(recorded) if len(unseen) else ordered_times(trace)
-    worker = _joined(tasks["worker_id"], unseen["worker_id"])
+    worker = np.append(tasks["worker_id"], unseen["worker_id"]).astype(np.int64)
     released = np.fmin(times.done, seceded)
     codes, names = _functions(tasks["function"].cat, unseen["function"].cat)
     return TaskSlots(
@@ -130,8 +130,7 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
     taken = np.full(count, np.inf)
     taken[by_end[same]] = times.executing[by_begin[following[same]]]
     early = (taken < released) & (taken >= times.stop)
-    ends: Array = np.maximum(np.where(early, taken, released), times.executing)
-    return ends
+    return np.maximum(np.where(early, taken, released), times.executing)
 
 
 @dataclass(frozen=True)
@@ -223,17 +222,6 @@ def _functions(first: Any, second: Any) -> tuple[Array, list[str]]:
     again = [numbers.setdefault(name, len(numbers)) for name in second.categories]
     codes = np.array([*again, -1], dtype=np.int64)[second.codes.to_numpy()]
     return np.concatenate([first.codes.to_numpy(), codes]), list(numbers)
-
-
-def _own(trace: Trace, column: str) -> Array:
-    if column not in trace.tasks:
-        return np.full(len(trace.tasks), np.nan)
-    times: Array = trace.tasks[column].to_numpy(dtype=float) - trace.begin
-    return times
-
-
-def _joined(first: pd.Series, second: pd.Series) -> Array:
-    return np.concatenate([first.to_numpy(dtype=np.int64), second.to_numpy(dtype=np.int64)])
 
 
 # What each task run waited for and did, from its arrival until the scheduler knew its outcome.

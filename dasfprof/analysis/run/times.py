@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.run_end import stimulus_texts
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 # --- How far each worker's clock is ahead of the scheduler's --------------------------------------
@@ -42,8 +42,7 @@ def clock_offsets(trace: Trace) -> Array:
     least = np.maximum(np.minimum(0.0, upper), lower)
     offsets = np.where(np.isfinite(middle), middle, least)
     offsets[scheduler] = 0.0
-    whole: Array = offsets[clocks]
-    return whole
+    return offsets[clocks]
 
 
 @once_per_trace
@@ -62,8 +61,7 @@ def clock_errors(trace: Trace) -> Array:
     lower, upper = message_bounds(trace)
     errors = np.abs(upper - lower) / 2
     errors[scheduler] = 0.0
-    whole: Array = errors[clocks]
-    return whole
+    return errors[clocks]
 
 
 @once_per_trace
@@ -107,8 +105,7 @@ def _told_of_its_error(trace: Trace, rows: Array) -> Array:
     texts = stimulus_texts(trace, runs["end_cause"])
     said = np.array([_time_in(text) for text in texts], dtype=float)
     stop = (runs["start"] + runs["duration"]).to_numpy()
-    own: Array = (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
-    return own
+    return (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
 
 
 def _time_in(text: str) -> float:
@@ -181,18 +178,18 @@ _WORKER = ("received", "ready", "executing", "done")
 def recorded_times(trace: Trace) -> dict[str, Array]:
     """Return the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
     tasks = trace.tasks
-    times = {name: _since(trace, tasks, column) for name, column in _SCHEDULER.items()}
-    queued = _since(trace, tasks, "queued")
+    times = {name: since_begin(trace, tasks, column) for name, column in _SCHEDULER.items()}
+    queued = since_begin(trace, tasks, "queued")
     times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
-    known = _since(trace, tasks, "known")
+    known = since_begin(trace, tasks, "known")
     times["known"] = np.where(ended_there(trace), known, np.nan) if "sent" in tasks else known
     # The scheduler's own record of start and stop is on its clock already, more or less.
     seen = (tasks["source"] == "worker").to_numpy()
     offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
     for name in _WORKER:
-        times[name] = _since(trace, tasks, name) - offsets
+        times[name] = since_begin(trace, tasks, name) - offsets
     length = tasks["duration"].to_numpy()
-    start = _since(trace, tasks, "start") - offsets
+    start = since_begin(trace, tasks, "start") - offsets
     fitted = fit_between(start, length, times["sent"], times["known"])
     times["start"] = np.where(seen, start, fitted)
     times["stop"] = times["start"] + length
@@ -253,8 +250,8 @@ def to_ticks(times: Array) -> Array:
     return rounded
 
 
-def _since(trace: Trace, table: pd.DataFrame, column: str) -> Array:
+def since_begin(trace: Trace, table: pd.DataFrame, column: str) -> Array:
+    """Return the times in a column, NaN where there is none, as seconds from the trace's begin."""
     if column not in table:
         return np.full(len(table), np.nan)
-    times: Array = table[column].to_numpy(dtype=float) - trace.begin
-    return times
+    return table[column].to_numpy(dtype=float) - trace.begin

@@ -140,9 +140,10 @@ class NamedWorkers:
     def __init__(self, trace: Trace) -> None:
         names = list(zip(trace.workers["host"], trace.workers["worker"], strict=True))
         distinct = list(dict.fromkeys(names))
-        places = {name: place for place, name in enumerate(distinct)}
+        #: The number of each host and label.
+        self.places = {name: place for place, name in enumerate(distinct)}
         #: The number of each row of `Trace.workers`.
-        self.of_lives = np.array([places[name] for name in names], dtype=np.int32)
+        self.of_lives = np.array([self.places[name] for name in names], dtype=np.int32)
         #: The host and the label of each.
         self.hosts = np.array([host for host, _ in distinct], dtype=object)
         self.labels = np.array([label for _, label in distinct], dtype=object)

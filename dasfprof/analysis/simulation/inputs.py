@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dasfprof.analysis.model.critical_path import run_columns
 from dasfprof.analysis.model.links import dependency_rows, last_slots
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.run import Run
@@ -125,7 +124,7 @@ def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
     """Return the runs that each run has to wait for: of its inputs, and of its key before it."""
     count = len(begun)
     rows, inputs = dependency_rows(trace)
-    key_ids = run_columns(trace, "key_id")
+    key_ids = trace.of_slots("key_id")
     order = np.lexsort((begun, key_ids))
     again = np.flatnonzero(key_ids[order[1:]] == key_ids[order[:-1]])
     rows, inputs = np.append(rows, order[again + 1]), np.append(inputs, order[again])
@@ -184,7 +183,7 @@ def _groups(trace: Run) -> Array:
     """
     keys = trace.keys
     codes, names = keys.functions()
-    key_ids = run_columns(trace, "key_id")
+    key_ids = trace.of_slots("key_id")
     heads = keys.head_ids[key_ids]
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
     return np.where(in_tuples[heads], heads + len(names), codes[key_ids])

@@ -17,12 +17,12 @@ from dasfprof.analysis.model.held_results import release_times
 from dasfprof.analysis.model.run_memory import memory_of_processes, unmanaged_of_runs
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.simulation.chunks import Chunks, in_chunks
 from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.simulation.simulator import Outcome
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Replays with durations that vary, whose peaks are looked at; and how many of a run of so many

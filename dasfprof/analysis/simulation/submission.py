@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.critical_path import run_columns
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.database.columns import Array
@@ -79,7 +78,7 @@ def _told_clients(trace: Run, count: int) -> Array:
     """Return of which runs' finish clients were told; of all, where that was not recorded."""
     if "wanted" not in trace.tasks:
         return np.ones(count, dtype=bool)
-    told: Array = run_columns(trace, "wanted").astype(float) != 0
+    told: Array = trace.of_slots("wanted").astype(float) != 0
     return told if told.any() else np.ones(count, dtype=bool)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from dasfprof.analysis.model.client_time import meanwhile
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
-from dasfprof.analysis.stack_samples.spent import Spent, spent
-from dasfprof.analysis.stack_samples.task_samples import WAITING, Samples, samples_of
+from dasfprof.analysis.stack_samples.spent import WAITING, Samples, Spent, samples_of, spent
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.failed_tasks import Stacks
 from dasfprof.analysis.under_way.state import Frame, Stack, is_of_user, source_of, write_frame
 from dasfprof.database.columns import Array
@@ -96,8 +95,7 @@ class Places:
 
     def of(self, stacks: Array) -> Array:
         """Return the number of the name of each of some rows; of -1, that of unknown stacks."""
-        found: Array = self._codes[stacks]
-        return found
+        return self._codes[stacks]
 
 
 @once_per_trace

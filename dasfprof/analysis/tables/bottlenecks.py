@@ -13,16 +13,10 @@ from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import running_seconds
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.columns import RUNNING, text, whole
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
 
-_RUNNING = {
-    "cpu": "CPU (s)",
-    "core_wait": "Waiting for a core (s)",
-    "storage": "Waiting for storage (s)",
-    "blocked": "Blocked (s)",
-}
 #: What identifies a task run on a worker.
 _RUN = ["key_id", "run_id", "worker_id"]
 
@@ -50,7 +44,7 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
         "size": size,
         "sized": np.where(np.isnan(size), np.nan, duration),
         "failed": (tasks["state"] == "erred").to_numpy().astype(float),
-        **{name: getattr(running, name) for name in _RUNNING},
+        **{name: getattr(running, name) for name in RUNNING},
     }
     for reading, both in gpus.integrals(tasks, progress=progress).items():
         summed |= {reading: both[0], f"{reading} covered": both[1]}
@@ -87,8 +81,7 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
     workers = run.named
     devices = gpu_samples(run).indices()
-    places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
-    at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
+    at = np.array([workers.places.get(name[:2], -1) for name in groups], dtype=np.int64)
     seconds, size = sums.sum("duration"), sums.sum("size")
 
     def gpu_mean(reading: str) -> Any:
@@ -112,7 +105,7 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
                 "Mean Task time (s)": seconds / sums.rows,
                 "Worker": text(names[:, 1]),
                 "Failed Tasks": sums.sum("failed").astype(np.int64),
-                **{label: sums.told(name) for name, label in _RUNNING.items()},
+                **{label: sums.told(name) for name, label in RUNNING.items()},
                 "Deserialising (s)": sums.told("deserialising"),
                 "Unpickling (s)": sums.told("unpickling"),
                 "Serialising (s)": sums.told("serialising"),
@@ -219,7 +212,7 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
     entered, open_for = _entered(run, names)
     table = pd.DataFrame(
         {
-            "Step": text(np.array(names, dtype=object)),
+            "Step": text(names),
             "Duration (s)": seconds,
             "Percentage of all task time (%)": ratio(seconds, np.full(len(names), seconds.sum()))
             * 100,
@@ -239,35 +232,6 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
     order = np.argsort(-seconds, kind="stable")
     order = order[(groups.sizes[order] > 0) | (np.nan_to_num(entered)[order] > 0)]
     return table.take(order).reset_index(drop=True)
-
-
-@question("How much of the run the steps cover", "steps", needs=has_steps)
-def step_coverage(run: Run) -> pd.DataFrame:
-    """Show how much of the run the steps cover.
-
-    Returns
-    -------
-    DataFrame
-        A row a step with task runs, in the order in which they were first met, and one
-        ``(no step)`` for the rest: ``Step``, ``Num Tasks (chunks)``, ``Share of Tasks (%)``,
-        ``Duration (s)``, ``Share of Duration (%)``.
-    """
-    codes, names = step_groups(run.tasks)
-    groups = Groups(codes, len(names))
-    seconds = groups.sum(run.tasks["duration"].to_numpy())
-    runs = groups.sizes.astype(float)
-    table = pd.DataFrame(
-        {
-            "Step": text(np.array(names, dtype=object)),
-            "Num Tasks (chunks)": groups.sizes,
-            "Share of Tasks (%)": ratio(runs, np.full(len(names), runs.sum())) * 100,
-            "Duration (s)": seconds,
-            "Share of Duration (%)": ratio(seconds, np.full(len(names), seconds.sum())) * 100,
-        }
-    )
-    kept = groups.sizes > 0
-    kept[-1] = True
-    return table[kept].reset_index(drop=True)
 
 
 def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import marshal
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, get_args
+import pstats
+from contextlib import suppress
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,16 +12,10 @@ import pandas as pd
 from dasfprof.analysis.model.client_time import ClientTime, client_time_of, find_calls, find_sent
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.columns import known_texts, of_workers, text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.errors import InvalidArgumentError
 
 # --- What the client's program called of Dask, and where its time went ----------------------------
-
-
-def has_client_calls(run: Run) -> bool:
-    """Return whether what the client's program calls was recorded."""
-    return len(run.client_calls) > 0
 
 
 #: Columns of `find_calls` as the table has them, with what their figures are divided by.
@@ -43,7 +36,7 @@ _FIGURES = {
     "time",
     short="called",
     expendable=("Code", "Longest (s)", "Keys"),
-    needs=has_client_calls,
+    needs="client_calls",
 )
 def client_calls(run: Run) -> pd.DataFrame:
     """Sum up the calls of Dask by the client's program, by line.
@@ -89,7 +82,7 @@ def client_calls(run: Run) -> pd.DataFrame:
     )
 
 
-@question("Where the client's time went", "time", needs=has_client_calls)
+@question("Where the client's time went", "time", needs="client_calls")
 def client_time(run: Run) -> pd.DataFrame:
     """Put every second of the client's main thread into exactly one class.
 
@@ -113,13 +106,8 @@ def client_time(run: Run) -> pd.DataFrame:
     )
 
 
-def has_sent_values(run: Run) -> bool:
-    """Return whether graphs held large values."""
-    return len(run.sent_values) > 0
-
-
 @question(
-    "Large values in graphs", "balance", short="sent", expendable=("Code",), needs=has_sent_values
+    "Large values in graphs", "balance", short="sent", expendable=("Code",), needs="sent_values"
 )
 def sent_values(run: Run) -> pd.DataFrame:
     """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line.
@@ -159,74 +147,20 @@ def sent_values(run: Run) -> pd.DataFrame:
 
 # --- Calls: of functions, as a profiler counted them, and of actors' methods ----------------------
 
-# `CallTimes`: calls and times of functions, summed up over the files of a profiler of calls.
-
-#: File, line and name.
-Place = tuple[str, int, str]
-#: Bytes of the largest file that is read.
-_LARGEST = 1 << 28
+#: What damaged files of profiles raise.
+_DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError)
 
 
-@dataclass
-class CallTimes:
-    """What tasks called, and how long it took."""
-
-    #: Calls, those that were not recursive, seconds without and with what was called, by place.
-    places: dict[Place, tuple[int, int, float, float]] = field(default_factory=dict)
-    #: The files that were read, and why others were not.
-    files: list[str] = field(default_factory=list)
-    unreadable: dict[str, str] = field(default_factory=dict)
-
-    def add(self, path: str) -> None:
-        """Add what a file holds."""
-        try:
-            figures = read_call_times(Path(path))
-        except (OSError, ValueError, TypeError, EOFError) as error:
-            self.unreadable[path] = str(error)
-            return
-        self.files.append(path)
-        for place, own in figures.items():
-            before = self.places.get(place, (0, 0, 0.0, 0.0))
-            calls, primitive, inner, whole = (a + b for a, b in zip(before, own, strict=True))
-            self.places[place] = int(calls), int(primitive), inner, whole
-
-
-def call_times(run: Run, function: str | None) -> CallTimes:
-    """Sum up the profiles of one function, or of all."""
-    found = CallTimes()
+def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...]], list[str]]:
+    """Sum up the profiles of one function, or of all, as `pstats` does; return what was read."""
+    found, files = pstats.Stats(), []
     table = run.call_profiles
     for path, name in zip(table["path"], table["name"].astype(object), strict=True):
         if isinstance(path, str) and function in (None, name):
-            found.add(path)
-    return found
-
-
-def read_call_times(path: Path) -> dict[Place, tuple[int, int, float, float]]:
-    """Read a file of `pstats`: a marshalled dict, of which nothing is run.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    ValueError, TypeError, EOFError
-        If it is none.
-    """
-    if path.stat().st_size > _LARGEST:
-        raise ValueError(f"{path} is larger than any such file")
-    loaded = marshal.loads(path.read_bytes())
-    if not isinstance(loaded, dict):
-        raise ValueError(f"{path} is no file of pstats")
-    return {_place(place): _figures(figures) for place, figures in loaded.items()}
-
-
-def _place(place: Any) -> Place:
-    file, line, name = place
-    return str(file), int(line), str(name)
-
-
-def _figures(figures: Any) -> tuple[int, int, float, float]:
-    primitive, calls, own, whole, _ = figures
-    return int(calls), int(primitive), float(own), float(whole)
+            with suppress(*_DAMAGE):
+                found.add(path)
+                files.append(path)
+    return found.stats, files  # type: ignore[attr-defined]
 
 
 @question(
@@ -255,23 +189,23 @@ def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
 
         ``attrs["files"]`` are the paths of the files that were summed up, for ``python -m pstats``.
     """
-    found = call_times(run, function)
-    places = sorted(found.places, key=lambda place: -found.places[place][2])
-    figures = np.array([found.places[place] for place in places], dtype=float).reshape(-1, 4)
+    found, files = call_times(run, function)
+    places = sorted(found, key=lambda place: -found[place][2])
+    figures = np.array([found[place][:4] for place in places], dtype=float).reshape(-1, 4)
     own = figures[:, 2]
     table = pd.DataFrame(
         {
-            "File": text(np.array([place[0] for place in places], dtype=object)),
+            "File": text([place[0] for place in places]),
             "Line": np.array([place[1] for place in places], dtype=np.int64),
-            "Code": text(np.array([place[2] for place in places], dtype=object)),
-            "Calls": figures[:, 0].astype(np.int64),
-            "Primitive Calls": figures[:, 1].astype(np.int64),
+            "Code": text([place[2] for place in places]),
+            "Calls": figures[:, 1].astype(np.int64),
+            "Primitive Calls": figures[:, 0].astype(np.int64),
             "Time (s)": own,
             "Share (%)": own / (own.sum() or 1.0) * 100,
             "Cumulative Time (s)": figures[:, 3],
         }
     )
-    table.attrs["files"] = found.files
+    table.attrs["files"] = files
     return table
 
 
@@ -294,12 +228,11 @@ def call_profiles(run: Run) -> pd.DataFrame:
         - ``Refused``: why this worker profiled nothing; empty where it did
     """
     table = run.call_profiles
-    labels = run.workers["worker"].astype(object).to_numpy()
     order = np.lexsort((table["worker_id"], table["name"].astype(str)))
     table = table.iloc[order]
     return pd.DataFrame(
         {
-            "Worker": text(labels[table["worker_id"].to_numpy()]),
+            "Worker": of_workers(run, table["worker_id"]),
             "Function": known_texts(table["name"]),
             "Profiler": known_texts(table["profiler"]),
             "Task Runs": whole(table["runs"].to_numpy(dtype=float)),
@@ -349,18 +282,15 @@ def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
         calls, side by side ones too), ``Under Way (s)`` (the time in which there was one at
         least), ``Mean (s)``, ``Median (s)``, ``Longest (s)``.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     calls = run.actor_calls
     if by == "method":
         codes, functions = run.keys.functions()
         actor = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
-        second, other = "Method", calls["method"].astype(object).to_numpy()
+        second, other = "Method", text(calls["method"].astype(object).to_numpy())
     else:
         actor = run.keys.texts(calls["key_id"].to_numpy())
-        labels = run.workers["worker"].astype(object).to_numpy()
-        second, other = "Worker", labels[calls["worker_id"].to_numpy()]
-    whose = pd.DataFrame({"Actor": text(actor), second: text(other)})
+        second, other = "Worker", of_workers(run, calls["worker_id"])
+    whose = pd.DataFrame({"Actor": text(actor), second: other})
     named = ["Actor", second]
     found = whose.groupby(named).indices
     sums = [_sums(calls.iloc[places]) for places in found.values()]

@@ -21,20 +21,37 @@ from dasfprof.text import count_of
 #: The label of the begin of an interval.
 INTERVAL = "Time Interval (seconds from begin)"
 
+#: The parts of the seconds of functions, see `RunningSeconds`, by the labels of their columns.
+RUNNING = {
+    "cpu": "CPU (s)",
+    "core_wait": "Waiting for a core (s)",
+    "storage": "Waiting for storage (s)",
+    "blocked": "Blocked (s)",
+}
 #: Unix seconds that nanoseconds in 64 bits can hold.
 _LATEST = 9.2e9
 #: Numbers up to here are exact in a float.
 _EXACT = float(1 << 53)
 
 
-def text(items: Array) -> pd.Series:
+def text(items: Iterable[Any]) -> pd.Series:
     """Return texts as plain objects, whatever pandas makes of texts by itself."""
     return pd.Series(items, dtype=object, copy=False)
 
 
+def of_workers(run: Run, lives: Any, name: str = "worker") -> pd.Series:
+    """Return the labels, or another text, of rows of `Trace.workers`."""
+    return text(run.workers[name].to_numpy(dtype=object)[np.asarray(lives, dtype=np.int64)])
+
+
+def places_of(run: Run, lives: Any) -> dict[str, pd.Series]:
+    """Return the hosts and the labels of rows of `Trace.workers`."""
+    return {"Host": of_workers(run, lives, "host"), "Worker": of_workers(run, lives)}
+
+
 def known_texts(column: pd.Series) -> pd.Series:
     """Return the texts of a column; empty for what is none."""
-    return text(np.array([each if isinstance(each, str) else "" for each in column], dtype=object))
+    return text([each if isinstance(each, str) else "" for each in column])
 
 
 def utc(seconds: Array) -> pd.Series:
@@ -72,12 +89,7 @@ def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[p
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:
     """The columns that split the seconds of functions, each as `summed` makes it of the runs'."""
-    return {
-        "CPU (s)": summed(running.cpu),
-        "Waiting for a core (s)": summed(running.core_wait),
-        "Waiting for storage (s)": summed(running.storage),
-        "Blocked (s)": summed(running.blocked),
-    }
+    return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 
 def step_column(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
@@ -96,7 +108,7 @@ def step_column(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Seri
         return {}
     codes, names = step_groups(run.tasks, *more)
     texts = np.array([*names[:-1], np.nan], dtype=object)
-    return {"Step": pd.Series(texts[codes[rows]], dtype=object)}
+    return {"Step": text(texts[codes[rows]])}
 
 
 class KeyTextDtype(ExtensionDtype):
@@ -171,8 +183,7 @@ class KeyTextArray(ExtensionArray):
 
     def isna(self) -> Array:
         """Return which rows have no key."""
-        missing: Array = self._ids < 0
-        return missing
+        return self._ids < 0
 
     def value_counts(self, dropna: bool = True) -> pd.Series:
         """Count the rows of each text."""

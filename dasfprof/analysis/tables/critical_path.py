@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.client_time import Stage, find_first_task
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
     find_path,
     find_slack,
     path_segments,
-    run_columns,
     running_on_path,
 )
-from dasfprof.analysis.model.first_task import Stage, find_first_task
 from dasfprof.analysis.model.links import (
     NAMES,
     find_predecessors,
@@ -24,10 +23,9 @@ from dasfprof.analysis.model.links import (
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import running_columns, step_column, text
+from dasfprof.analysis.tables.columns import places_of, running_columns, step_column, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.progress import track
-from dasfprof.errors import InvalidArgumentError
 
 By = Literal["function", "step"]
 
@@ -102,7 +100,7 @@ def critical_path(run: Run) -> pd.DataFrame:
     to be the last of its futures that finished before it submitted the next; where a file
     does not tell which tasks had futures, the last task.
     """
-    found, slots, workers = path_segments(run), run.slots, run.workers
+    found, slots = path_segments(run), run.slots
     rows = found.rows
     return pd.DataFrame(
         {
@@ -110,10 +108,9 @@ def critical_path(run: Run) -> pd.DataFrame:
             "Duration (s)": found.length,
             "Kind": text(_LABELS[found.kind]),
             "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
-            "Task Key": text(run.keys.texts(run_columns(run, "key_id")[rows])),
-            "Run ID": run_columns(run, "run_id")[rows],
-            "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
+            "Task Key": text(run.keys.texts(run.of_slots("key_id")[rows])),
+            "Run ID": run.of_slots("run_id")[rows],
+            **places_of(run, slots.worker[rows]),
             "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(run).kind[rows]]),
             **step_column(run, rows, run.unseen),
         }
@@ -138,8 +135,6 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
         (s)``, ``Waiting for storage (s)`` and ``Blocked (s)`` (NA for other kinds, and where nobody
         recorded it); ``Meaning`` of the kind.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     slots, found = run.slots, path_segments(run)
     if by == "step":
         codes, names = step_groups(run.tasks, run.unseen)
@@ -188,18 +183,13 @@ def per_task_slack(run: Run) -> pd.DataFrame:
     critical[find_path(run).rows] = True
     length = slots.times.stop - slots.times.start
     order = np.lexsort((slots.times.start, -length, slack))
-    workers = run.workers
     functions = np.array(slots.functions, dtype=object)
-    columns = {
-        "Task Key": run.keys.texts(run_columns(run, "key_id")[order]),
-        "Function": functions[slots.function[order]],
-        "Host": workers["host"].to_numpy(dtype=object)[slots.worker[order]],
-        "Worker": workers["worker"].to_numpy(dtype=object)[slots.worker[order]],
-    }
     return pd.DataFrame(
         {
-            **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
-            "Run ID": run_columns(run, "run_id")[order],
+            "Task Key": text(run.keys.texts(run.of_slots("key_id")[order])),
+            "Function": text(functions[slots.function[order]]),
+            **places_of(run, slots.worker[order]),
+            "Run ID": run.of_slots("run_id")[order],
             "Start (s)": slots.times.start[order],
             "Duration (s)": length[order],
             "Slack (s)": slack[order],
@@ -249,7 +239,7 @@ def time_to_first_task(run: Run) -> pd.DataFrame:
     whole = np.nan if found is None else found.seconds
     return pd.DataFrame(
         {
-            "Stage": text(np.array([LABELS[stage] for stage in stages], dtype=object)),
+            "Stage": text([LABELS[stage] for stage in stages]),
             "Time (s)": seconds,
             "Share (%)": seconds / whole * 100 if whole > 0 else np.full(len(seconds), np.nan),
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -21,13 +20,11 @@ from dasfprof.analysis.stack_samples.places import (
     import_of,
     places,
 )
-from dasfprof.analysis.stack_samples.spent import spent
-from dasfprof.analysis.stack_samples.task_samples import Samples, samples_of
-from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.stack_samples.spent import Samples, samples_of, spent
+from dasfprof.analysis.tables.columns import of_workers, text, whole
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 
 
 @question(
@@ -90,12 +87,10 @@ def hot_lines(
     ``Uncertain (s)`` says so. It is next to nothing where one of the three has nearly all of the
     function's time, or one line has.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: choose one of {', '.join(get_args(By))}.")
     found = hot_places(run, function, step, by)
     columns = _names(found.names, by)
     if by == "line":
-        columns["Inside"] = text(np.array(found.inside, dtype=object))
+        columns["Inside"] = text(found.inside)
     spent = found.spent
     return pd.DataFrame(
         {
@@ -115,11 +110,10 @@ def hot_lines(
 
 def _names(names: list[Hashable], by: By) -> dict[str, pd.Series]:
     def column(part: int) -> pd.Series:
-        texts = [name[part] if isinstance(name, tuple) else UNKNOWN for name in names]
-        return text(np.array(texts, dtype=object))
+        return text(name[part] if isinstance(name, tuple) else UNKNOWN for name in names)
 
     if by == "library":
-        return {"Library": text(np.array([name or UNKNOWN for name in names], dtype=object))}
+        return {"Library": text([name or UNKNOWN for name in names])}
     if by == "function":
         return {"File": column(0), "Code": column(1)}
     lines = [name.line if isinstance(name, Frame) else np.nan for name in names]
@@ -159,8 +153,8 @@ def call_tree(
     return pd.DataFrame(
         {
             "Depth": np.array([call.depth for call in kept], dtype=np.int64),
-            "Code": text(np.array([call.function for call in kept], dtype=object)),
-            "File": text(np.array([call.file for call in kept], dtype=object)),
+            "Code": text([call.function for call in kept]),
+            "File": text([call.file for call in kept]),
             "Time (s)": np.array([call.seconds for call in kept], dtype=float),
             "Share (%)": np.array([call.seconds / total * 100 for call in kept], dtype=float),
             "Self (s)": np.array([call.own_seconds for call in kept], dtype=float),
@@ -210,11 +204,11 @@ def client_activity(run: Run) -> pd.DataFrame:
     imports = _imports(run, samples.stack, groups, len(pairs))
     return pd.DataFrame(
         {
-            "Phase": _texts(known[row] for row in (pairs[order] // max(len(named.names), 1))),
-            "File": _texts(frame.file for frame in frames),
+            "Phase": text(known[row] for row in (pairs[order] // max(len(named.names), 1))),
+            "File": text(frame.file for frame in frames),
             "Line": whole(np.array([f.line if f.line >= 0 else np.nan for f in frames], float)),
-            "Code": _texts(frame.function for frame in frames),
-            "Importing": _texts(imports[row] for row in order.tolist()),
+            "Code": text(frame.function for frame in frames),
+            "Importing": text(imports[row] for row in order.tolist()),
             "Time (s)": found.seconds[order],
             "Share (%)": found.share[order] * 100,
             "Margin (points)": found.margin[order] * 100,
@@ -223,10 +217,6 @@ def client_activity(run: Run) -> pd.DataFrame:
             "Samples": found.samples[order],
         }
     )
-
-
-def _texts(items: object) -> pd.Series:
-    return text(np.array([*items], dtype=object))  # type: ignore[misc]
 
 
 def _is_idle(run: Run, times: Array) -> Array:
@@ -283,23 +273,18 @@ def loop_blocks(run: Run) -> pd.DataFrame:
           keeps the sampler away, too
     """
     blocks = find_blocks(run)
-    labels = run.workers["worker"].astype(object).tolist() if blocks else []
     lines = [block.line for block in blocks]
     return pd.DataFrame(
         {
-            "Worker": _block_texts([labels[block.worker_id] for block in blocks]),
+            "Worker": of_workers(run, [block.worker_id for block in blocks]),
             "Start (s)": run.since_begin([block.start for block in blocks]),
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
-            "Cause": _block_texts([block.cause for block in blocks]),
-            "File": _block_texts(["" if line is None else line.file for line in lines]),
+            "Cause": text([block.cause for block in blocks]),
+            "File": text(["" if line is None else line.file for line in lines]),
             "Line": whole(np.array([np.nan if line is None else line.line for line in lines])),
-            "Code": _block_texts(["" if line is None else line.function for line in lines]),
-            "Inside": _block_texts([block.inside for block in blocks]),
-            "Importing": _block_texts([block.imported or "" for block in blocks]),
+            "Code": text(["" if line is None else line.function for line in lines]),
+            "Inside": text([block.inside for block in blocks]),
+            "Importing": text([block.imported or "" for block in blocks]),
             "Samples": np.array([block.samples for block in blocks], dtype=np.int64),
         }
     )
-
-
-def _block_texts(items: list[str]) -> pd.Series:
-    return text(np.array(items, dtype=object))

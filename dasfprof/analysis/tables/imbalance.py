@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,10 @@ from dasfprof.analysis.model.stragglers import find_stragglers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
-from dasfprof.analysis.tables.columns import flags, step_column, text
+from dasfprof.analysis.tables.columns import INTERVAL, flags, step_column, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, joined_rows, question
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 
 By = Literal["function", "step"]
 
@@ -52,8 +51,7 @@ def _table(
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
     workers = run.named
-    numbers = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
-    of_cell = np.array([numbers[cell[1:]] for cell in cells], dtype=np.int64)
+    of_cell = np.array([workers.places[cell[1:]] for cell in cells], dtype=np.int64)
     listed = workers_with_tasks(run, workers, of_cell)
     listed = listed[np.argsort(workers.ranks()[listed])]
     count, among = len(names), max(len(listed), 1)
@@ -73,7 +71,7 @@ def _table(
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
     table = pd.DataFrame(
         {
-            by.capitalize(): text(np.array(names, dtype=object)),
+            by.capitalize(): text(names),
             "Duration (s)": of_groups.sum("duration"),
             "Num Tasks (chunks)": of_groups.rows,
             "Workers": np.full(count, among),
@@ -126,16 +124,13 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
     Sakellariou and Gurd (ICS'97), ``1 - sum(W) / (p max(W))``, the share of the p workers' time
     that is lost while the most loaded one still works; ``max(W) - mean(W)`` is that time for each.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     return _table(run, [_of_part(run, by)], by=by)
 
 
 def _weights(of_workers: Array, count: int) -> Array:
     """Return each worker's threads; where those of one are unknown, all count alike."""
     known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
-    weights: Array = of_workers if known else np.ones(count)
-    return weights
+    return of_workers if known else np.ones(count)
 
 
 @question("Tasks that took far longer than others of their function", "balance")
@@ -251,8 +246,6 @@ def _degradation_table(trends: Trends) -> pd.DataFrame:
     )
     return table.take(trends.order).reset_index(drop=True)
 
-
-INTERVAL = "Time Interval (seconds from begin)"
 
 #: In a longer run, or with more workers, only the seconds in which something was counted are
 #: listed.

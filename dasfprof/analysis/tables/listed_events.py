@@ -12,7 +12,7 @@ import pandas as pd
 from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import known_texts, of_function, text, whole
+from dasfprof.analysis.tables.columns import known_texts, of_function, of_workers, text, whole
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
@@ -38,11 +38,10 @@ def logs(run: Run, function: str | None = None) -> pd.DataFrame:
         thread of its own logs is not; of a task run there are 20 records and its first error.
     """
     table, functions = of_function(run, run.logs, function)
-    labels = run.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {
             "Time (s)": run.since_begin(table["time"]),
-            "Worker": text(labels[table["worker_id"].to_numpy()]),
+            "Worker": of_workers(run, table["worker_id"]),
             "Function": text(functions),
             "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
             "Run ID": table["run_id"].to_numpy(),
@@ -77,11 +76,10 @@ def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
     of_key = runs.groupby("key_id")
     runs = runs.assign(attempt=of_key.cumcount() + 1, attempts=of_key["start"].transform("size"))
     attempt = table[RUN].merge(runs.drop_duplicates(RUN), how="left", on=RUN)
-    labels = run.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {
             "Time (s)": run.since_begin(table["time"]),
-            "Worker": text(labels[table["worker_id"].to_numpy()]),
+            "Worker": of_workers(run, table["worker_id"]),
             "Function": text(functions),
             "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
             "Attempt": whole(attempt["attempt"].to_numpy(dtype=float)),
@@ -153,7 +151,7 @@ def cluster_changes(run: Run) -> pd.DataFrame:
             "Time (s)": run.since_begin(table["time"]),
             "Action": known_texts(table["action"]),
             "Who": known_texts(table["who"]),
-            "Workers": _texts(workers),
+            "Workers": text(workers),
             "Number": table["number"].to_numpy(dtype=float),
         }
     )
@@ -243,7 +241,7 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
     """
     table, tasks = run.arguments, run.tasks
     codes, names = run.keys.functions()
-    functions = codes[table["key_id"].to_numpy(dtype=np.int64)] if len(table) else _none()
+    functions = codes[table["key_id"].to_numpy(dtype=np.int64)]
     if function is not None:
         kept = functions == (names.index(function) if function in names else -1)
         table, functions = table[kept], functions[kept]
@@ -262,9 +260,9 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
     known = [*map(str, arguments.categories), ""]
     return pd.DataFrame(
         {
-            "Function": _texts([str(names[code]) for code in functions[at].tolist()]),
-            "Arguments": _texts([known[code] for code in arguments.codes.to_numpy()[at].tolist()]),
-            "Annotations": _texts([annotation_names[code] for code in told[at].tolist()]),
+            "Function": text([str(names[code]) for code in functions[at].tolist()]),
+            "Arguments": text([known[code] for code in arguments.codes.to_numpy()[at].tolist()]),
+            "Annotations": text([annotation_names[code] for code in told[at].tolist()]),
             "Task Runs": grouped.sizes[order],
             "Time (s)": seconds[order],
             "Median (s)": medians[order],
@@ -281,11 +279,3 @@ def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
     first = np.flatnonzero(~runs.duplicated())
     found = runs[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
     return np.where(found >= 0, first[found], -1)
-
-
-def _none() -> Array:
-    return np.empty(0, dtype=np.int64)
-
-
-def _texts(items: list[str]) -> pd.Series:
-    return text(np.array(items, dtype=object))

@@ -12,7 +12,7 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.stack_samples.places import all_stacks, line_of
-from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.columns import known_texts, of_workers, text, whole
 from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
 from dasfprof.text import format_duration, format_size
@@ -298,19 +298,15 @@ def died_of_memory(run: Run) -> pd.DataFrame:
           named; ``Certainty``: *certain*, *likely*, *cannot tell*; ``Because``: what that rests on
     """
     kills = memory_kills(run)
-    workers = run.workers["worker"].to_numpy(dtype=object)
 
     def megabytes(name: str) -> np.ndarray:
         return np.array([getattr(kill, name) for kill in kills], dtype=float) / 1e6
 
-    def texts(values: list[str]) -> pd.Series:
-        return text(np.array(values, dtype=object))
-
     return pd.DataFrame(
         {
-            "Worker": texts([str(workers[kill.life]) for kill in kills]),
+            "Worker": of_workers(run, [kill.life for kill in kills]),
             "Left (s)": np.array([kill.left for kill in kills], dtype=float),
-            "Told By": texts([exit_words(run, kill.life) for kill in kills]),
+            "Told By": text([exit_words(run, kill.life) for kill in kills]),
             "Memory (MB)": megabytes("memory"),
             "Limit (MB)": megabytes("limit"),
             "Group (MB)": np.array([one.group.memory for one in kills], dtype=float) / 1e6,
@@ -318,10 +314,10 @@ def died_of_memory(run: Run) -> pd.DataFrame:
             "Group Workers": np.array([one.group.workers for one in kills], dtype=np.int64),
             "Results (MB)": megabytes("results"),
             "Before (MB)": megabytes("before"),
-            "Tasks": texts(["; ".join(map(_in_words, kill.tasks)) for kill in kills]),
-            "Suspect": texts([kill.suspect or "" for kill in kills]),
-            "Certainty": texts([kill.certainty.value for kill in kills]),
-            "Because": texts([_because(kill) for kill in kills]),
+            "Tasks": text(["; ".join(map(_in_words, kill.tasks)) for kill in kills]),
+            "Suspect": text([kill.suspect or "" for kill in kills]),
+            "Certainty": text([kill.certainty.value for kill in kills]),
+            "Because": text([_because(kill) for kill in kills]),
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -155,8 +155,6 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
 
 def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> pd.DataFrame:
     """Return the table of a moment; of one process, or all."""
-    if by not in get_args(Holder):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Holder))}.")
     held, processes = held_at(run, time), processes_of_workers(run)
     workers = run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
@@ -221,10 +219,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
     numbers = {name: np.array(rows.get(name, ()), dtype=float) for name in _SUMS}
     return pd.DataFrame(
         {
-            **{
-                n: text(np.array([one[at] for one in distinct], object))
-                for at, n in enumerate(group)
-            },
+            **{n: text([one[at] for one in distinct]) for at, n in enumerate(group)},
             **{
                 name: np.where(groups.known(values) > 0, groups.sum(values), np.nan)
                 for name, values in numbers.items()
@@ -276,8 +271,7 @@ def _running(run: Run, lives: Array, time: float) -> str:
 
 
 def _since(run: Run, times: pd.Series) -> Array:
-    seconds: Array = run.since_begin(times)
-    return seconds
+    return run.since_begin(times)
 
 
 # --- How memory grows while a cluster goes on -----------------------------------------------------
@@ -343,8 +337,6 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     InvalidArgumentError
         If `by` is none of these.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     if by == "function":
         return _by_function(run)
     found, workers = memory_growth_of(run), run.named
@@ -360,13 +352,13 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     moments = found.moments
     table = pd.DataFrame(
         {
-            "Memory": text(np.array([row[0] for row in rows], dtype=object)),
-            "Worker": text(np.array([row[1] for row in rows], dtype=object)),
+            "Memory": text([row[0] for row in rows]),
+            "Worker": text([row[1] for row in rows]),
             "Compared": text(np.full(len(rows), _compared(moments), dtype=object)),
             **_figures([row[2] for row in rows], _unit(moments)),
-            "Why Held": text(np.array([row[3] for row in rows], dtype=object)),
-            "Line": text(np.array([row[4] for row in rows], dtype=object)),
-            "Asked At": text(np.array([row[5] for row in rows], dtype=object)),
+            "Why Held": text([row[3] for row in rows]),
+            "Line": text([row[4] for row in rows]),
+            "Asked At": text([row[5] for row in rows]),
         }
     )
     return table.drop(columns="Worker" if by == "cluster" else ["Why Held", "Line", "Asked At"])
@@ -392,7 +384,7 @@ def _by_function(run: Run) -> pd.DataFrame:
     found = growth_by_runs(run)
     table = pd.DataFrame(
         {
-            "Function": text(np.array([one.function for one in found], dtype=object)),
+            "Function": text([one.function for one in found]),
             "Task Runs": np.array([one.runs for one in found], dtype=np.int64),
             "Alone": np.array([one.alone for one in found], dtype=np.int64),
             **_figures([one.drift for one in found], "run"),

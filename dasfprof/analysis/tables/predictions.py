@@ -98,11 +98,11 @@ def pop_efficiency(run: Run) -> pd.DataFrame:
         verdicts.append(verdict)
     return pd.DataFrame(
         {
-            "Efficiency": text(np.array(list(_TREE), dtype=object)),
+            "Efficiency": text(list(_TREE)),
             "Level": np.array(levels),
             "Value (%)": shares * 100,
-            "Formula": text(np.array(formulas, dtype=object)),
-            "Verdict": text(np.array(verdicts, dtype=object)),
+            "Formula": text(formulas),
+            "Verdict": text(verdicts),
         }
     )
 
@@ -158,7 +158,7 @@ def scaling(
             "Calibration Error (%)": np.full(
                 count, np.nan if replay.obstacle else replay.error * 100
             ),
-            "Verdict": text(np.array(_verdicts(found), dtype=object)),
+            "Verdict": text(_verdicts(found)),
         }
     )
 
@@ -270,7 +270,7 @@ def _prediction_table(
     verdicts = [refusal or _verdict(recorded, wall) for wall in predicted.tolist()]
     return pd.DataFrame(
         {
-            "Change": text(np.array(changes, dtype=object)),
+            "Change": text(changes),
             "Recorded (s)": np.full(count, recorded),
             "Replayed (s)": np.full(count, replay.base if known else np.nan),
             "Predicted (s)": predicted,
@@ -278,7 +278,7 @@ def _prediction_table(
             "Saved (%)": saved / recorded * 100 if recorded > 0 else np.full(count, np.nan),
             "Calibration Error (%)": np.full(count, error),
             "Error with Recorded Placement (%)": np.full(count, placed),
-            "Verdict": text(np.array(verdicts, dtype=object)),
+            "Verdict": text(verdicts),
         }
     )
 

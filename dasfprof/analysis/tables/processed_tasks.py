@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,6 @@ from dasfprof.analysis.run.workers import known_thread_counts, workers_with_task
 from dasfprof.analysis.tables.columns import LISTED, first_rows, folded, text, utc, whole
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function", "step"]
 
@@ -104,8 +103,6 @@ def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
         had made a result, which was lost or released), and ``Unfinished`` (attempts that had not
         ended, or that the client gave up: neither succeeded nor failed).
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     attempts = find_attempts(run)
     if by != "task":
         return _sum_up([_sums(attempts, by)], by)

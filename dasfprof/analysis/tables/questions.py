@@ -16,7 +16,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
@@ -106,15 +106,11 @@ _PROGRESS = "progress"
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a run."""
+    """A question to a run; decorates the function that answers it, which registers it."""
 
-    #: The name of the method of `TraceAnalyser`.
-    name: str
     #: A heading for its table.
     title: str
     group: Group
-    #: The function that answers it: takes the run first.
-    answer: Callable[..., pd.DataFrame]
     #: Its short name in the shell, if it has one; its full name serves as well.
     short: str | None = None
     #: Its place among what ``dasfprof analyse`` prints if nothing is asked for; None: not there.
@@ -130,6 +126,18 @@ class Question:
     needs: str | Callable[[Run], bool] | None = None
     #: How it is answered part by part; None: it needs the whole run in memory.
     in_parts: InParts | Literal["no parts"] | None = None
+    #: The function that answers it: takes the run first.
+    answer: Callable[..., pd.DataFrame] = pd.DataFrame
+
+    def __call__(self, answer: Answer) -> Answer:
+        """Register a function as what answers it."""
+        _REGISTERED.append(replace(self, answer=answer))
+        return answer
+
+    @property
+    def name(self) -> str:
+        """The name of the method of `TraceAnalyser`."""
+        return self.answer.__name__
 
     @property
     def file_stem(self) -> str:
@@ -175,20 +183,6 @@ class Question:
         by = self.signature.parameters.get("by")
         return () if by is None else tuple(x for x in get_args(by.annotation) if x != by.default)
 
-    def check_grouping(self, arguments: Mapping[str, Any]) -> None:
-        """Check ``by``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If it is none of what it can be.
-        """
-        by = self.signature.parameters.get("by")
-        if by is not None and arguments.get("by", by.default) not in get_args(by.annotation):
-            raise InvalidArgumentError(
-                f"by={arguments['by']!r}: give one of {', '.join(get_args(by.annotation))}."
-            )
-
     def applies(self, run: Run) -> bool:
         """Return whether the trace has what it is about: without steps, no table of steps."""
         if isinstance(self.needs, str):
@@ -203,7 +197,6 @@ class Question:
         InvalidArgumentError
             If an argument is unknown, or has no sensible value.
         """
-        self.bind(*args, **arguments)
         answer: pd.DataFrame = getattr(analyser, self.name)(*args, **arguments)
         return answer
 
@@ -213,14 +206,20 @@ class Question:
         Raises
         ------
         InvalidArgumentError
-            If one is unknown, or missing.
+            If one is unknown, or missing, or ``by`` is none of what it can be.
         """
         try:
-            return dict(self.signature.bind(*args, **arguments).arguments)
+            named = dict(self.signature.bind(*args, **arguments).arguments)
         except TypeError as error:
             raise InvalidArgumentError(
                 f"{self.name}: {error}; its arguments are {self.signature}"
             ) from None
+        by = self.signature.parameters.get("by")
+        if by is not None and named.get("by", by.default) not in get_args(by.annotation):
+            raise InvalidArgumentError(
+                f"by={named['by']!r}: give one of {', '.join(get_args(by.annotation))}."
+            )
+        return named
 
 
 class Analyser(Protocol):
@@ -252,40 +251,7 @@ class Request:
 
 
 _REGISTERED: list[Question] = []
-
-
-def question(  # noqa: PLR0917
-    title: str,
-    group: Group,
-    short: str | None = None,
-    overview: int | None = None,
-    expendable: tuple[str, ...] = (),
-    page: str | None = None,
-    csv: str = "",
-    needs: str | Callable[[Run], bool] | None = None,
-    in_parts: InParts | Literal["no parts"] | None = None,
-) -> Callable[[Answer], Answer]:
-    """Register a function as a question; see `Question` for the parameters."""
-
-    def register(answer: Answer) -> Answer:
-        _REGISTERED.append(
-            Question(
-                answer.__name__,
-                title,
-                group,
-                answer,
-                short,
-                overview,
-                expendable,
-                page,
-                csv,
-                needs,
-                in_parts,
-            )
-        )
-        return answer
-
-    return register
+question = Question
 
 
 @cache

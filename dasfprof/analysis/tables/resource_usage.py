@@ -10,7 +10,7 @@ import pandas as pd
 from dasfprof.analysis.model.gpus import gpu_utilisation
 from dasfprof.analysis.model.processes import host_programs
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import INTERVAL, text, utc, whole
+from dasfprof.analysis.tables.columns import INTERVAL, of_workers, text, utc, whole
 from dasfprof.analysis.tables.questions import NO_PARTS, question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -71,12 +71,12 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
     if "host_read" in samples:
         samples = samples[(samples["host_read"] == 1).to_numpy()]
     samples = _told(samples, _OF_NODES)
-    nodes = _hosts(run, samples)
+    nodes = of_workers(run, samples["worker_id"], "host")
     table = _table(samples, _OF_NODES)
     total = table["Memory Total (MB)"]
     percent = (total - table["Memory Available (MB)"]) / total.where(total > 0) * 100
     table.insert(5, "Memory Used Percent", percent)
-    table.insert(0, "Node", text(nodes))
+    table.insert(0, "Node", nodes)
     return _sorted(table, nodes)
 
 
@@ -94,17 +94,23 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
         Connections``.
     """
     samples = _told(run.samples, _OF_PROCESSES)
-    nodes = _hosts(run, samples)
-    labels = run.workers["worker"].to_numpy()[samples["worker_id"].to_numpy()]
+    nodes = of_workers(run, samples["worker_id"], "host")
+    labels = of_workers(run, samples["worker_id"])
     table = _table(samples, _OF_PROCESSES)
     # One worker of each host reads its memory, for all of them.
     read = run.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
-    totals = dict(zip(_hosts(run, read), _numbers(read["host_memory_total"]), strict=True))
-    total = pd.Series(nodes, dtype=object).map(totals).astype(float)
+    totals = dict(
+        zip(
+            of_workers(run, read["worker_id"], "host"),
+            _numbers(read["host_memory_total"]),
+            strict=True,
+        )
+    )
+    total = nodes.map(totals).astype(float)
     percent = table["Memory Used (MB)"] * 1e6 / total.where(total > 0) * 100
     table.insert(3, "Memory Used Percent", percent)
-    table.insert(0, "Process", text(labels))
-    table.insert(0, "Node", text(nodes))
+    table.insert(0, "Process", labels)
+    table.insert(0, "Node", nodes)
     return _sorted(table, nodes, labels)
 
 
@@ -123,7 +129,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
         ``Disk Io Write Seconds``. A device that is not mounted has NA for its space.
     """
     readings = _told(run.disk_usage, _OF_DISKS)
-    nodes = _hosts(run, readings)
+    nodes = of_workers(run, readings["worker_id"], "host")
     table = _table(readings, _OF_DISKS)
     taken = table["Disk Used (MB)"] + table["Disk Free (MB)"]
     # As df has it: of what users can have, without what is kept for the system.
@@ -136,7 +142,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
         ("File System", text(readings["file_system"].astype(object).to_numpy())),
         ("Mountpoint", text(readings["mountpoint"].astype(object).to_numpy())),
         ("Device", text(devices)),
-        ("Node", text(nodes)),
+        ("Node", nodes),
     ]
     for label, column in described:
         table.insert(0, label, column)
@@ -148,11 +154,6 @@ def _told(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
     told = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
     return samples.take(np.flatnonzero(told))
-
-
-def _hosts(run: Run, samples: pd.DataFrame) -> Array:
-    hosts: Array = run.workers["host"].to_numpy()[samples["worker_id"].to_numpy()]
-    return hosts
 
 
 def _table(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
@@ -167,19 +168,17 @@ def _numbers(column: pd.Series) -> Array:
     """Return a sampled quantity as numbers: in traces of others there may be anything."""
     if column.dtype.kind not in "iuf":
         column = pd.to_numeric(column.astype(object), errors="coerce")
-    numbers: Array = column.to_numpy(dtype=float)
-    return numbers
+    return column.to_numpy(dtype=float)
 
 
-def _sorted(table: pd.DataFrame, *by: Array) -> pd.DataFrame:
+def _sorted(table: pd.DataFrame, *by: pd.Series | Array) -> pd.DataFrame:
     """Sort rows by these texts, then by time; counts become whole numbers."""
     for label in table:
         if str(label).endswith("Count") or str(label).startswith("#"):
             table[label] = whole(table[label].to_numpy())
     time = table["Utc Time"].to_numpy()
-    ranks = [pd.factorize(texts.astype(str), sort=True)[0] for texts in reversed(by)]
-    ordered: pd.DataFrame = table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
-    return ordered
+    ranks = [pd.factorize(np.asarray(texts).astype(str), sort=True)[0] for texts in reversed(by)]
+    return table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
 
 
 #: Means of readings by their labels, and by what they are divided.

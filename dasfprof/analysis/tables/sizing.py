@@ -23,9 +23,13 @@ from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.simulation.changes import changed_cluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
-from dasfprof.analysis.tables.cluster_choice import Prices, clusters_in_time
+from dasfprof.analysis.tables.cluster_choice import (
+    SPILLS,
+    Prices,
+    clusters_in_time,
+    recorded_or_given_limit,
+)
 from dasfprof.analysis.tables.columns import text, whole
-from dasfprof.analysis.tables.memory_forecast import SPILLS, recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError

@@ -10,8 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.gpus import GpuSamples, gpu_samples
 from dasfprof.analysis.model.thread_time import running_seconds
-from dasfprof.analysis.numeric.constants import taken
-from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, taken
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import (
@@ -43,9 +42,8 @@ def _part(run: Run, *, first: int = LISTED) -> Told:
     run = run.whole
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:first]
-    names = list(zip(workers.hosts.tolist(), workers.labels.tolist(), strict=True))
     groups = Groups(workers.numbers(tasks), len(workers))
-    sums = GroupSums.of(names, groups, {"duration": tasks["duration"].to_numpy()})
+    sums = GroupSums.of(list(workers.places), groups, {"duration": tasks["duration"].to_numpy()})
     return _table(run, order, np.ones(len(workers)), progress=False), len(tasks), sums
 
 

@@ -313,7 +313,7 @@ def _table(run: Run, parts: Sequence[Counter[Cell]], interval: float | None = No
             INTERVAL: starts[np.array([place for place, _, _ in cells], dtype=np.int64)],
             "Host": text(workers.hosts[worker]),
             "Worker": text(workers.labels[worker]),
-            "Status": text(np.array([status for _, _, status in cells], dtype=object)),
+            "Status": text([status for _, _, status in cells]),
             "Tasks": np.array([counts[cell] for cell in cells], dtype=np.int64),
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -247,8 +247,6 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
         split them up and handed them to its disk or memory), ``Bandwidth (MB/s)``, ``Failed``.
         None of shuffles whose messages were not recorded; `Trace.notes` tell of them.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     _check_interval(by, interval)
     if by == "function":
         return _by_output(run, "Function", *run.keys.functions())
@@ -297,7 +295,7 @@ def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataF
     moved = moved_outputs(run, codes, len(names))
     table = pd.DataFrame(
         {
-            label: text(np.array(names, dtype=object)),
+            label: text(names),
             "Keys Moved": moved.keys,
             "Moves": moved.moves,
             "Size (MB)": moved.size / 1e6,

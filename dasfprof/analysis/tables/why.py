@@ -78,10 +78,7 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
 
 def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     """Find the runs of a key."""
-    columns = [
-        np.concatenate([run.tasks[name].to_numpy(), run.unseen[name].to_numpy()])
-        for name in ("key_id", "run_id")
-    ]
+    columns = [run.of_slots(name) for name in ("key_id", "run_id")]
     ids, places = np.unique(columns[0], return_inverse=True)
     texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
@@ -128,7 +125,7 @@ def told_of(run: Run, rows: list[int], *, choices: bool = True) -> dict[int, lis
 def _told(run: Run, row: int, decisions: list[Decision]) -> Iterator[Told]:
     """Yield the rows of a run: its choices before the part that they begin."""
     one = OneRun(run, row, max([-1, *(each.victim for each in decisions[-1:])]))
-    number = int(np.append(run.tasks["run_id"], run.unseen["run_id"])[row])
+    number = int(run.of_slots("run_id")[row])
     events: list[tuple[float, int, list[Told]]] = []
     for decision in decisions:
         rows = list(_choice(run, row, number, one, decision))
@@ -227,8 +224,8 @@ def _table(rows: list[Told]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Run ID": np.array([row[0] for row in rows], dtype=np.int64),
-            "What": text(np.array([row[1] for row in rows], dtype=object)),
-            "Worker": text(np.array([row[2] for row in rows], dtype=object)),
+            "What": text([row[1] for row in rows]),
+            "Worker": text([row[2] for row in rows]),
             "From (s)": numbers([row[3] for row in rows]),
             "Seconds": numbers([row[4] for row in rows]),
             "Tasks There": whole(of_candidates("tasks")),
@@ -236,6 +233,6 @@ def _table(rows: list[Told]) -> pd.DataFrame:
             "To Move (MB)": of_candidates("missing") / 1e6,
             "Expected Wait (s)": of_candidates("begin"),
             "Sooner (s)": numbers([row[6] for row in rows]),
-            "Why": text(np.array([row[7] for row in rows], dtype=object)),
+            "Why": text([row[7] for row in rows]),
         }
     )

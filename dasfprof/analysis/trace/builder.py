@@ -10,13 +10,11 @@ import pandas as pd
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.analysis.trace.gaps import Note
+from dasfprof.analysis.trace.gaps import Note, Surroundings, call_profiles
 from dasfprof.analysis.trace.lines import TaskLines
-from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
-from dasfprof.analysis.trace.reader import TraceReader
+from dasfprof.analysis.trace.reader import FAR_AWAY, TraceReader, widened
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, RunGraphs, TaskSteps, step_table
-from dasfprof.analysis.trace.surroundings import Surroundings, call_profiles
 from dasfprof.analysis.trace.under_way import (
     RecordingEnd,
     UnderWayTables,
@@ -61,7 +59,15 @@ _EVENTS = {
     "cluster_changes": "Cluster Change",
     "releases": "Result Released",
     "copies_dropped": "Copy Dropped",
+    "graphs_sent": "Graph Sent",
+    "client_calls": "Client Calls",
+    "sent_values": "Sent Value",
+    "functions_sent": "Function Sent",
 }
+#: Those that tell of no worker.
+_OF_NOBODY = ("releases", "graphs_sent", "client_calls", "sent_values", "functions_sent")
+#: Events whose key is called so in their tables; that of others is ``key_id``.
+_KEYED = ("Unsent Tasks", "Steal")
 #: Changes of a cluster after which its workers leave, and how Dask calls that as a cause.
 _ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
 
@@ -115,21 +121,12 @@ class TraceBuilder:
         self._meet_workers()
         self._doubt_scheduler()
         tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
-        tables["releases"] = tables["releases"].drop(columns="worker_id")
+        for name in _OF_NOBODY:
+            tables[name] = tables[name].drop(columns="worker_id")
         tables["copies_dropped"] = self._of_workers(tables["copies_dropped"])
         tables["host_processes"] = self._host_processes()
         hosts = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], hosts)
-        for name in (
-            "logs",
-            "arguments",
-            "tracebacks",
-            "storage",
-            "unpickled",
-            "serialised",
-            "copies_dropped",
-        ):
-            tables[name] = tables[name].rename(columns={"key": "key_id"})
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
         tables["allocations"] = under_way.table("Allocation")
@@ -142,7 +139,7 @@ class TraceBuilder:
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
         tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
-            tables["graphs"]
+            tables["graphs"], set(tables["graphs_sent"]["client"].tolist())
         )
         begin, end = self._see_workers(tables)
         begin, end, left_out = widened(begin, end, self._events)
@@ -159,9 +156,6 @@ class TraceBuilder:
         history = tables["under_way_history"]
         places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
         tables["stacks"] = under_way.stacks
-        tables["functions_sent"] = self._event_table("Function Sent").drop(columns="worker_id")
-        tables["client_calls"] = self._event_table("Client Calls").drop(columns="worker_id")
-        tables["sent_values"] = self._event_table("Sent Value").drop(columns="worker_id")
         sent = tables["functions_sent"].astype(object).to_dict("records")
         SentFunctions(sent).mend(tables)
         return {
@@ -170,7 +164,6 @@ class TraceBuilder:
             "clients_under_way": under_way.table("Client Under Way"),
             "client_samples": under_way.table("Client Sample"),
             "recording": self._recording,
-            "graphs_sent": self._event_table("Graph Sent").drop(columns="worker_id"),
             "steps": self._steps.drop(columns="id"),
             "lines": self._lines.table,
             "events": self._events,
@@ -311,7 +304,9 @@ class TraceBuilder:
     def _event_table(self, name: str) -> pd.DataFrame:
         columns = self._columns.pop(name)
         columns["time"] = columns.pop("timestamp")
-        return pd.DataFrame(columns, copy=False)
+        table = pd.DataFrame(columns, copy=False)
+        keyed = name in _KEYED or "key" not in columns
+        return table if keyed else table.rename(columns={"key": "key_id"})
 
     def _host_processes(self) -> pd.DataFrame:
         table = self._event_table("Host Process")
@@ -330,7 +325,7 @@ class TraceBuilder:
         return pd.DataFrame(columns, copy=False)
 
     def _task_tables(
-        self, graphs: pd.DataFrame
+        self, graphs: pd.DataFrame, clients: set[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
@@ -345,7 +340,7 @@ class TraceBuilder:
             self._keys,
             graphs,
             came_with,
-            set(self._columns["Graph Sent"]["client"].tolist()),
+            clients,
         )
         lengths = worker.pop("dependencies").astype(np.int32)
         items = self._facts["Compute"].list_items("dependencies", self._ids)

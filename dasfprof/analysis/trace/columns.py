@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.numeric.constants import GrowingColumn, as_type, is_constant
+from dasfprof.analysis.numeric.groups import GrowingColumn, as_type, is_constant
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import (

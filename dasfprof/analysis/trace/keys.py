@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from dask.utils import key_split
 
-from dasfprof.analysis.numeric.constants import GrowingColumn
+from dasfprof.analysis.numeric.groups import GrowingColumn
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
 
@@ -34,8 +35,6 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
     ids, first
         Each row's number, and the first row of each number.
     """
-    import pandas as pd  # what follows a run while it goes on does without
-
     ids, first = _in_order(pd.factorize(hashes_of(head_ids, tails))[0])
     for rows in _chunks(len(ids)):
         same = first[ids[rows]]
@@ -174,6 +173,11 @@ class KeyTable:
         self.head_ids = head_ids
         self._tails = tails  # of a type as narrow as they allow
         self._kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
+
+    @classmethod
+    def of(cls, column: KeyColumn) -> KeyTable:
+        """Return the keys of a column, which may be there several times."""
+        return cls(column.heads, column.codes, column.tails)
 
     def __len__(self) -> int:
         return len(self.head_ids)

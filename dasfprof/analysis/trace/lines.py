@@ -19,7 +19,13 @@ import pandas as pd
 
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
-from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, LayerSteps, RunGraphs
+from dasfprof.analysis.trace.steps import (
+    BuiltLayers,
+    KeyLayers,
+    LayerSteps,
+    RunGraphs,
+    fused_layers,
+)
 from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]
@@ -109,7 +115,8 @@ class TaskLines:
         layer = known.of_layers[layers.columns["layer"]]
         built = np.flatnonzero((line >= 0) & (layer > 0))
         self._layers = LayerSteps(layer[built], line[built], layers.columns["timestamp"][built])
-        self._fused = self._find_fused(layers.by_layer(known.of_layers))
+        depends = layers.by_layer(known.of_layers)
+        self._fused = fused_layers(depends, set(self._of_keys.tolist()) if depends else set())
         #: By graph; the last is that of no graph.
         self._of_graph = np.full(len(graphs) + 1, -1, dtype=np.int64)
         of_mapped = runs.of_keys[mapped["key"]] if len(mapped["key"]) else mapped["key"]
@@ -163,20 +170,6 @@ class TaskLines:
         lines = make_categorical(found.astype(np.int32), self.table["line"].tolist())
         return lines, make_categorical(why, list(REASONS))
 
-    def _find_fused(self, depends: dict[int, list[int]]) -> dict[int, list[int]]:
-        """Return the layers that were fused into each: those before it that have no tasks."""
-        ran = set(np.unique(self._of_keys).tolist()) if depends else set()
-        found: dict[int, list[int]] = {}
-        for layer in ran.intersection(depends):
-            waiting, inner = list(depends[layer]), []
-            for before in waiting:
-                if before not in ran and before not in inner:
-                    inner.append(before)
-                    waiting += depends.get(before, ())
-            if inner:
-                found[layer] = inner[::-1]
-        return found
-
     def _go_on(self, layer: Array, dependencies: tuple[Array, Array] | None) -> Array:
         """Return whether task runs take results of their own layer: nothing is fused into them."""
         within = np.zeros(len(layer), dtype=bool)
@@ -218,7 +211,7 @@ class TaskLines:
         found[rows] = groups[places.ravel()]
 
     def _group_of(self, layer: int, arrival: int, line: int) -> int:
-        inner = np.array(self._fused[layer], dtype=np.uint64)
+        inner = np.array(self._fused[layer][::-1], dtype=np.uint64)
         until = np.full(len(inner), np.uint64(arrival)).view(np.float64)
         lines = self._layers.find(inner, np.full(len(inner), -1), until)
         members = dict.fromkeys(one for one in lines.tolist() if one not in (-1, line))

@@ -89,8 +89,7 @@ class LayerNames:
 def _hash(tails: Array) -> Array:
     words = tails.astype(np.uint64)
     high = (words[:, 0] << np.uint64(32)) | words[:, 1]
-    found: Array = high * _ODD + ((words[:, 2] << np.uint64(32)) | words[:, 3])
-    return found
+    return high * _ODD + ((words[:, 2] << np.uint64(32)) | words[:, 3])
 
 
 class LayerSteps:
@@ -144,8 +143,7 @@ class LayerSteps:
         """Put layer and time into one number, to sort and to search by."""
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
         ticks = np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
-        at: Array = (numbers << _TIME_BITS) + ticks
-        return at
+        return (numbers << _TIME_BITS) + ticks
 
 
 def inherited_steps(
@@ -170,18 +168,25 @@ def inherited_steps(
         Layers and steps: that of the nearest layer which was fused into it.
     """
     inherited = {}
-    for layer, dependencies in derived.items():
-        waiting, seen = list(dependencies), {layer}
-        while waiting and layer in ran:
-            inner = waiting.pop(0)
-            if inner in seen or inner in ran:
-                continue
-            if inner in built:
-                inherited[layer] = built[inner]
-                break
-            seen.add(inner)
-            waiting += derived.get(inner, ())
+    for layer, inner in fused_layers(derived, ran).items():
+        step = next((built[one] for one in inner if one in built), None)
+        if step is not None:
+            inherited[layer] = step
     return inherited
+
+
+def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[int, list[int]]:
+    """Find the layers that were fused into each: those before it without tasks, nearest first."""
+    found: dict[int, list[int]] = {}
+    for layer in ran.intersection(depends):
+        waiting, inner = list(depends[layer]), []
+        for before in waiting:
+            if before not in ran and before not in inner:
+                inner.append(before)
+                waiting += depends.get(before, ())
+        if inner:
+            found[layer] = inner
+    return found
 
 
 # --- Which graph each task run came with, and which layer each key belongs to ---------------------
@@ -220,8 +225,7 @@ class RunGraphs:
         A key that runs once more does so for the graph that it came with.
         """
         found = self._told(runs)
-        graphs: Array = np.where(found >= 0, found, self.of_keys[runs["key_id"]])
-        return graphs
+        return np.where(found >= 0, found, self.of_keys[runs["key_id"]])
 
     def _told(self, runs: Columns) -> Array:
         if "graph" not in runs:

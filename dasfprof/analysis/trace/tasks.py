@@ -110,13 +110,8 @@ def number_repeats(runs: Columns) -> None:
     if not len(rows):
         return
     run_ids = runs["run_id"] = runs["run_id"].copy()
-    run_ids[rows] = 0
-    rows = rows[np.bincount(key_ids[rows], minlength=1)[key_ids[rows]] > 1]
-    order = rows[np.lexsort((runs["start"][rows], key_ids[rows]))]
-    ordered = key_ids[order]
-    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])
-    lengths = np.diff(np.r_[begins, len(order)])
-    run_ids[order] = np.arange(len(order)) - np.repeat(begins, lengths)
+    rows = rows[np.argsort(runs["start"][rows], kind="stable")]
+    run_ids[rows] = pd.Series(rows).groupby(key_ids[rows]).cumcount()
 
 
 def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: int) -> None:
@@ -200,5 +195,4 @@ def _last_row(known: Array, wanted: Array) -> Array:
     size = max(known.max(initial=-1), wanted.max(initial=-1)) + 1
     rows = np.full(size, -1, dtype=np.int64)
     rows[known] = np.arange(len(known))
-    found: Array = rows[wanted]
-    return found
+    return rows[wanted]

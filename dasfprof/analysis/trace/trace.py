@@ -1,22 +1,22 @@
-"""`Trace`: a recorded run as tables."""
+"""`Trace`: a recorded run as tables, and what is worked out once for each."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.builder import TraceBuilder
-from dasfprof.analysis.trace.gaps import Note
+from dasfprof.analysis.trace.gaps import Note, Surroundings
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
-from dasfprof.analysis.trace.surroundings import Surroundings
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
@@ -317,3 +317,50 @@ def databases_of(source: Any) -> list[EventDatabase]:
             "takes: a file, a directory, a glob or a run's name."
         )
     return MultiEventDatabase(source).databases
+
+
+# --- `once_per_trace`: what several analyses rest on is worked out once for each trace ------------
+
+Result = TypeVar("Result")
+#: A `Trace`, or the `Run` of one.
+Form = TypeVar("Form", bound=Trace)
+
+#: Stands for the trace itself as the answer, also after it was pickled.
+_ITSELF = ...
+
+
+def once_per_trace(analysis: Callable[[Form], Result]) -> Callable[[Form], Result]:
+    """Keep the answer of an analysis as long as the trace lives.
+
+    All who ask get the same object: nobody may change it. Several threads may ask at a time.
+    """
+    # No two of these wait for each other: what an analysis rests on does not rest on it.
+    lock = RLock()
+
+    @wraps(analysis)
+    def known(trace: Form) -> Result:
+        answers, name = _answers(trace), _name(analysis)
+        if name not in answers:
+            with lock:
+                if name not in answers:
+                    tell(trace, analysis, analysis(trace))
+        answer = answers[name]
+        return cast("Result", trace if answer is _ITSELF else answer)
+
+    return known
+
+
+def tell(trace: Form, analysis: Callable[[Form], Result], answer: Result) -> None:
+    """Set the answer of an analysis: that of the run of which the trace is a part."""
+    # A trace that held itself would stay in memory until the garbage collector looks.
+    _answers(trace)[_name(analysis)] = _ITSELF if answer is trace else answer
+
+
+def _name(analysis: Callable[[Form], Any]) -> str:
+    # Traces are pickled with what is known of them, so names stand for the analyses.
+    return f"{analysis.__module__}.{analysis.__qualname__}"
+
+
+def _answers(trace: Trace) -> dict[str, Any]:
+    answers: dict[str, Any] = vars(trace).setdefault("_answers", {})
+    return answers

@@ -190,8 +190,7 @@ class UnderWayTables:
     def _rows_of_stacks(self, numbers: Array) -> Array:
         if not len(self._numbers):
             return np.full(len(numbers), -1, dtype=np.int64)
-        rows: Array = self._rows[np.searchsorted(self._numbers, numbers)]
-        return rows
+        return self._rows[np.searchsorted(self._numbers, numbers)]
 
 
 def places_not_ended(
@@ -212,13 +211,11 @@ def places_not_ended(
     ended = _among(last, near) | (
         (last["run_id"] < 0).to_numpy() & _among(unnumbered, near.assign(run_id=-1))
     )
-    places: Array = last.index.to_numpy()[~ended]
-    return places
+    return last.index.to_numpy()[~ended]
 
 
 def _among(runs: pd.DataFrame, others: pd.DataFrame) -> Array:
-    found: Array = pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(others[RUN]))
-    return found
+    return pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(others[RUN]))
 
 
 def _as_tuples(lengths: Array, items: Array) -> pd.Series:

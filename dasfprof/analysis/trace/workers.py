@@ -23,6 +23,27 @@ from dasfprof.schema.resources import MEMORY_SIZES
 #: gave none.
 HOST_WIDE = ("", "0")
 
+#: The columns of `Trace.workers`, and their types.
+_COLUMNS: dict[str, Any] = {
+    **dict.fromkeys(("host", "worker", "kind", "name", "address"), object),
+    "nthreads": "Int64",
+    **dict.fromkeys((*MEMORY_SIZES, "memory_limit"), float),
+    "memory_group": object,
+    "group_limit": float,
+    **dict.fromkeys(("thread_limits", "job", "resources"), object),
+    **dict.fromkeys(("first_seen", "last_seen"), float),
+    "boot_id": object,
+    "pid": "Int64",
+    "closed": "boolean",
+    **dict.fromkeys(("joined", "left"), float),
+    "left_reason": object,
+    "exit_code": float,
+    "exit_reason": object,
+    "silent": float,
+    "last_error": object,
+    "last_error_time": float,
+}
+
 
 @dataclass
 class Worker:
@@ -205,40 +226,19 @@ class WorkerRegister:
 
     def table(self) -> pd.DataFrame:
         """Return the workers as a table, see `Trace.workers`."""
-        workers = self.workers
-        columns: dict[str, Any] = {
-            "host": _texts(worker.host for worker in workers),
-            "worker": _texts(worker.label for worker in workers),
-            "kind": _texts(worker.kind for worker in workers),
-            "name": _texts(worker.name for worker in workers),
-            "address": _texts(worker.address for worker in workers),
-            "nthreads": pd.array([worker.nthreads for worker in workers], dtype="Int64"),
-            **{
-                name: np.array([worker.memory_sizes.get(name) for worker in workers], dtype=float)
-                for name in MEMORY_SIZES
-            },
-            "memory_limit": np.array([worker.memory_limit for worker in workers], dtype=float),
-            "memory_group": _texts(worker.memory_group for worker in workers),
-            "group_limit": np.array([worker.group_limit for worker in workers], dtype=float),
-            "thread_limits": _texts(worker.thread_limits for worker in workers),
-            "job": _texts(worker.job for worker in workers),
-            "resources": _texts(worker.resources for worker in workers),
-            "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
-            "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
-            "boot_id": _texts(worker.boot_id for worker in workers),
-            "pid": pd.array([worker.pid for worker in workers], dtype="Int64"),
-            "closed": pd.array(
-                [all(worker.closed) if worker.closed else None for worker in workers],
-                dtype="boolean",
-            ),
-            "joined": np.array([worker.joined for worker in workers], dtype=float),
-            "left": np.array([worker.left for worker in workers], dtype=float),
-            "left_reason": _texts(worker.left_reason for worker in workers),
-            "exit_code": np.array([worker.exit_code for worker in workers], dtype=float),
-            "exit_reason": _texts(worker.exit_reason for worker in workers),
-            "silent": np.array([worker.silent for worker in workers], dtype=float),
-            "last_error": _texts(worker.last_error for worker in workers),
-            "last_error_time": np.array([worker.last_error_time for worker in workers], float),
+        rows = [
+            {
+                **worker.memory_sizes,
+                **vars(worker),
+                "worker": worker.label,
+                "kind": worker.kind,
+                "closed": all(worker.closed) if worker.closed else None,
+            }
+            for worker in self.workers
+        ]
+        columns = {
+            name: pd.Series([row.get(name) for row in rows], dtype=kind)
+            for name, kind in _COLUMNS.items()
         }
         return pd.DataFrame(columns).rename_axis(index="worker_id")
 
@@ -272,10 +272,6 @@ def _entries(column: Column | None) -> tuple[list[str], Array]:
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _texts(values: Any) -> pd.Series:
-    return pd.Series(list(values), dtype=object)
 
 
 def _host_in(address: str) -> str:
@@ -393,8 +389,7 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     for host in np.unique(hosts).tolist():
         boots[host] = np.median(distances[hosts == host])
     boots[np.isnan(boots)] = np.nanmedian(boots)
-    aligned: Array = np.round(boots * _GRID) / _GRID
-    return aligned
+    return np.round(boots * _GRID) / _GRID
 
 
 def to_unix(times: Array, boots: Array) -> Array:

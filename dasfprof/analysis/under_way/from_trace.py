@@ -9,10 +9,10 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.once_per_trace import once_per_trace
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.run.worker_exits import departure, is_persons
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.failed_tasks import (
     Stacks,

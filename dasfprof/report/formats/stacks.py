@@ -13,7 +13,7 @@ import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import all_stacks
-from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples
+from dasfprof.analysis.stack_samples.spent import Samples, run_of_samples
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 from dasfprof.report.documents import without_surrogates

@@ -15,8 +15,15 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.flame_tree import FlameTree, Name, StackTree, flame_tree
 from dasfprof.analysis.stack_samples.loop_blocks import in_the_loop
 from dasfprof.analysis.stack_samples.places import UNKNOWN, Places, all_stacks, library_of, places
-from dasfprof.analysis.stack_samples.spent import Parts, Split, parts_of, split
-from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples, samples_of
+from dasfprof.analysis.stack_samples.spent import (
+    Parts,
+    Samples,
+    Split,
+    parts_of,
+    run_of_samples,
+    samples_of,
+    split,
+)
 from dasfprof.analysis.under_way.state import Frame, is_of_user
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.stacks import samples_beside_tasks

@@ -1,6 +1,6 @@
 """Writes ``methods.pyi``, from which type checkers and editors know the questions' methods.
 
-``python -m dasfprof.analysis.stub`` writes it anew, after a question was added or changed.
+``python tests/methods_stub.py`` writes it anew, after a question was added or changed.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+from dasfprof.analysis import tables
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import Question
 
-PATH = Path(__file__).with_name("methods.pyi")
+PATH = Path(tables.__path__[0]).with_name("methods.pyi")
 
 _HEAD = '''\
-"""The methods of the registered questions; written by ``python -m dasfprof.analysis.stub``."""
+"""The methods of the registered questions; written by ``python tests/methods_stub.py``."""
 # ruff: noqa: E501
 
 import os
