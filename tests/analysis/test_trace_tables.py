@@ -13,6 +13,7 @@ from traces import Plan, Plugin, Task, compute, managed, record, row, usage, wri
 
 from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.trace.columns import make_categorical, row_of
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
@@ -320,3 +321,9 @@ def test_a_host_of_one_address_has_one_name(tmp_path: Path) -> None:
         path.unlink()
     workers = TraceAnalyser(tmp_path, progress=False).trace.workers
     assert workers.loc[workers["kind"] == "worker", "host"].tolist() == ["node1", "node1"]
+
+
+def test_a_row_has_texts_that_pandas_cannot_hash() -> None:
+    names = make_categorical(np.array([1, 0]), ["\ud800", "client"])
+    table = pd.DataFrame({"client": names, "time": [T, T + 1]})
+    assert row_of(table, 1) == {"client": "\ud800", "time": T + 1}

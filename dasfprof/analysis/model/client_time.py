@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -71,7 +72,7 @@ def find_first_task(run: Run) -> FirstTask | None:
     times, begun = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
-    graph = run.graphs.iloc[int(np.nanargmin(times))].to_dict()
+    graph = row_of(run.graphs, int(np.nanargmin(times)))
     known, begun = float(graph["time"]), run.begin + begun
     if not begun.min() >= known - _BEFORE:
         return None
@@ -100,7 +101,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     clients = run.graphs_sent["client"].tolist()
     if graph["client"] not in clients:
         return np.nan
-    sent = run.graphs_sent.iloc[clients.index(graph["client"])]
+    sent = row_of(run.graphs_sent, clients.index(graph["client"]))
     workers = zip(run.workers["kind"], run.workers["host"], strict=True)
     one_clock = ("scheduler", sent["host"]) in set(workers)
     if one_clock and sent["start"] > known:  # the client's first graph was sent before

@@ -13,6 +13,7 @@ from dasfprof.analysis.model.held_results import held_at
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import NEAR_LIMIT, Why, departure
+from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -203,7 +204,7 @@ def suspected(kill: MemoryKill) -> MemoryKill:
 def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
     """Return the control group of a worker as it left."""
     workers = run.workers
-    own = workers.iloc[life]
+    own = row_of(workers, life)
     if not isinstance(own["memory_group"], str):
         return MemoryGroup()
     same = pd.Series(data=True, index=workers.index)

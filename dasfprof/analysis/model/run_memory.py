@@ -349,7 +349,8 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
     }
     found = {}
     if len(states):
-        host, pid = workers[["host", "pid"]].iloc[int(states["worker_id"].iloc[0])]
+        row = int(states["worker_id"].iloc[0])
+        host, pid = (workers[name].iloc[row] for name in ("host", "pid"))
         if pd.notna(pid) and (host, pid) not in known:
             found["scheduler"] = _readings(run, host, states)
             known.add((host, pid))

@@ -14,6 +14,7 @@ from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.stack_samples.places import all_stacks, line_of
 from dasfprof.analysis.tables.columns import known_texts, of_workers, text, whole
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace.columns import row_of
 from dasfprof.database.columns import Array
 from dasfprof.text import format_duration, format_size
 
@@ -223,7 +224,7 @@ def gpu_memory(run: Run) -> pd.DataFrame:
         at = float("nan")
         row = {"Worker": titles[number], "GPU": indices[number]}
         if np.isfinite(used).any():
-            fullest = read.iloc[int(np.nanargmax(used))]
+            fullest = row_of(read, int(np.nanargmax(used)))
             at = float(fullest["time"])
             row |= {"In Use (MB)": float(used[np.nanargmax(used)])}
             row |= {"Of (MB)": float(fullest.get("memory_total", np.nan))}

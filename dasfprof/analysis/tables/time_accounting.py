@@ -188,7 +188,7 @@ def process_cpu(run: Run) -> pd.DataFrame:
             "Function": text([row[2] for row in rows]),
             "CPU (s)": seconds,
             "Uncertain (s)": np.array([row[4] for row in rows], dtype=float),
-            "Share (%)": seconds / whole * 100,
+            "Share (%)": ratio(seconds, whole) * 100,
         }
     )
     order = sorted(range(len(rows)), key=lambda row: (table["Host"][row], table["Worker"][row]))

@@ -211,6 +211,14 @@ def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=categories)
 
 
+def row_of(table: pd.DataFrame, row: int) -> dict[Any, Any]:
+    """Return a row of a table by its columns.
+
+    ``table.iloc[row]`` hashes the categories of its columns, and cannot hash lone surrogates.
+    """
+    return {name: column.iloc[row] for name, column in table.items()}
+
+
 def to_numbers(column: Column) -> Array:
     """Return a column as numbers; values that are none become NaN."""
     if isinstance(column, NumberColumn):

@@ -25,6 +25,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
+from dasfprof.analysis.trace.columns import row_of
 from dasfprof.errors import CannotWriteError, InvalidArgumentError
 from dasfprof.report.documents import shown
 from dasfprof.report.formats.drawn import Argument, DrawnRun, Names, opened
@@ -137,7 +138,7 @@ class Spans:
             told |= {f"{name}.version": version for name, version in versions.items()}
             told["process.command"] = self._run.surroundings.command or None
         else:
-            row = self._run.workers.iloc[worker]
+            row = row_of(self._run.workers, worker)
             told["service.instance.id"] = row["worker"] or None
             told["host.name"] = row["host"] or None
             pid = self._run.workers["pid"].to_numpy(dtype=float, na_value=np.nan)[worker]
