@@ -238,7 +238,8 @@ class FileDatabase(EventDatabase):
         if not rows:
             self._start()
         rows.append(event)
-        if len(rows) >= source.wake_at:
+        # What is being written is lost with the process, too.
+        if len(rows) + source.in_flight >= source.wake_at:
             self._make_room(event)
 
     def commit(self) -> None:

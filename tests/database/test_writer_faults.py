@@ -487,6 +487,36 @@ def test_user_code_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
     assert max(unwritten) <= most + len(threads)
 
 
+def test_what_is_being_written_counts_as_unwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies loses what its writer has taken, and what was recorded meanwhile."""
+    answer, asked = threading.Event(), threading.Event()
+    plain_append = TraceOutput.append
+
+    def append(output: TraceOutput, frame: bytes) -> None:
+        asked.set()
+        assert answer.wait(60)
+        plain_append(output, frame)
+
+    monkeypatch.setattr(TraceOutput, "append", append)
+    monkeypatch.setattr(writer, "PATIENCE", 60.0)
+    database = FileDatabase(tmp_path / "t.msgpack", 100, flush_interval=0.001)
+    record(database, range(60))
+    assert asked.wait(60)
+    more = threading.Thread(target=record, args=(database, range(60, 140)))
+    more.start()
+    (source,) = database.writer.sources
+    wait_until(lambda: len(source.rows) + source.in_flight >= 100)
+    more.join(0.5)  # it waits; one that does not ends in less
+    assert more.is_alive()
+    assert len(source.rows) + source.in_flight == 100
+    answer.set()
+    more.join()
+    database.close()
+    assert numbers_in(database) == [*range(140)]
+
+
 def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
     tmp_path: Path, messages: list[str]
 ) -> None:
