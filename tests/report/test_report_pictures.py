@@ -115,7 +115,9 @@ def going_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
         def analysed() -> TraceAnalyser | None:
             analyser = TraceAnalyser(run.files(), progress=False)
             left = still_to_come(analyser.trace)
-            return analyser if left and left.tasks == 20 else None
+            # What the scheduler counted may be on disk before the worker's runs are.
+            is_there = left and left.tasks == 20 and len(analyser.trace.tasks) == 30
+            return analyser if is_there else None
 
         path = wait_until(analysed).report(place / "run.html")
         RELEASED.set()
