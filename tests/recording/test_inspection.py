@@ -177,7 +177,7 @@ def test_processes_without_dasfprof_and_without_a_nanny(
 
 
 def test_modules_that_are_sent_need_nothing_of_dasfprof() -> None:
-    """What they import is Python's, Dask's, or sent along."""
+    """What they import is Python's, Dask's, what that needs, or sent along."""
     sent = _sources(looks.__name__)
     for source in sent.values():
         for node in ast.walk(ast.parse(source)):
