@@ -222,9 +222,8 @@ _STACKED = 120
 def stacked_chart(runs: Sequence[ChartedRun], seconds: Sequence[Mapping[str, float]]) -> str:
     """Draw the seconds of task runs by name, stacked, a run a column; empty of one run alone."""
     sums: dict[str, float] = {}  # pandas cannot hash names with lone surrogates
-    for own in seconds:
-        for name, each in own.items():
-            sums[name] = sums.get(name, 0.0) + each
+    for name, each in (item for own in seconds for item in own.items()):
+        sums[name] = sums.get(name, 0.0) + each
     if len(runs) < 2 or not any(sums.values()):
         return ""
     names = sorted(sums, key=lambda name: -sums[name])
