@@ -136,7 +136,7 @@ class FileDatabase(EventDatabase):
     thread may record. Do not change an event or its args after recording it.
 
     Events that come fast are not lost: when `commit_threshold` of them are not yet in the file, the
-    thread that records writes them before it continues. A process that ends without `close`, as by
+    thread that records waits until they are. A process that ends without `close`, as by
     SIGKILL or `os._exit`, loses what it recorded in its last `flush_interval` (and while that was
     written), or `commit_threshold` events if these are fewer, and one more for each further thread
     that records. What is in the file outlives the process. If the machine goes down, more may be
@@ -209,7 +209,7 @@ class FileDatabase(EventDatabase):
         return self._writer
 
     def record(self, event: Event) -> None:
-        """Append an event to memory; write the pending events if they reach `commit_threshold`.
+        """Append an event to memory; wait for the file if `commit_threshold` are not yet in it.
 
         Raises
         ------

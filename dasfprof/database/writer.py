@@ -265,14 +265,21 @@ class TraceWriter:
         """Wait until fewer than `commit_threshold` of this source's facts are pending.
 
         Does not wait in the thread that writes, after `close`, and while the disk does not answer:
-        then facts beyond `max_pending` are dropped.
+        then facts beyond `max_pending` are dropped. Writes them itself where no thread does.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
             return
         steps, since = self._steps, time.monotonic()
-        while not self._has_room(source) and not self.closed:
-            if threading.get_ident() == self._drainer or self._steps == self._stuck_at:
+        while not (self._has_room(source) or self.closed):
+            thread = self._thread
+            if thread is None or not thread.is_alive():  # it could not be started, or was ended
+                self.commit()
+                return
+            waits_for_itself = threading.get_ident() in (self._drainer, thread.ident)
+            if waits_for_itself or self._steps == self._stuck_at:
+                if len(source.rows) > self.max_pending * source.width:
+                    self._drop_newest(source)
                 break
             if steps != self._steps:
                 steps, since = self._steps, time.monotonic()
@@ -285,8 +292,6 @@ class TraceWriter:
             time.sleep(_LOOK)
         if not self._wake.is_set():
             self._wake.set()
-        if len(source.rows) > self.max_pending * source.width:
-            self._drop_newest(source)
 
     def _drop_newest(self, source: Source) -> None:
         if os.getpid() != self._pid:

@@ -349,6 +349,16 @@ def test_two_that_may_be_the_renamed_one_are_new(tmp_path: Path) -> None:
     assert found.to_dict() == {"load": "gone", "a": "new", "b": "new", "sum": "same"}
 
 
+def test_functions_whose_names_no_encoding_can_write(tmp_path: Path) -> None:
+    for side, lasts in (("before", 1.0), ("after", 2.0)):
+        tasks = [Task(("bad\udcff", n), 0, 2.0 * n, 2.0 * n + lasts) for n in range(3)]
+        Plan(tasks, 1, 1, run=side, run_uuid=side).write_files(tmp_path / side)
+    found = compare(tmp_path / "before", tmp_path / "after").functions
+    assert found[["Function", "Total Before (s)", "Total After (s)"]].to_numpy().tolist() == [
+        ["bad\udcff", 3.0, 6.0]
+    ]
+
+
 def test_findings_that_are_new_gone_and_the_same(tmp_path: Path) -> None:
     failing = [Task(f"f-{n}", n % 2, 0.5 * n, 0.5 * n + 0.4) for n in range(8)]
     broken = [*failing, Task("f-9", 0, 4.0, 5.0, state="erred", exception="ValueError('no')")]

@@ -105,6 +105,14 @@ def test_where_it_would_have_begun_sooner(tmp_path: Path) -> None:
     assert "1.8 s sooner" in other["Why"]
 
 
+def test_where_processes_of_a_run_have_different_settings(tmp_path: Path) -> None:
+    """As a client whose own schedulers are recorded beside a cluster's: the default counts."""
+    plan = one_input()
+    plan.settings = {"distributed.scheduler.worker-saturation": "inf / 1.0"}
+    told = plan.write(tmp_path / "different").why("take-0")
+    pd.testing.assert_frame_equal(told, one_input().write(tmp_path / "default").why("take-0"))
+
+
 @pytest.mark.parametrize(
     ("more", "sooner"),
     [

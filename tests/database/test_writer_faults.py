@@ -517,6 +517,72 @@ def test_what_is_being_written_counts_as_unwritten(
     assert numbers_in(database) == [*range(140)]
 
 
+def test_rows_of_other_threads_are_not_dropped_once_there_was_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come between the look for room and the return, and wait for room themselves."""
+    plain = TraceWriter._has_room
+    others = [InstantEvent("n", 1.0, args={"number": number}) for number in range(100, 130)]
+
+    def has_room(self: TraceWriter, source: Source) -> bool:
+        found = plain(self, source)
+        if found and others:
+            source.rows.extend(others)
+            others.clear()
+        return found
+
+    monkeypatch.setattr(TraceWriter, "_has_room", has_room)
+    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=10)
+    record(database, range(10))
+    database.close()
+    assert database.writer.losses.dropped == 0
+    assert sorted(numbers_in(database)) == [*range(10), *range(100, 130)]
+
+
+def test_who_records_writes_where_no_thread_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
+) -> None:
+    """A process that may start no more threads: nobody waits for one, and no disk is blamed."""
+
+    def cannot_start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=20)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", cannot_start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            record(database, range(1))
+    record(database, range(100))
+    assert numbers_in(FileDatabase(database.path)) == [*range(100)]
+    database.close()
+    assert database.writer.losses.dropped == 0
+    assert messages == []
+
+
+def test_a_log_handler_that_records_does_not_wait_for_its_own_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
+) -> None:
+    """The writer's thread logs that facts were lost, and the handler fills the list."""
+    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=20)
+    plain, threads = database.writer.losses.warn, []
+
+    def warn(*told: Any, **how: Any) -> None:
+        if not threads:
+            threads.append(threading.current_thread().name)
+            record(database, range(10, 40))
+        plain(*told, **how)
+
+    monkeypatch.setattr(database.writer.losses, "warn", warn)
+    database.writer.losses.add("too fast")
+    record(database, range(10))
+    wait_until(lambda: threads)
+    database.close()
+    assert threads[0].startswith("dasfprof-writer")
+    assert "does not answer" not in "".join(messages)
+    assert numbers_in(database) == [*range(30)]
+    assert database.writer.losses.by_cause == {"too fast": 11}
+
+
 def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
     tmp_path: Path, messages: list[str]
 ) -> None:

@@ -122,7 +122,7 @@ def test_an_error_goes_on_and_the_run_is_shown(cells: list[Any]) -> None:
     error = failure(item)
     assert (error.ename, error.evalue) == ("ZeroDivisionError", "division by zero")
     trace = "\n".join(error.traceback)
-    assert "magic.py" not in trace, "only the cell is of interest"
+    assert "jupyter.py" not in trace, "only the cell is of interest"
     assert printed(cell(cells, "# after the error")).strip() == "False []"
 
 

@@ -15,7 +15,9 @@ from traces import Plan, Task
 from traces.hung import hung
 
 import dasfprof
+from dasfprof.analysis.history import history
 from dasfprof.cli.main import cli
+from dasfprof.report.page.history import write_history
 
 HOSTILE = "<img src=x onerror=alert(1)>{{style}}"
 
@@ -182,6 +184,16 @@ def test_hostile_names_are_texts(page: Any) -> None:
     assert page.locator("img").count() == 0
     assert section(page, "<img src=x").count() == 1
     assert "{{style}}" in section(page, "<img src=x").locator("h2").text_content()
+
+
+def test_a_name_that_no_encoding_can_write_is_charted(tmp_path: Path) -> None:
+    for number in range(2):
+        tasks = [Task(("bad\udcff", n), 0, float(n), n + 1.0) for n in range(3)]
+        about: dict[str, Any] = dict.fromkeys(("run", "run_uuid"), f"r-{1_790_000_000 + number}")
+        Plan(tasks, 1, 1, **about, run_created=1_790_000_000.0 + number).write_files(tmp_path)
+    page = write_history(history(tmp_path), tmp_path / "index.html").read_text("utf-8")
+    assert page.count('<svg class="chart stacked"') == 1
+    assert "bad\\udcff</li>" in page
 
 
 def test_with_json_the_page_is_written_too(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def _by_name(
         runs = tasks[_TAKEN[:-1]].astype(float).assign(held=memory_of_runs(trace).highest)
         kept = (tasks["state"] == "memory").to_numpy(dtype=bool)
         known = runs[kept].replace([np.inf, -np.inf], np.nan)
-        of = pd.Categorical.from_codes(codes[kept], pd.Index(list(names)))
+        of = pd.Categorical.from_codes(codes[kept], pd.Index(list(names), dtype=object))
         for name, own in known.groupby(pd.CategoricalIndex(of), observed=True):
             found.setdefault(label(str(name)), []).append(own)
     return found

@@ -1,4 +1,4 @@
-"""The rule about memory that grows from one computation to the next."""
+"""The rules about memory that grows with computations, and that stays when tasks have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about what became of tasks: failed, or never ended."""
+"""Rules about what became of tasks: failed, never ended, or logged an error and returned None."""
 
 from __future__ import annotations
 

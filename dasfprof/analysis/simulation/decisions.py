@@ -163,7 +163,10 @@ class _Decider:
         trace, self.state = record.trace, SchedulerState(record)
         self._inputs: ReplayInputs = replay_of(trace).inputs
         self._actors = set(trace.actor_calls["key_id"].tolist()) if len(trace.actor_calls) else ()
-        self._saturation = float(trace.surroundings.settings.get(_SATURATION) or SATURATION)
+        try:
+            self._saturation = float(trace.surroundings.settings.get(_SATURATION) or SATURATION)
+        except ValueError:  # processes of the run have different ones
+            self._saturation = SATURATION
         kinds = np.array([kind >= TUPLE for kind, _ in trace.keys.heads], dtype=bool)
         self._of_collections = kinds[trace.keys.head_ids]
         #: Of each group without a queue: who had the last run, and how many more are to follow.

@@ -132,7 +132,7 @@ class SchedulerFile:
             "end_cause": f"{_stimulus(number)}-ended-{order}",
             "exception": facts.exception,
         }
-        self._note(map(row.get, SENT_RUN))
+        self._note(tuple(map(row.get, SENT_RUN)))
 
     def close(self) -> None:
         """Write what is pending, and the graphs that are still computed."""

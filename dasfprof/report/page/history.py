@@ -221,10 +221,12 @@ _STACKED = 120
 
 def stacked_chart(runs: Sequence[ChartedRun], seconds: Sequence[Mapping[str, float]]) -> str:
     """Draw the seconds of task runs by name, stacked, a run a column; empty of one run alone."""
-    sums = pd.DataFrame(list(seconds)).sum()
-    if len(runs) < 2 or not sums.any():
+    sums: dict[str, float] = {}  # pandas cannot hash names with lone surrogates
+    for name, each in (item for own in seconds for item in own.items()):
+        sums[name] = sums.get(name, 0.0) + each
+    if len(runs) < 2 or not any(sums.values()):
         return ""
-    names = list(map(str, sums.sort_values(ascending=False, kind="stable").index))
+    names = sorted(sums, key=lambda name: -sums[name])
     named = names[:_NAMED] if len(names) > _NAMED + 1 else names[: _NAMED + 1]
     layers = [[own.get(name, 0.0) for own in seconds] for name in named]
     if len(named) < len(names):

@@ -1,5 +1,5 @@
 // In a notebook, beside the frame of a report: makes frames as tall as their pages, and gives pages
-// that came without their script and style those of another output (see `notebook_frame.py`).
+// that came without their script and style those of another output (see `notebook.py`).
 
 (() => {
   "use strict";

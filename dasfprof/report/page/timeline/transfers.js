@@ -1,4 +1,4 @@
-// Lanes of the transfers that workers received, from transfer_data.py.
+// Lanes of the transfers that workers received, from link_data.py.
 
 import { make } from "../dom.js";
 import { counted, formatBytes, formatCount, formatSeconds, shortened, visible, withPrefix } from "../format.js";
