@@ -319,7 +319,8 @@ class _Runs:
         deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
         highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE
         above = (logs - self._usual(logs))[rows]
-        return above <= highest * deviations
+        found: Array = above <= highest * deviations
+        return found
 
 
 def _core_wait(tasks: pd.DataFrame) -> Array:

@@ -70,7 +70,8 @@ def left_unasked(trace: Trace) -> Array:
     limit = float(np.fmin(last_client_left(trace), np.inf))  # of NaN the other
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
-    return np.isfinite(left) & ~asked & (left < limit)
+    found: Array = np.isfinite(left) & ~asked & (left < limit)
+    return found
 
 
 def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:

@@ -88,7 +88,8 @@ class Run(Trace):
         lives
             Rows of `workers`, one each.
         """
-        return self.since_begin(times) - self.offsets[np.asarray(lives)]
+        found: Array = self.since_begin(times) - self.offsets[np.asarray(lives)]
+        return found
 
     #: The seconds that each worker's clock is ahead of the scheduler's.
     offsets = cached_property(clock_offsets)

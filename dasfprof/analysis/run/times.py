@@ -61,7 +61,8 @@ def clock_errors(trace: Trace) -> Array:
     lower, upper = message_bounds(trace)
     errors = np.abs(upper - lower) / 2
     errors[scheduler] = 0.0
-    return errors[clocks]
+    found: Array = errors[clocks]
+    return found
 
 
 @once_per_trace

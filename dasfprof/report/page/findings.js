@@ -123,7 +123,10 @@ function verdict(rows, grave, tasks) {
   if (!rows.length && !tasks) return "No task runs: there is nothing to judge.";
   if (!rows.length) return "No problem found: none of the known faults is in this run.";
   if (!grave) return "Nothing grave found.";
-  return "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up. Shares are of the time from the first task to the last.";
+  return (
+    "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up. " +
+    "Shares are of the time from the first task to the last."
+  );
 }
 
 /** A link to the documentation's page of a finding, if the documentation has an address. */
