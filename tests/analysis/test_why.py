@@ -15,9 +15,8 @@ from traces import Plan, Task
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 
-#: Of the choices of a program, those that may differ: what the record cannot tell is no constant,
-#: and more where a host is busy. `placement_rates.py` prints them.
-MOST_OTHER = 0.3
+#: Of the choices of a program, those that may differ: what the record cannot tell is no constant.
+MOST_OTHER = 0.1
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_choices_are_those_of_the_scheduler(
     assert said["other"] <= MOST_OTHER * choices
     assert followed >= (1 - MOST_OTHER) * sum(map(len, watched.choices.values()))
     # Of large copies the scheduler hears at a moment that is not recorded.
-    assert alike >= (0.1 if program is rates.uneven else 0.5) * compared
+    assert alike >= (0.2 if program is rates.uneven else 0.6) * compared
     if program is rates.stolen:
         stolen = analyser.trace.tasks["stolen"].notna()
         assert choices - sum(map(len, watched.choices.values())) == len(analyser.trace.steals)

@@ -391,10 +391,8 @@ def test_a_quota_that_the_kernel_keeps(tmp_path: Path, limit: str) -> None:
     assert done.stderr.count("cannot write facts") == 1
 
 
-def test_a_disk_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
-) -> None:
-    """Recording goes on at once, keeps no more than it may, and counts the rest."""
+def hanging_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Have disks not answer before the first event is set; the second is when one is asked."""
     answer, asked = threading.Event(), threading.Event()
     plain_append = TraceOutput.append
 
@@ -404,6 +402,14 @@ def test_a_disk_that_does_not_answer(
         plain_append(output, frame)
 
     monkeypatch.setattr(TraceOutput, "append", append)
+    return answer, asked
+
+
+def test_a_disk_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
+) -> None:
+    """Recording goes on at once, keeps no more than it may, and counts the rest."""
+    answer, asked = hanging_disk(monkeypatch)
     monkeypatch.setattr(writer, "PATIENCE", 0.05)
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=100)
     record(database, range(10))
@@ -491,26 +497,24 @@ def test_what_is_being_written_counts_as_unwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies loses what its writer has taken, and what was recorded meanwhile."""
-    answer, asked = threading.Event(), threading.Event()
-    plain_append = TraceOutput.append
-
-    def append(output: TraceOutput, frame: bytes) -> None:
-        asked.set()
-        assert answer.wait(60)
-        plain_append(output, frame)
-
-    monkeypatch.setattr(TraceOutput, "append", append)
+    answer, asked = hanging_disk(monkeypatch)
     monkeypatch.setattr(writer, "PATIENCE", 60.0)
     database = FileDatabase(tmp_path / "t.msgpack", 100, flush_interval=0.001)
     record(database, range(60))
     assert asked.wait(60)
+    unwritten: list[int] = []
+    plain = TraceWriter.make_room
+
+    def make_room(self: TraceWriter, source: Source) -> None:
+        unwritten.append(len(source.rows) + source.in_flight)
+        plain(self, source)
+
+    monkeypatch.setattr(TraceWriter, "make_room", make_room)
     more = threading.Thread(target=record, args=(database, range(60, 140)))
     more.start()
-    (source,) = database.writer.sources
-    wait_until(lambda: len(source.rows) + source.in_flight >= 100)
-    more.join(0.5)  # it waits; one that does not ends in less
+    wait_until(lambda: unwritten or not more.is_alive())
+    assert unwritten == [100], "who records the hundredth waits, and no other does"
     assert more.is_alive()
-    assert len(source.rows) + source.in_flight == 100
     answer.set()
     more.join()
     database.close()
