@@ -141,7 +141,7 @@ def test_a_report_is_one_file_and_replaces_another(tmp_path: Path) -> None:
     assert text.startswith("<!doctype html>")
     assert "default-src 'none'" in text
     assert "http://" not in text and "https://" not in text
-    assert len(text) < 230_000, "its script is compressed"
+    assert len(text) < 220_000, "its script is compressed"
     facts = text.split('id="facts">')[1].split("</script>")[0]
     assert json.loads(facts)["summary"]["tasks"] == 6
 

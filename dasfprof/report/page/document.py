@@ -199,15 +199,13 @@ def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
     return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
 
 
-# --- write_document: a page as one HTML file ------------------------------------------------------
-
-
-# The files of the pages: `asset`, and `joined`, a module with all that it imports as one script.
+# --- The files of the pages: `asset`, and `joined`, a module with its imports as one script -------
 #
 # A browser waits with modules until all of a page is read, and loads none from files.
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
+_INDENT = re.compile(r"^ +", re.MULTILINE)
 
 
 def asset(name: str) -> str:
@@ -235,6 +233,9 @@ def _add(name: str, parts: list[str], known: set[str]) -> None:
     for other in _IMPORT.findall(text):
         _add(posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), parts, known)
     parts.append(f"// {name}\n{_EXPORT.sub('', _IMPORT.sub('', text))}\n")
+
+
+# --- write_document: a page as one HTML file ------------------------------------------------------
 
 
 def write_document(
@@ -293,7 +294,7 @@ def shell(title: str, *scripts: str) -> tuple[str, str]:
     scripts
         Those that the page may run.
     """
-    style = asset("page.css")
+    style = _INDENT.sub("", asset("page.css"))
     hashes = " ".join(f"'{_policy_hash(script)}'" for script in scripts)
     contents = {
         "title": ascii_html(title),

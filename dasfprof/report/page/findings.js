@@ -125,7 +125,7 @@ function verdict(rows, grave, tasks) {
   if (!grave) return "Nothing grave found.";
   return (
     "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up. " +
-    "Shares are of the time from the first task to the last."
+    "Shares are of first to last task."
   );
 }
 

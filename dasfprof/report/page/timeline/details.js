@@ -92,7 +92,7 @@ function tracebackText(text) {
   ];
 }
 
-/** Tells why a task run ran there, and what it waited for; or how to ask. */
+/** Why a task run ran there; or how to ask. */
 function whyThere(told, key) {
   const title = make("h4", {}, "Why there, why waiting");
   if (told === null) {

@@ -144,7 +144,7 @@ export class Tasks {
     return Object.hasOwn(known, name) ? known[name] : [];
   }
 
-  /** Why a task run ran there: what, worker, from, seconds and words of each part; null: not told. */
+  /** What, worker, from, seconds and words of each part; null: not told. */
   whyOf(row) {
     return this.facts.why?.[row] ?? null;
   }
