@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,10 @@ from dasfprof.analysis.comparison.trial import (
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.clusters import HostReplay
 from dasfprof.handles.trial.grid import Host, cluster_sizes
+from dasfprof.handles.trial.process import Done, Program
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side
+from dasfprof.handles.trial.settings import Settings
+from dasfprof.handles.trial.tuning import Tuner, _Candidate
 
 # --- cores that workers share ---------------------------------------------------------------------
 
@@ -128,3 +134,42 @@ def test_of_many_that_are_tried_one_gains_by_chance_more_often() -> None:
 def test_memory_is_rounded_down() -> None:
     assert in_gib(4 * 2**30) == "4 GiB"
     assert in_gib(11.79 * 2**30) == "11.7 GiB"
+
+
+# --- runs by turns --------------------------------------------------------------------------------
+
+
+class PlannedRuns(ProgramRuns):
+    """Runs that take what a plan says, the one after the other."""
+
+    def __init__(self, plan: Mapping[str, list[float]], place: Path) -> None:
+        super().__init__(Program("program"), place, place, 3600.0, 1e-6)
+        self._plan = {name: list(seconds) for name, seconds in plan.items()}
+        self.plain = [self.done(1.0)]
+
+    def done(self, seconds: float) -> Done:
+        nothing: list[Any] = []
+        return Done(
+            0, False, seconds, nothing, "", "", nothing, nothing, nothing, seconds, 1, 1, nothing,
+            Path(),
+        )  # fmt: skip
+
+    def run(self, side: Side, **_: Any) -> Done:
+        return self.done(self._plan[side.how].pop(0))
+
+
+def test_what_is_as_good_as_the_best_leaves_the_time_to_it(tmp_path: Path) -> None:
+    plan = {
+        PLAIN.how: [2.0, 3.0, 2.5, 2.1, 2.8, 2.4],
+        "best": [1.0, 1.1, 1.05, 1.0, 1.1, 1.05],
+        "as good": [1.0, 1.1, 1.06],
+        "longer": [1.3, 1.3],
+    }
+    tuner = Tuner(PlannedRuns(plan, tmp_path))
+    candidates = [
+        _Candidate(Point({}), Side(Settings(), how, how), {})
+        for how in ("best", "as good", "longer")
+    ]
+    tuner._run_by_turns(candidates)
+    # As the program varies as it is, six pairs are the fewest that tell: p is 0.03, 0.01, 0.0003.
+    assert [len(one.done) for one in candidates] == [6, 3, 2]

@@ -11,7 +11,6 @@ from typing import Any, get_args
 import pandas as pd
 
 from dasfprof.analysis.comparison.functions import (
-    CERTAIN,
     By,
     Matching,
     compare_functions,
@@ -47,7 +46,7 @@ from dasfprof.analysis.comparison.verdict import (
 )
 from dasfprof.analysis.diagnosis.registry import SEVERITIES
 from dasfprof.analysis.model.steps import NO_STEP
-from dasfprof.analysis.numeric.significance import p_value
+from dasfprof.analysis.numeric.significance import CERTAIN, p_value
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import By as Place
 from dasfprof.errors import InvalidArgumentError

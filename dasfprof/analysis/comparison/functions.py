@@ -11,14 +11,12 @@ import pandas as pd
 
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import NO_STEP, step_groups
-from dasfprof.analysis.numeric.significance import holm, mann_whitney_p, welch_p
+from dasfprof.analysis.numeric.significance import CERTAIN, holm, mann_whitney_p, welch_p
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
 
-#: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
-CERTAIN = 0.01
 #: Shorter durations are taken to be this: clocks tell no less.
 _LEAST_SECONDS = 1e-6
 #: What is said of a function that may be as it was.

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
-from dasfprof.analysis.comparison.functions import CERTAIN
 from dasfprof.analysis.comparison.verdict import LEAST_OF_ONE, p_in_words
 from dasfprof.analysis.diagnosis.advice import OF_CLUSTERS, Value
 from dasfprof.analysis.numeric.significance import (
+    CERTAIN,
     difference_interval,
     name_of_test,
     p_value,
@@ -46,6 +46,8 @@ class Gain:
     #: Of the difference, for the number of looks; NaN: no test can be made.
     p: float
     pairs: int
+    #: Its name; empty: none can be made.
+    test: str
 
     @property
     def seconds(self) -> float:
@@ -58,7 +60,7 @@ class Gain:
         of = format_duration(self.before)
         interval = f"95 %: {_range(self.low, self.high)}"
         runs = f"{count_of(self.pairs, 'pair')} of runs"
-        test = f"{runs}, p {p_in_words(self.p)}, {name_of_test(self.pairs, self.pairs)}"
+        test = f"{runs}, p {p_in_words(self.p)}, {self.test}"
         if self.kind == "gained":
             return f"Gained {format_duration(self.seconds)} of {of} ({interval}; {test})."
         if self.kind == "lost":
@@ -87,7 +89,9 @@ def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
     """
     means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
     pairs = min(len(before), len(after))
-    p = min(p_value(before, after) * len(LOOKS) * tests, 1.0) if pairs > 1 else math.nan
+    compared = len(LOOKS) * tests
+    level = CERTAIN / compared
+    p = min(p_value(before, after, level=level) * compared, 1.0) if pairs > 1 else math.nan
     high, low = (-edge for edge in difference_interval(before, after, _OUTSIDE))
     kind: GainKind = "cannot tell"
     if pairs >= LOOKS[0]:
@@ -95,7 +99,8 @@ def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
             kind = "gained" if means[1] < means[0] else "lost"
         elif high < _LEAST * means[0]:
             kind = "nothing"
-    return Gain(kind, *means, low, high, p, pairs)
+    test = name_of_test(pairs, pairs, level)
+    return Gain(kind, *means, low, high, p, pairs, test)
 
 
 def _range(low: float, high: float) -> str:

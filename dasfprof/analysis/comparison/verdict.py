@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.comparison.functions import CERTAIN, UNCERTAIN
+from dasfprof.analysis.comparison.functions import UNCERTAIN
 from dasfprof.analysis.comparison.runs import ComparedRun, least_of_others, other_walls
 from dasfprof.analysis.comparison.time_spent import RUNNING, Evidence
 from dasfprof.analysis.model.critical_path import (
@@ -20,7 +20,7 @@ from dasfprof.analysis.model.critical_path import (
     path_segments,
 )
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.numeric.significance import name_of_test, p_value
+from dasfprof.analysis.numeric.significance import CERTAIN, name_of_test, p_value
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_share

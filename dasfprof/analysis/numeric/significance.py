@@ -18,16 +18,17 @@ from dasfprof.database.columns import Array
 
 #: Ways to share out measurements from which on a sample of them is tried instead of all.
 _MOST_SPLITS = 20_000
-#: Ways from which on a permutation test can come below 1 in 100, two-sided.
-_ENOUGH_SPLITS = 200
+#: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
+CERTAIN = 0.01
 _PRECISION = 1e-12
 
 
-def p_value(first: Array, second: Array, *, greater: bool = False) -> float:
+def p_value(first: Array, second: Array, *, greater: bool = False, level: float = CERTAIN) -> float:
     """Return the probability of a difference of means as large as seen, if there were none.
 
-    - Enough measurements (five in each group, say): a permutation test, exact where all ways to
-      share out the measurements can be tried (Pitman 1937). It supposes nothing of their spread.
+    - So many measurements that it can come below `level`, two-sided (five in each group, say): a
+      permutation test, exact where all ways to share out the measurements can be tried (Pitman
+      1937). It supposes nothing of their spread.
     - Fewer, at least two in each: Welch's t-test (Welch 1947), which supposes a normal spread.
     - One against several: the t-test of a single case (Crawford and Howell 1998): the spread is
       that of the several.
@@ -36,19 +37,22 @@ def p_value(first: Array, second: Array, *, greater: bool = False) -> float:
     sizes = len(first), len(second)
     if min(sizes) == 0 or max(sizes) == 1:
         return math.nan
-    if min(sizes) > 1 and math.comb(sum(sizes), sizes[0]) >= _ENOUGH_SPLITS:
+    if min(sizes) > 1 and _can_permute(*sizes, level):
         return permutation_p(first, second, greater=greater)
     return welch_p(first, second, greater=greater)
 
 
-def name_of_test(first: int, second: int) -> str:
+def _can_permute(first: int, second: int, level: float) -> bool:
+    return math.comb(first + second, first) >= 2 / level
+
+
+def name_of_test(first: int, second: int, level: float = CERTAIN) -> str:
     """Name the test that `p_value` makes of groups of these sizes; empty if it makes none."""
     if min(first, second) == 0 or max(first, second) == 1:
         return ""
     if min(first, second) == 1:
         return "t-test of a single run"
-    enough = math.comb(first + second, first) >= _ENOUGH_SPLITS
-    return "permutation test" if enough else "Welch's t-test"
+    return "permutation test" if _can_permute(first, second, level) else "Welch's t-test"
 
 
 def permutation_p(first: Array, second: Array, *, greater: bool = False) -> float:

@@ -26,7 +26,8 @@ _BEST, _OF_FINDINGS = 3, 2
 _SAME = 1.03
 #: Settings whose runs are all so much longer than all of the best, after so many, run no more.
 _CLEAR, _CLEAR_AFTER = 1.1, 2
-#: Runs within this share of the best need not be told from it.
+#: Runs within this share of the best need not be told from it: at the first look they run no more,
+#: so that the best and the program as it is have the time that is left.
 _CLOSE = 0.05
 #: A run may take so many times as long as one as it is.
 _PATIENCE = 3.0
@@ -241,7 +242,7 @@ class Tuner:
             rounds += 1
             if not going or not all(self._run_one(one, rounds) for one in order):
                 break
-            _leave_out_the_longer(going)
+            _leave_out(going)
             if rounds in LOOKS and self._is_settled(candidates):
                 break
             if rounds >= LOOKS[-1] or self._runs.left < (began - self._runs.left) / rounds:
@@ -271,12 +272,8 @@ class Tuner:
         best = min(going, key=lambda one: one.seconds)
         if gain_of((self._plain, best.done), tests=len(candidates)).kind == "cannot tell":
             return False
-        return all(
-            one.seconds <= best.seconds * (1 + _CLOSE)
-            or gain_of((one.done, best.done)).kind != "cannot tell"
-            for one in going
-            if one is not best
-        )
+        others = (one for one in going if one is not best)
+        return all(gain_of((one.done, best.done)).kind != "cannot tell" for one in others)
 
     # --- What they have shown ---------------------------------------------------------------------
 
@@ -328,15 +325,17 @@ class Tuner:
         return Side(Settings.of(change), f"with {words}", directory)
 
 
-def _leave_out_the_longer(going: Sequence[_Candidate]) -> None:
-    """End those of which each run took clearly longer than each of the best."""
+def _leave_out(going: Sequence[_Candidate]) -> None:
+    """End those of which each run took clearly longer than each of the best, and those as good."""
     best = min(going, key=lambda one: one.seconds)
     if len(best.done) < _CLEAR_AFTER:
         return
     longest = max(one.seconds for one in best.done)
+    as_good = best.seconds * (1 + _CLOSE) if len(best.done) >= LOOKS[0] else 0.0
     for one in going:
         if one is not best and one.done:
-            one.is_over |= min(done.seconds for done in one.done) > _CLEAR * longest
+            is_longer = min(done.seconds for done in one.done) > _CLEAR * longest
+            one.is_over |= is_longer or one.seconds <= as_good
 
 
 def _counts(trial: Trial | None) -> bool:
