@@ -46,7 +46,7 @@ class Gain:
     #: Of the difference, for the number of looks; NaN: no test can be made.
     p: float
     pairs: int
-    #: Its name; empty: none can be made.
+    #: The name of the test that `p` is of; empty: none can be made.
     test: str
 
     @property

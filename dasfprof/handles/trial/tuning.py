@@ -26,8 +26,8 @@ _BEST, _OF_FINDINGS = 3, 2
 _SAME = 1.03
 #: Settings whose runs are all so much longer than all of the best, after so many, run no more.
 _CLEAR, _CLEAR_AFTER = 1.1, 2
-#: Runs within this share of the best need not be told from it: at the first look they run no more,
-#: so that the best and the program as it is have the time that is left.
+#: Settings within this share of the best need not be told from it: from the first look on they run
+#: no more, so that the best and the program as it is have the time that is left.
 _CLOSE = 0.05
 #: A run may take so many times as long as one as it is.
 _PATIENCE = 3.0
