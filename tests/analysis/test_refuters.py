@@ -92,3 +92,16 @@ def test_seconds_beyond_the_run_and_shares_beyond_all_are_refuted(tmp_path: Path
     (seconds, share) = refute(tmp_path, table)
     assert "4.5 s are at stake in a run of 4.4 s" in seconds
     assert "a share of 4.01" in share
+
+
+def test_errors_come_first_unless_a_client_had_given_up_all_that_erred(tmp_path: Path) -> None:
+    plan = slow_function()
+    plan.tasks[-1].state, plan.tasks[-1].exception = "erred", "KeyError('shard')"
+    findings = findings_of(plan, tmp_path)
+    assert findings["Rule"].tolist() == ["errors", "dominating-function"]
+    later = findings.iloc[::-1].assign(Severity=["medium", "low"])
+    assert refute(tmp_path, later) == ["errors come after dominating-function"]
+
+    later.attrs["figures"][0]["nobodys"] = True
+    (nobody_gave_up,) = refute(tmp_path, later)
+    assert "no client had given up all that erred" in nobody_gave_up

@@ -84,6 +84,10 @@ def errors(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from _time_outs(said, evidence)
     if said.function not in {row["function"] for row in erred}:
         yield f"no task of {said.function} ended in an error"
+    scheduled = evidence.rows("Task Run").where(by_client)
+    given_up = {repr(row["key"]) for row in scheduled if row["state"] != "erred"}
+    if said["nobodys"] and not all(repr(row["key"]) in given_up for row in erred):
+        yield "no client had given up all that erred"
     kinds = {f"{category(row.get('exception'))} in {row['function']}" for row in erred}
     for kind in said["kinds"]:
         if kind not in kinds:

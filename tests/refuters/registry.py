@@ -133,7 +133,9 @@ def _among_themselves(findings: list[Said]) -> Iterator[str]:
         seen.add(said.rule)
     rules = [said.rule for said in findings]
     yield from _advised(findings, {*rules})
-    if "errors" in rules and set(rules[: rules.index("errors")]) - _BEFORE_ERRORS:
+    # Errors of tasks that a client had given up are nobody's, and no grave matter.
+    anybodys = next((n for n, one in enumerate(findings) if one.rule == "errors"), 0)
+    if anybodys and not findings[anybodys]["nobodys"] and {*rules[:anybodys]} - _BEFORE_ERRORS:
         yield f"errors come after {rules[0]}"
 
 

@@ -170,7 +170,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
 
 
 def _given_up_before(run: RunFigures) -> Array:
-    """Return the keys of task runs that clients had given up when they erred."""
+    """Return the keys of task runs that clients gave up before the scheduler heard of an error."""
     runs = run.trace.tasks
     gone = given_up(run.trace, runs, (*DROPPED, CANCELLED))
     keys: Array = runs["key_id"].to_numpy()[gone & (runs["state"] == "erred").to_numpy()]
@@ -188,8 +188,8 @@ def _say_errors(f: Figures) -> Words:
         + (f"Raised at {f.raised_at}. " if f.raised_at else "")
         + (f"Never ran: {by_function}. " if blocked else "")
         + "See processed_tasks().",
-        "A client had given these tasks up before they erred: nothing depends on them. The error "
-        "may come of that; where it does not, it is to be mended."
+        "A client had given these tasks up before the scheduler heard of their errors: nothing "
+        "depends on them. The error may come of that; where it does not, it is to be mended."
         if f.nobodys
         else limit_or_cause(f.function, f.limit)
         if f.limit
