@@ -298,7 +298,8 @@ class TraceWriter:
             source.rows.clear()
             return
         with self._drop_lock:
-            # The writer takes at most `max_pending` facts at a time, so at least one is left.
+            # The writer takes at most `max_pending` facts at a time, so at least one is left: only
+            # its last drain takes all.
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
                 # The disk may have answered a little after this thread began to wait.
@@ -427,8 +428,9 @@ class TraceWriter:
                 self.losses.warn("facts come faster than they are written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
-        # Rows beyond are those that `threshold_reached` is about to drop.
-        remaining = min(source.pending, self.max_pending)
+        # Rows beyond are those that `threshold_reached` is about to drop. The last drain leaves
+        # none: threads that found room together may have added more, and nobody would count these.
+        remaining = source.pending if finish else min(source.pending, self.max_pending)
         while remaining or finish:
             rows = source.take(min(remaining, self.commit_threshold))
             remaining -= source.in_flight
