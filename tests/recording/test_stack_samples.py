@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import platform
+import re
+import struct
 import sys
 import threading
 import time
@@ -230,6 +234,38 @@ def test_the_sampler_wakes_in_time_and_no_other_thread_does() -> None:
     thread.join()
     assert found == [1]
     assert slack() == before > 1
+
+
+def _kernel_is_at_least(*version: int) -> bool:
+    return tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= version
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64" or not _kernel_is_at_least(6, 12),
+    reason="a facility of Linux 6.12; the call's number is that of one machine",
+)
+def test_the_sampler_does_not_wait_for_the_slices_of_others() -> None:
+    def schedule() -> tuple[int, int, int]:
+        """Read the calling thread's policy, nice value and slice of the kernel."""
+        attributes = ctypes.create_string_buffer(48)
+        assert ctypes.CDLL(None).syscall(315, 0, attributes, 48, 0) == 0  # sched_getattr(2)
+        _, policy, _, nice, _, runtime, _, _ = struct.unpack("=IIQiIQQQ", attributes.raw)
+        return policy, nice, runtime
+
+    def of_the_sampler() -> None:
+        os.nice(3)  # of this thread alone
+        wake_in_time()
+        found.append(schedule())
+
+    found: list[tuple[int, int, int]] = []
+    before = schedule()
+    if before[0] != os.SCHED_OTHER:
+        pytest.skip("this process has another policy, which stays")
+    thread = threading.Thread(target=of_the_sampler)
+    thread.start()
+    thread.join()
+    assert found == [(os.SCHED_OTHER, min(before[1] + 3, 19), 100_000)]
+    assert schedule() == before
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
