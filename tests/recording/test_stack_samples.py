@@ -245,10 +245,13 @@ def _kernel_is_at_least(*version: int) -> bool:
     reason="a facility of Linux 6.12; the call's number is that of one machine",
 )
 def test_the_sampler_does_not_wait_for_the_slices_of_others() -> None:
+    call = ctypes.CDLL(None).syscall
+
     def schedule() -> tuple[int, int, int]:
-        """Read the calling thread's policy, nice value and slice of the kernel."""
+        """Read the calling thread's policy, nice value and slice; set them as they are, too."""
         attributes = ctypes.create_string_buffer(48)
-        assert ctypes.CDLL(None).syscall(315, 0, attributes, 48, 0) == 0  # sched_getattr(2)
+        if call(315, 0, attributes, 48, 0) or call(314, 0, attributes, 0):
+            pytest.skip("sched_getattr(2) or sched_setattr(2) is refused")
         _, policy, _, nice, _, runtime, _, _ = struct.unpack("=IIQiIQQQ", attributes.raw)
         return policy, nice, runtime
 
