@@ -249,7 +249,7 @@ def _address_of_interpreter() -> int | None:
 
 #: Seconds, some time before a look and just before it; numbers that no program sets, so that a
 #: program which reads the interval in between and sets it again later is noticed.
-QUICK, QUICKEST = 0.000997, 0.000013
+QUICK, QUICKEST = 0.000197, 0.000013
 #: Half a microsecond: Python cuts off what is less than a whole one.
 _ROUNDING = 5e-7
 
