@@ -41,9 +41,12 @@ MOST_STACKS = 10
 #: Bytes that tracemalloc itself may hold at a look: some million blocks, of 0.3 s.
 MOST_HELD = 50_000_000
 
-#: What calls tasks' functions, and what is no task's at all.
-_CALLERS = re.compile(r"/(distributed/worker|dask/_task_spec)\.py$|/dasfprof/recording/")
-_OF_OTHERS = re.compile(r"/(asyncio|tornado|distributed|dasfprof/recording)/")
+#: What calls the functions of tasks, what calls that, what is no task's at all, and what wraps
+#: functions that tasks call.
+_SPECIFICATION = re.compile(r"/dask/_task_spec\.py$")
+_WORKER = re.compile(r"/distributed/worker\.py$")
+_OF_OTHERS = re.compile(r"/(asyncio|tornado|distributed)/")
+_OWN = re.compile(r"/dasfprof/recording/")
 
 
 @dataclass
@@ -92,17 +95,23 @@ def _stack_of_task(frames: tuple[tuple[str, int], ...], calls: int) -> Stack:
     calls
         How many there were.
     """
+    if _OWN.search(frames[0][0]):
+        return ()
     stack: list[tuple[str, str, int]] = []
+    is_whole = False
     for file, line in frames:
-        if _CALLERS.search(file):
-            break
-        stack.append(("", file, line))
-    files = [file for _, file, _ in stack]
-    if any(_OF_OTHERS.search(file) for file in files):
-        return ()
-    if len(stack) == len(frames) and (calls <= len(frames) or all(map(of_library, files))):
-        return ()
-    return tuple(stack[::-1])
+        if _SPECIFICATION.search(file):
+            is_whole = True
+        elif _WORKER.search(file):
+            # A worker's loop calls libraries too, to log for one.
+            return tuple(stack[::-1]) if is_whole else ()
+        elif _OF_OTHERS.search(file):
+            return ()
+        elif not is_whole and not _OWN.search(file):
+            stack.append(("", file, line))
+    is_cut = calls > len(frames)
+    is_tasks = is_cut and (is_whole or not all(of_library(file) for _, file, _ in stack))
+    return tuple(stack[::-1]) if is_tasks else ()
 
 
 # --- Tracing: tracemalloc of this process, and the task runs that go on under it ------------------

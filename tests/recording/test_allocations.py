@@ -187,8 +187,26 @@ def test_it_is_chosen_by_argument_and_config() -> None:
         ([("/x/site-packages/np.py", 1), ("/w.py", 3)], 20, [3, 1]),
         ([("/x/site-packages/a.py", 1), ("/x/site-packages/b.py", 3)], 20, []),
         ([("/w.py", 1), ("/p/lib/python3.12/asyncio/events.py", 3)], 20, []),
-        # The profiler's own.
+        # So deep that only the specification is kept of what calls it; no worker runs another one.
+        ([("/x/site-packages/np.py", 1), ("/x/dask/_task_spec.py", 9)], 20, [1]),
+        ([("/p/lib/a.py", 1), ("/x/dask/_task_spec.py", 9)], 2, []),
+        # What a worker calls itself: it logs, and measures results.
+        ([("/p/logging/__init__.py", 1), ("/x/distributed/worker.py", 1)], 20, []),
+        ([("/x/dask/sizeof.py", 1), ("/x/distributed/worker.py", 1)], 2, []),
+        # The profiler's own, and what it wraps.
         ([("/x/dasfprof/recording/allocations.py", 1)], 5, []),
+        (
+            [
+                ("/x/fsspec/local.py", 5),
+                ("/x/dasfprof/recording/storage.py", 2),
+                ("/w.py", 3),
+                ("/x/dask/_task_spec.py", 9),
+                ("/x/dask/_task_spec.py", 8),
+                ("/x/distributed/worker.py", 1),
+            ],
+            12,
+            [3, 5],
+        ),
     ],
 )
 def test_whose_an_allocation_is(frames: Any, calls: int, lines: list[int]) -> None:
