@@ -24,14 +24,20 @@ pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 PROGRAM = """
 import os, sys, time
 from distributed import Client
-def fetch(number, size):
-    time.sleep(0.2 * size if {by_size} else 0.2)
-    return size
+def fetch(before, size):
+    time.sleep(0.2 if {in_turn} else 0.2 * size)
+    return before + size if {in_turn} else size
 if __name__ == "__main__":
     size = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     with {client} as client:
         sizes = [size] * (12 // size)
-        total = sum(client.gather(client.map(fetch, range(len(sizes)), sizes)))
+        if {in_turn}:
+            total = 0
+            for size in sizes:
+                total = client.submit(fetch, total, size)
+            total = total.result()
+        else:
+            total = sum(client.gather(client.map(fetch, range(len(sizes)), sizes)))
         {end}
 """
 #: In threads of the program's process a cluster starts at once.
@@ -40,10 +46,13 @@ ONE_OR_SIX = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1
 
 
 def program(
-    directory: Path, *, end: str = "print(total)", client: str = CLIENT, by_size: bool = True
+    directory: Path, *, end: str = "print(total)", client: str = CLIENT, in_turn: bool = False
 ) -> None:
-    """Write a program of twelve pieces that sleep, in tasks of as many as its argument says."""
-    text = PROGRAM.format(client=client, end=end, by_size=by_size)
+    """Write a program of twelve pieces that sleep, in tasks of as many as its argument says.
+
+    In turn each task needs the one before, and takes as long, however many pieces it has.
+    """
+    text = PROGRAM.format(client=client, end=end, in_turn=in_turn)
     (directory / "program.py").write_text(text)
 
 
@@ -87,8 +96,8 @@ def test_threads_that_a_replay_foretells_and_the_next_run_has(tmp_path: Path) ->
 
 
 def test_an_argument_of_the_script(tmp_path: Path) -> None:
-    """Each task takes as long, however much it has to do: the largest size is best."""
-    program(tmp_path, by_size=False)
+    """The largest size is best, and no number of threads helps."""
+    program(tmp_path, in_turn=True)
     sizes = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1")
     sizes += ("--parameter", "--size=1,6")
     found, _ = tuned(*sizes, "program.py", "--size", "2", cwd=tmp_path)

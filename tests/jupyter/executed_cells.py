@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from kernels import reached_by_files
 from nbclient import NotebookClient
 
 
@@ -15,14 +16,16 @@ def execute(sources: Sequence[str], place: Path) -> list[Any]:
     """Run cells of code in a directory; one that fails does not end it."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    NotebookClient(
-        notebook,
-        timeout=240,
-        startup_timeout=240,
-        kernel_name="python3",
-        allow_errors=True,
-        resources={"metadata": {"path": str(place)}},
-    ).execute()
+    with reached_by_files() as config:
+        NotebookClient(
+            notebook,
+            config=config,
+            timeout=240,
+            startup_timeout=240,
+            kernel_name="python3",
+            allow_errors=True,
+            resources={"metadata": {"path": str(place)}},
+        ).execute()
     return list(notebook.cells)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from kernels import reached_by_files
 from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -31,8 +32,9 @@ def execute(name: str, place: Path, question: str | None = None) -> list[Any]:
         notebook.cells.insert(-1, nbformat.v4.new_code_cell(question))
     resources = {"metadata": {"path": str(place)}}
     options = {"timeout": 240, "startup_timeout": 240, "kernel_name": "python3"}
-    client = NotebookClient(notebook, **options, resources=resources)
-    client.execute(env={**os.environ, **PATIENCE})
+    with reached_by_files() as config:
+        client = NotebookClient(notebook, config=config, **options, resources=resources)
+        client.execute(env={**os.environ, **PATIENCE})
     assert list(place.iterdir()) == [], "it leaves nothing behind"
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 

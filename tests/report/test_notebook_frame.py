@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.manager import start_new_kernel
+from clusters import wait_until
+from jupyter_client.manager import KernelManager
+from kernels import reached_by_files
 from opened_pages import DEADLINE, EVENTS, browser_path
 from traces import record, usage, write_trace
 
@@ -51,11 +54,16 @@ def whole(tab: Any, number: int) -> Any:
     element.scroll_into_view_if_needed()
     inner = element.element_handle().content_frame()
     inner.wait_for_selector("html[data-ready=whole]", state="attached", timeout=DEADLINE * 1000)
-    inner.wait_for_function("innerHeight > 400", timeout=DEADLINE * 1000)
+    wait_for(inner, "innerHeight > 400")
     tab.wait_for_function(
         "([frame, least]) => frame.offsetHeight > least", arg=[element.element_handle(), 400]
     )
     return inner
+
+
+def wait_for(inner: Any, text: str) -> None:
+    """Wait until an expression is true in a report, where no script may evaluate text."""
+    wait_until(lambda: inner.evaluate(text), DEADLINE)
 
 
 def heights(tab: Any, number: int) -> tuple[int, int]:
@@ -114,9 +122,9 @@ def test_a_scrollbar_hides_nothing_of_a_narrow_frame(
     tab, complaints = opened(desktop, tmp_path, narrow)
     inner = whole(tab, 0)
     root = "document.documentElement"
-    inner.wait_for_function(f"innerHeight > {root}.clientHeight")
-    inner.wait_for_function(f"{root}.scrollHeight <= {root}.clientHeight")
-    inner.wait_for_function(f"{root}.clientWidth === innerWidth")
+    wait_for(inner, f"innerHeight > {root}.clientHeight")
+    wait_for(inner, f"{root}.scrollHeight <= {root}.clientHeight")
+    wait_for(inner, f"{root}.clientWidth === innerWidth")
     assert complaints == []
     desktop.close()
 
@@ -189,26 +197,37 @@ EXECUTIONS = [
 ]
 
 
-def test_a_cell_that_is_run_again_carries_the_parts_along() -> None:
-    manager, client = start_new_kernel(kernel_name="python3")
-    try:
-        make = "from dasfprof.report.notebook import CarriedParts\ncarried = CarriedParts()"
-        client.execute_interactive(make, timeout=DEADLINE)
-        for cell, source, expected in EXECUTIONS:
-            code = f"[carried.elsewhere('parts') for _ in range({len(expected)})]  # {source}"
-            content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
-            metadata = {"cellId": cell} if cell else {}
-            message = client.session.msg("execute_request", content, metadata=metadata)
-            client.shell_channel.send(message)
-            while True:
-                told = client.get_iopub_msg(timeout=DEADLINE)
-                of_this = told["parent_header"].get("msg_id") == message["header"]["msg_id"]
-                if of_this and told["msg_type"] in ("execute_result", "error"):
-                    break
-            assert told["content"].get("data") == {"text/plain": str(expected)}, (cell, told)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+@pytest.fixture
+def kernel() -> Iterator[Any]:
+    """Give the client of a kernel."""
+    with reached_by_files() as config:
+        manager = KernelManager(kernel_name="python3", config=config)
+        manager.start_kernel()
+        client = manager.client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=DEADLINE)
+            yield client
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+
+
+def test_a_cell_that_is_run_again_carries_the_parts_along(kernel: Any) -> None:
+    make = "from dasfprof.report.notebook import CarriedParts\ncarried = CarriedParts()"
+    kernel.execute_interactive(make, timeout=DEADLINE)
+    for cell, source, expected in EXECUTIONS:
+        code = f"[carried.elsewhere('parts') for _ in range({len(expected)})]  # {source}"
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        metadata = {"cellId": cell} if cell else {}
+        message = kernel.session.msg("execute_request", content, metadata=metadata)
+        kernel.shell_channel.send(message)
+        while True:
+            told = kernel.get_iopub_msg(timeout=DEADLINE)
+            of_this = told["parent_header"].get("msg_id") == message["header"]["msg_id"]
+            if of_this and told["msg_type"] in ("execute_result", "error"):
+                break
+        assert told["content"].get("data") == {"text/plain": str(expected)}, (cell, told)
 
 
 def test_the_frame_is_a_whole_report_in_any_page(
