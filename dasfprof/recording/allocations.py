@@ -85,8 +85,8 @@ def look() -> Moment | None:
 def _stack_of_task(frames: tuple[tuple[str, int], ...], calls: int) -> Stack:
     """Return the frames of a task's function, the outermost first; empty if it is none of a task.
 
-    Where the outer calls are missing, it is taken for a task's if code of the user's is in it:
-    other threads of a worker run libraries.
+    Where the outer calls are missing, it is taken for a task's if what calls its function is in it,
+    or code of the user's: other threads of a worker run libraries.
 
     Parameters
     ----------
