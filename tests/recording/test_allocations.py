@@ -187,7 +187,7 @@ def test_it_is_chosen_by_argument_and_config() -> None:
         ([("/x/site-packages/np.py", 1), ("/w.py", 3)], 20, [3, 1]),
         ([("/x/site-packages/a.py", 1), ("/x/site-packages/b.py", 3)], 20, []),
         ([("/w.py", 1), ("/p/lib/python3.12/asyncio/events.py", 3)], 20, []),
-        # So deep that only the specification is kept of what calls it; no worker runs another one.
+        # So deep that of what calls it only the specification is kept; one that no worker runs.
         ([("/x/site-packages/np.py", 1), ("/x/dask/_task_spec.py", 9)], 20, [1]),
         ([("/p/lib/a.py", 1), ("/x/dask/_task_spec.py", 9)], 2, []),
         # What a worker calls itself: it logs, and measures results.

@@ -55,9 +55,9 @@ _FORGET_AFTER = 200
 #: that waits for the lock with that one is the first in the row when C code gives the lock up, and
 #: finds the line of it too often; one that waits with a short interval joins the row anew each
 #: time, and the thread that gave the lock up may be before it. As long as this, the two balance: a
-#: line of C code with 75 % of the time had 82 with 3 ms, 71 with 6 ms, and 57 with 15 ms. Looks
-#: that Dask's own threads take, which often get the lock before the sampler, are wrong half as
-#: often; but shares are no nearer, as what the sampler misses in both directions is about as much.
+#: line of C code with 75 % of the time had 82 with 3 ms, 71 with 6 ms, and 57 with 15 ms. Dask's
+#: own threads often get the lock before the sampler. Had they taken looks that were overdue, fewer
+#: would have been wrong; but shares were no nearer, as the faults went in both directions.
 _LEAD = 0.005
 #: Seconds after which a sampler that should have woken must have waited for the lock, or a core.
 _PROMPT = 0.0005
