@@ -13,6 +13,7 @@ import numpy as np
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
+from dasfprof.database.ends import SAMPLES, SCHEDULER, TASKS, FileEnd, scheduler_is_cut
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses
 from dasfprof.database.reader import TraceFile
@@ -34,8 +35,6 @@ _MAX_GPU_EVENTS = 20
 _LATEST = 1e15
 #: Workers that are named.
 _MOST_NAMED = 3
-#: Plugins as the headers of their files name them.
-_TASKS, _SAMPLES, _SCHEDULER = "TracePlugin", "ResourceMonitor", "SchedulerPlugin"
 
 
 @dataclass
@@ -156,11 +155,13 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
     """Mark a scheduler's file as cut that misses the end of workers, whose own files have it."""
-    workers = _by_address(contents)
-    left = set().union(*(one.left for one in contents))
-    if workers.keys() - left and all(one.is_closed for files in workers.values() for one in files):
+    ends = [
+        FileEnd.of(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
+        for one in contents
+    ]
+    if scheduler_is_cut(ends, set().union(*(one.left for one in contents))):
         for one in contents:
-            if one.goes_on and one.fact("plugin") == _SCHEDULER:
+            if one.goes_on and one.fact("plugin") == SCHEDULER:
                 one.state = BEHIND
 
 
@@ -241,7 +242,7 @@ def _read_dasf(database: DasfDatabase) -> FileContents:
 def absences(contents: list[FileContents]) -> Iterator[str]:
     """Yield which files of a run are not among some, as these tell, in words."""
     plugins = {file.fact("plugin") for file in contents}
-    if plugins & {_TASKS, _SAMPLES} and _SCHEDULER not in plugins:
+    if plugins & {TASKS, SAMPLES} and SCHEDULER not in plugins:
         yield "of the scheduler: it is elsewhere, or gone"
     workers = _by_address(contents)
     absent = sorted(_known(contents) - workers.keys())
@@ -263,7 +264,7 @@ def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
     seen, workers = _task_runs(contents), _by_address(contents)
     lost = 0
     for address, count in seen.items():
-        files = [file for file in workers.get(address, []) if file.fact("plugin") == _TASKS]
+        files = [file for file in workers.get(address, []) if file.fact("plugin") == TASKS]
         is_whole = all(file.goes_on or (file.is_closed and not file.losses) for file in files)
         if not files or not is_whole:
             lost += max(count - sum(file.events["Compute"] for file in files), 0)
@@ -276,10 +277,10 @@ def _absent_files(contents: list[FileContents]) -> Iterator[str]:
     seen = _task_runs(contents)
     for worker, address, plugin in absent_files(file.header for file in contents):
         by_plugin[plugin].append(worker)
-        if plugin == _TASKS:
+        if plugin == TASKS:
             seen[""] += seen[address]
     for plugin, names in sorted(by_plugin.items()):
-        ran = _of_runs(seen[""]) if plugin == _TASKS else ""
+        ran = _of_runs(seen[""]) if plugin == TASKS else ""
         yield f"of {plugin} of {_named(sorted(names))}: it is elsewhere, or gone{ran}"
 
 

@@ -8,7 +8,7 @@ from traces import Plan, Plugin, T, Task, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.under_way import RecordingEnd
+from dasfprof.database.ends import RecordingEnd
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 from dasfprof.schema.under_way import (
     CLIENT_UNDER_WAY,

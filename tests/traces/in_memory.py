@@ -16,7 +16,7 @@ from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 from dasfprof.analysis.trace.reader import OwnEvents
-from dasfprof.analysis.trace.under_way import RecordingEnd
+from dasfprof.database.ends import RecordingEnd
 from traces.events import T
 
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")

@@ -9,8 +9,8 @@ import numpy as np
 from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.gaps import NoteKind
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.wording import Count, Figures, Seconds, Words
+from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import excerpt
 
 #: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the

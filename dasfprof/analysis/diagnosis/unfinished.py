@@ -15,13 +15,13 @@ from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.run.open_runs import RELEASED
 from dasfprof.analysis.run.run_end import How, RunEnd
 from dasfprof.analysis.run.worker_exits import departure
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import in_words
 from dasfprof.analysis.under_way.state import Cause, ClusterState, name_some
 from dasfprof.analysis.wording import Count, Figures, Seconds, Words
+from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import clean, elide, excerpt
 
 #: Seconds from which a wait without progress is grave.

@@ -40,8 +40,8 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run as NormalRun
 from dasfprof.analysis.tables.lines import plan
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase
+from dasfprof.database.ends import RecordingEnd
 from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.database.runs import Run
 

@@ -18,6 +18,13 @@ from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, function
 from dasfprof.database import find_runs, open_run
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn
+from dasfprof.database.ends import (
+    FileEnd,
+    RecordingEnd,
+    client_is_gone,
+    recording_end,
+    scheduler_is_cut,
+)
 from dasfprof.database.file import FileDatabase
 from dasfprof.database.following import FollowedFile, Writer, writer_of
 from dasfprof.errors import SourceNotFoundError
@@ -102,56 +109,24 @@ class RunFiles:
             elif header:
                 self._others.add(name)
 
-    def goes_on(self) -> bool | None:
-        """Return whether a process still writes; None if that cannot be told from here.
-
-        The client's own file does not count where there are others: its process may live on
-        without the cluster.
-        """
-        files = [file for file in self if file.header.get("plugin") != "StepRecorder"] or [*self]
-        open_files = [file for file in files if file.header and not file.closed]
-        if not open_files:
-            return False
-        now = time.monotonic()
-        writers = self._writers_of(open_files)
-        if Writer.ALIVE in writers:
-            return True
-        if Writer.UNKNOWN not in writers:
-            return False
-        silent = min(now - file.grew for file in open_files)
-        of_scheduler = self.of("SchedulerPlugin")
-        closed = any(file.closed and not file.continues for file in of_scheduler)
-        return False if closed and silent > _SILENCE else None
-
-    def _writers_of(self, files: Sequence[FollowedFile]) -> set[Writer]:
-        """Return what is known of the processes that write some files that are open."""
-        now = time.monotonic()
+    def ends(self) -> list[FileEnd]:
+        """Return how each file ended so far; processes are looked at now and then."""
+        now, files = time.monotonic(), [file for file in self if file.header]
         if now - self._looked >= _LOOK:
             self._looked = now
-            self._writers = {
-                file.path: writer_of(file.header)
-                for file in self
-                if file.header and not file.closed
-            }
-        return {self._writers.get(file.path, Writer.ALIVE) for file in files}
+            self._writers = {file.path: writer_of(file.header) for file in files if not file.closed}
+        return [
+            FileEnd.of(
+                file.header,
+                None if file.closed else self._writers.get(file.path, Writer.ALIVE),
+            )
+            for file in files
+        ]
 
-    def client_is_gone(self) -> bool:
-        """Return whether the processes of all clients ended without closing their files."""
-        clients = [file for file in self.of("StepRecorder") if not file.continues]
-        if not clients or any(file.closed for file in clients):
-            return False
-        return self._writers_of(clients) == {Writer.ENDED}
-
-    def closed(self) -> bool:
-        """Return whether the run's files were closed: the scheduler's, if there are any."""
-        files = [file for file in self.of("SchedulerPlugin") or self if file.header]
-        return all(file.closed for file in files)
-
-    def workers_closed(self) -> bool:
-        """Return whether all workers' files were closed, while the scheduler's was not."""
-        workers = self.of("TracePlugin")
-        ended = all(file.closed and not file.continues for file in workers)
-        return bool(workers) and ended and not self.closed()
+    def silence(self) -> float:
+        """Return for how many seconds nothing was appended to the files that are open."""
+        now = time.monotonic()
+        return min((now - file.grew for file in self if not file.closed), default=0.0)
 
 
 def _find(source: Source) -> Sequence[Path]:
@@ -317,12 +292,15 @@ class LiveRun:
     def _state(self) -> RunState:
         schedulers = self._files.of("SchedulerPlugin")
         files = schedulers or [*self._files]
-        goes_on = self._files.goes_on()
         now = max((file.now() for file in files), default=0.0)
         clocks = [file.clock for file in files if file.clock is not None]
-        notes: tuple[str, ...] = ()
-        if goes_on and self._files.workers_closed() and self._workers.states():
-            goes_on, notes = None, (_DOUBTED,)
+        ends, left = self._files.ends(), self._workers.left()
+        how = recording_end(ends, left)
+        goes_on: bool | None = how is RecordingEnd.GOES_ON
+        if how is RecordingEnd.UNKNOWN and self._files.silence() < _SILENCE:
+            goes_on = None
+        doubted = how is RecordingEnd.UNKNOWN and scheduler_is_cut(ends, left)
+        notes = (_DOUBTED,) if doubted else ()
         if goes_on is False:
             now = max(clocks, default=now)
         return describe(
@@ -336,8 +314,8 @@ class LiveRun:
             workers=self._workers.states(),
             long_tasks=self._long_tasks() if goes_on else [],
             elsewhere=self._steps.elsewhere(),
-            closed=self._files.closed(),
-            client_is_gone=self._files.client_is_gone(),
+            closed=how is RecordingEnd.CLOSED,
+            client_is_gone=client_is_gone(ends),
             notes=notes,
         )
 

@@ -11,8 +11,8 @@ import numpy as np
 from dasfprof.analysis.live.counts import EndedRuns, TaskCounts, Unfinished
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.sent_functions import SentFunctions
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.state import Frame, user_line
+from dasfprof.database.ends import RecordingEnd
 
 if TYPE_CHECKING:
     import pandas as pd

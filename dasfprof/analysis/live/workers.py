@@ -230,6 +230,10 @@ class Workers:
             for task in worker.tasks.at(now)
         ]
 
+    def left(self) -> set[str]:
+        """Return the addresses of the workers that have left."""
+        return self._workers.keys() - {worker.address for worker in self._there()}
+
     def _there(self) -> list[_Worker]:
         """Return the workers that have not left."""
         return [

@@ -21,8 +21,8 @@ from dasfprof.analysis.run.worker_exits import (
 )
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.trace import once_per_trace
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import RecordingEnd
 
 # --- Errors that came with the end of a program: they are not why it ended ------------------------
 #

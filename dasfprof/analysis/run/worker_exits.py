@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import clean, elide, format_duration, format_size, job_words
 
 # --- How the process of a worker ended, and what its evidence proves of the cause -----------------

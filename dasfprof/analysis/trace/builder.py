@@ -15,14 +15,10 @@ from dasfprof.analysis.trace.lines import TaskLines
 from dasfprof.analysis.trace.reader import FAR_AWAY, TraceReader, widened
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, RunGraphs, TaskSteps, step_table
-from dasfprof.analysis.trace.under_way import (
-    RecordingEnd,
-    UnderWayTables,
-    places_not_ended,
-    recording_end,
-)
+from dasfprof.analysis.trace.under_way import UnderWayTables, places_not_ended
 from dasfprof.analysis.trace.workers import boot_times, to_unix, with_host_readings, with_owners
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import RecordingEnd, recording_end
 from dasfprof.database.reader import LASTING
 from dasfprof.text import count_of
 
@@ -111,8 +107,8 @@ class TraceBuilder:
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
         self._window = reader.window
-        files = zip(reader.plugins, reader.writers, reader.written_by, strict=True)
-        self._recording = recording_end(files)
+        self._files = reader.file_ends()
+        self._recording = recording_end(self._files)
         self._scheduler_goes_on = reader.scheduler_goes_on
 
     def make(self) -> dict[str, Any]:
@@ -265,13 +261,10 @@ class TraceBuilder:
 
         Its process may live on, so that the file alone looks as if the run went on.
         """
-        closed = [worker for worker in self._register.workers if worker.closed]
-        if (
-            self._recording is RecordingEnd.GOES_ON
-            and all(all(worker.closed) for worker in closed)
-            and any(worker.left is None for worker in closed)
-        ):
-            self._recording = RecordingEnd.UNKNOWN
+        left = {str(one.address) for one in self._register.workers if one.left is not None}
+        recording = recording_end(self._files, left)
+        if recording is not self._recording:
+            self._recording = recording
             self._notes += map(gaps.of_cut_scheduler, self._scheduler_goes_on)
 
     def _see_workers(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:

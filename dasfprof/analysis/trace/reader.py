@@ -21,6 +21,7 @@ from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch, split_names
 from dasfprof.database.columns import Array, repeated
+from dasfprof.database.ends import FileEnd
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
@@ -217,7 +218,7 @@ class TraceReader:
         #: For each of them what is known of the process that writes it; None: it is finished.
         self.writers: list[Writer | None] = []
         #: And which process it is: of what boot of a host, its number and when it began.
-        self.written_by: list[tuple[Any, ...]] = []
+        self._own_headers: list[dict[str, Any]] = []
         #: The headers of files.
         self.headers: list[dict[str, Any]] = []
         #: What these call the run.
@@ -308,7 +309,7 @@ class TraceReader:
             self.writers.append(None if file.end is not None else writer_of(header))
             if file.end is None:
                 self._unclosed[file.path.name] = len(self.writers) - 1
-            self.written_by.append(tuple(map(header.get, ("boot_id", "pid", "process_started"))))
+            self._own_headers.append(header)
             if isinstance(header.get("pid"), int):
                 self.processes.add((str(header.get("host", "")), header["pid"]))
         if header.get("run"):
@@ -333,6 +334,10 @@ class TraceReader:
         if database.lost_bytes:
             lost = f"the last {database.lost_bytes} bytes hold no whole event."
             self._note("damaged-file", database.path.name, lost)
+
+    def file_ends(self) -> list[FileEnd]:
+        """Return how each file of a plugin ended."""
+        return list(map(FileEnd.of, self._own_headers, self.writers))
 
     def _note_unclosed(self) -> None:
         """Note which files were not closed, though their writers went on in no other."""

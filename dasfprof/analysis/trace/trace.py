@@ -18,9 +18,9 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import RecordingEnd
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import FactColumns, to_numbers
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
-from dasfprof.database.following import Writer
 from dasfprof.schema.profiles import ALLOCATION, CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED, STACK, TASK_UNDER_WAY
 
@@ -38,48 +35,6 @@ STACKED = frozenset(
 _NUMBERS = {STACK.name: ("number", "parent"), **dict.fromkeys(STACKED, ("stack",))}
 #: What identifies a task run.
 RUN = ["key_id", "run_id", "worker_id"]
-
-
-class RecordingEnd(str, Enum):
-    """How the recording of a run ended."""
-
-    CLOSED = "closed"
-    """All files, or the scheduler's, are finished."""
-    GOES_ON = "goes on"
-    """Its processes run and write."""
-    CUT = "cut"
-    """A process ended without finishing its file: it was killed."""
-    SCHEDULER_GONE = "scheduler gone"
-    """So did the scheduler's, as far as is known no client's process."""
-    PROGRAM_GONE = "program gone"
-    """So did the client's, which had the scheduler in it."""
-    UNKNOWN = "unknown"
-    """Files are not finished, and their processes ran on another host; or one was cut, as it says
-    that the run goes on, where all workers' files are closed and it tells of none that left."""
-
-
-def recording_end(files: Iterable[tuple[str, Writer | None, object]]) -> RecordingEnd:
-    """Find how recording ended.
-
-    Parameters
-    ----------
-    files
-        For each file the plugin that wrote it, what is known of its process if the file is not
-        finished, and which process that is. The scheduler's decide where there are any: workers may
-        die before the run ends.
-    """
-    files = list(files)
-    of_scheduler = [file for file in files if file[0] == "SchedulerPlugin"]
-    writers = [writer for _, writer, _ in of_scheduler or files]
-    if Writer.ALIVE in writers:
-        return RecordingEnd.GOES_ON
-    if Writer.ENDED in writers:
-        if not of_scheduler:
-            return RecordingEnd.CUT
-        clients = [process for plugin, _, process in files if plugin == "StepRecorder"]
-        shared = any(process in clients for _, _, process in of_scheduler)
-        return RecordingEnd.PROGRAM_GONE if shared else RecordingEnd.SCHEDULER_GONE
-    return RecordingEnd.UNKNOWN if Writer.UNKNOWN in writers else RecordingEnd.CLOSED
 
 
 class StackNumbers:

@@ -13,7 +13,6 @@ from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.run.worker_exits import departure, is_persons
 from dasfprof.analysis.trace.trace import once_per_trace
-from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.failed_tasks import (
     Stacks,
     activity_of,
@@ -29,6 +28,7 @@ from dasfprof.analysis.under_way.state import (
     Primitive,
     WorkerNow,
 )
+from dasfprof.database.ends import RecordingEnd
 
 #: Seconds before a client left in which it may have begun to leave.
 _LEAVING = 3.0

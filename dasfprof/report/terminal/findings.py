@@ -90,7 +90,7 @@ def short_keys(text: str) -> str:
 
 def print_summary(run: Run, title: str) -> None:
     """Print the run's name and time, and how much it computed where."""
-    from dasfprof.analysis.trace.under_way import RecordingEnd
+    from dasfprof.database.ends import RecordingEnd
     from dasfprof.report.run_summary import in_words, start_in_words, summarise, when
 
     facts = summarise(run)
