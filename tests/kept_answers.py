@@ -25,7 +25,7 @@ import pandas as pd
 from hypothesis import Phase, given, seed, settings
 
 TESTS = Path(__file__).parent
-sys.path[:0] = [str(TESTS), str(TESTS / "analysis"), str(TESTS / "corpus")]
+sys.path[:0] = [str(TESTS), str(TESTS / "analysis"), str(TESTS / "validation" / "corpus")]
 
 from large_requests import in_parts, requests  # noqa: E402
 from random_runs import random_run  # noqa: E402

@@ -401,8 +401,8 @@ def _uncertain(parts: Parts) -> Array:
 
     It is known for a whole function. A part of it may have more of the classes that have less of
     the function's time than the part's share: twice as much, by the stopwatches of
-    ``tests/hot_lines_rates.py``. A group of several functions is taken for so many whole ones, and
-    a part of one.
+    ``hot_lines_rates.py``. A group of several functions is taken for so many whole ones, and a part
+    of one.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)

@@ -1,6 +1,6 @@
 """Advice that is followed, rule by rule: what findings promise, and what doing as they say gains.
 
-``python tests/corpus/followed.py [--times 3] [NAME ...]`` runs small programs as they are and as
+``followed.py [--times 3] [NAME ...]`` runs small programs as they are and as
 advised, in turns, under the profiler. Their tasks sleep, so that what else the machine does matters
 little. Of each rule there are two for which its advice is right, and one that looks alike, of which
 the rule must promise nothing. ``advised.py`` does the same with whole programs of the corpus, also

@@ -1,4 +1,4 @@
-"""How right `hot_lines` is: ``python tests/hot_lines_rates.py --seconds 60``, on a quiet machine.
+"""How right `hot_lines` is: ``hot_lines_rates.py --seconds 60``, on a quiet machine.
 
 Runs each program of `hot_programs` on a real worker, and compares the table with the stopwatches
 inside of the program: the line that took most comes first; the lines' shares; how much of the

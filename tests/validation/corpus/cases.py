@@ -1,6 +1,6 @@
 """Records the programs of threads that people began in public, and prints what is said of each.
 
-``python tests/corpus/cases.py [--corpus-traces DIR] [CASE ...]`` prints a row a case: whether the
+``cases.py [--corpus-traces DIR] [CASE ...]`` prints a row a case: whether the
 true cause is named first, below something else or not at all, or something is said that is wrong
 or does harm when it is followed; and what is said first. Traces there are told of again with
 ``--again``, without running the programs.

@@ -1,4 +1,4 @@
-"""How often the cause of a hung program is named first: ``python tests/hung_rates.py --runs 10``.
+"""How often the cause of a hung program is named first: ``hung_rates.py --runs 10``.
 
 Runs each program of `hung_programs` so often and looks at it in four ways: live, by the trace and
 by ``dasfprof stuck``; after Ctrl-C (each second run) or SIGKILL, by the trace. Of healthy programs

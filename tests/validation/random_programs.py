@@ -1,6 +1,6 @@
 """Random programs on real clusters, and what their own events say against the findings.
 
-``python tests/random_programs.py [--seed N] [--number N] [--killed] [DIRECTORY]`` runs one after
+``random_programs.py [--seed N] [--number N] [--killed] [DIRECTORY]`` runs one after
 the other, each of the seed after the last: tasks that sleep, compute, fail, are tried again,
 cancelled or dropped, that secede and submit others; actors, shuffles, results of many bytes;
 clusters that grow, shrink and are restarted, and workers that are killed. It prints the findings

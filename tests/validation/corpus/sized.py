@@ -1,6 +1,6 @@
 """Whether the cluster that ``cluster_sizing(deadline=)`` chooses meets the deadline, for how much.
 
-``python tests/corpus/sized.py [--times 3] [NAME ...]`` records small programs on two workers of one
+``sized.py [--times 3] [NAME ...]`` records small programs on two workers of one
 thread, asks for the cheapest cluster that meets deadlines of their own, and runs them on that many
 workers, one less and one more, of up to eight. Their tasks sleep, so that two cores are enough.
 Prints how many of the runs on the choice were in time, and what they cost, as a share of the

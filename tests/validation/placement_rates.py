@@ -1,4 +1,4 @@
-"""How often `why` recomputes the scheduler's choices: ``python tests/placement_rates.py``.
+"""How often `why` recomputes the scheduler's choices: ``placement_rates.py``.
 
 Runs programs of several shapes on real workers, with a look into the scheduler at each choice: the
 rule that it followed, and the worker that it took. Prints for each shape in how many choices the

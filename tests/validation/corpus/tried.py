@@ -1,6 +1,6 @@
 """Whether trying what findings say finds the gains that there are, and claims no others.
 
-``python tests/corpus/tried.py [--time-limit 600] [NAME ...]`` tries programs of ``followed.py``:
+``tried.py [--time-limit 600] [NAME ...]`` tries programs of ``followed.py``:
 those whose remedy is a setting of their cluster, by what their findings say, and those that look
 alike, by what the others' findings say; and programs of its own, whose remedy is a variable, a
 setting of Dask's config, or a parameter of theirs that says how large chunks or batches are. To

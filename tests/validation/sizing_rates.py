@@ -1,4 +1,4 @@
-"""Whether ``cluster_sizing(deadline=)`` is in time, and how dear: ``python tests/sizing_rates.py``.
+"""Whether ``cluster_sizing(deadline=)`` is in time, and how dear: ``sizing_rates.py``.
 
 Traces are made of runs whose time on any number of workers follows without a replay: of tasks that
 are alike it is ``ceil(tasks / workers) x seconds``, of others that of a list from which each free

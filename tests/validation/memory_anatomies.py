@@ -1,6 +1,6 @@
 """What `memory_at` says of random moments, against what workers and the scheduler had then.
 
-``python tests/memory_anatomies.py [NAME ...]`` runs the programs on two workers. Observers on their
+``memory_anatomies.py [NAME ...]`` runs the programs on two workers. Observers on their
 event loops, and on the scheduler's, note at random times which results there are, by Dask's own
 states of tasks. Printed is how far the bytes of functions are off, and which share of all bytes is
 said to be held for what the scheduler held it for: tasks, the client, or nothing any more.

@@ -1,6 +1,6 @@
 """Programs that are recorded on two workers, and run otherwise: their memory, foretold and real.
 
-``python tests/memory_forecasts.py [NAME ...]`` runs them and prints the table: for the results of
+``memory_forecasts.py [NAME ...]`` runs them and prints the table: for the results of
 the fullest worker and for its process the interval that was foretold, and the real peak; on other
 workers, and with chunks of other sizes. On two crowded cores: of 20 runs with the same chunks the
 results of 18 were inside, 19 intervals at most 1.5 wide, and the processes of 20, with 19; of 30

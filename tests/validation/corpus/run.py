@@ -1,6 +1,6 @@
 """Records the programs of the corpus, each as ``dasfprof run`` does, and prints their findings.
 
-``python tests/corpus/run.py [--corpus-traces DIR] [--advised] [PROGRAM ...]`` runs those named, or
+``run.py [--corpus-traces DIR] [--advised] [PROGRAM ...]`` runs those named, or
 all. Each leaves its trace, and what it printed, in a directory of its name.
 """
 

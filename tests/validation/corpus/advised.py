@@ -1,6 +1,6 @@
 """Does what findings advise, and compares what was gained with what was promised.
 
-``python tests/corpus/advised.py [--times 3] [PROGRAM ...]`` runs each program that has a variant
+``advised.py [--times 3] [PROGRAM ...]`` runs each program that has a variant
 with ``--advised`` as it is and as advised, in turns, under the profiler. Promised are the seconds
 at stake of the finding whose suggestion the variant follows; gained is what the programs themselves
 measure from their first submission on. Medians of all turns.

@@ -1,6 +1,6 @@
 """How often comparisons are right: planned pairs of five against five runs that vary by 2 %.
 
-``python tests/comparison_rates.py [--pairs 30] [WORDS ...]`` writes the runs of each pair anew, so
+``comparison_rates.py [--pairs 30] [WORDS ...]`` writes the runs of each pair anew, so
 that no two pairs share any, compares them, and prints of each change how often the difference of
 the wall time is certain, and how often what was changed is named before all else. ``WORDS`` choose
 changes by a part of their names.

@@ -1,6 +1,6 @@
 """Whether what ``dasfprof tune`` chooses is as short as the best of all settings that it looks at.
 
-``python tests/corpus/tuned.py [--times 3] [--time-limit 300] [NAME ...]`` tunes small programs of 2
+``tuned.py [--times 3] [--time-limit 300] [NAME ...]`` tunes small programs of 2
 to 4 s, then runs each with every setting of the grid in turns, ``--times`` times, and prints how
 much longer the choice took than the best of the grid: medians. Where tuning keeps a program as it
 is, or cannot tell, that is the choice.
