@@ -209,19 +209,11 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
 
 
 def _nothing_recorded(target: str) -> str:
-    from dasfprof.recording.cluster import frisky
-
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
     if rank is not None:
         return (
             f"rank {clean(rank)} of {target} connected no distributed.Client; the rank that did, "
             "if any, has the run."
-        )
-    if frisky.is_imported():
-        return (
-            f"{target} imported Frisky, whose scheduler takes no plugins, so nothing was recorded: "
-            "pass its client to dasfprof.profile() for what Frisky records itself, or use a "
-            "distributed.Client."
         )
     return (
         f"{target} computed nothing with Dask in its own process, so nothing was recorded: it "

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import logging
-import socket
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database import FileDatabase
 from dasfprof.errors import RegistrationError
 from dasfprof.handles.run import ProfiledRun
-from dasfprof.recording.cluster import frisky
 from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.cluster.home import Home
-from dasfprof.recording.cluster.link import error_text
 from dasfprof.recording.dask_internals.local_schedulers import availability
 from dasfprof.recording.plugins.local import LocalRecorder, ProgramThread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.steps.recorder import StepRecorder
 
 logger = logging.getLogger(__name__)
-
-#: Seconds after which Frisky's scheduler has the spans of its workers.
-_ARRIVAL = 1.0
 
 _NOTHING = (
     "run %r recorded nothing: no compute ran on Dask's own schedulers (threads, processes, sync) "
@@ -100,59 +92,6 @@ class LocalRun(ProfiledRun):
 
     def _state(self) -> str:
         return "stopped" if self._stopped else "recording"
-
-
-class FriskyRun(LocalRun):
-    """A run of a client of Frisky: what this process does, and what Frisky records itself.
-
-    Parameters
-    ----------
-    client
-        Of Frisky.
-    settings
-        The run.
-    """
-
-    def __init__(self, client: Any, settings: RunSettings) -> None:
-        super().__init__(settings)
-        self._frisky, self._since = client, time.time()
-        self._spans = 0
-        logger.warning(frisky.NATIVE, self.name)
-
-    @property
-    def recorded_anything(self) -> bool:
-        """Whether there is any span, or any compute was seen."""
-        return self._spans > 0 or super().recorded_anything
-
-    def stop(self) -> None:
-        """End the recording, and read the spans; the client has to be open for that."""
-        if not self._stopped:
-            try:
-                self._read_spans()
-            except Exception as error:
-                logger.warning(
-                    "run %r: Frisky's own spans could not be read (%s): stop the run before its "
-                    "client closes.",
-                    self.name,
-                    error_text(error),
-                )
-        super().stop()
-
-    def _read_spans(self) -> None:
-        settings = self._settings
-        header = {
-            "run": settings.name,
-            "run_uuid": settings.uuid,
-            "run_created": settings.created,
-            "frisky": True,
-        }
-        path = Path(settings.directory, f"{settings.name}-Frisky-{socket.gethostname()}.msgpack")
-        database = FileDatabase(path, new=True, header=header)
-        time.sleep(_ARRIVAL)
-        try:
-            self._spans = frisky.write_spans(database, self._frisky, self._since, time.time())
-        finally:
-            database.close()
 
 
 def _program(recorder: LocalRecorder, *args: Any) -> ProgramThread:

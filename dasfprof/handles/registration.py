@@ -15,10 +15,9 @@ from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dasfprof.errors import RegistrationError
-from dasfprof.handles.local_run import FriskyRun, LocalRun
+from dasfprof.handles.local_run import LocalRun
 from dasfprof.handles.run import ProfiledRun
 from dasfprof.recording.call_engines import make_engine
-from dasfprof.recording.cluster import frisky
 from dasfprof.recording.cluster.calls import running_plugins
 from dasfprof.recording.cluster.clients import (
     NO_ANSWER,
@@ -76,8 +75,7 @@ def register_default_profiler(
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
         Default: the client that Dask itself would use; without one, what this process computes on
-        Dask's own schedulers (threads, processes, sync). Of a client of Frisky only what this
-        process does is recorded, and Frisky's own record.
+        Dask's own schedulers (threads, processes, sync).
     {options}
 
     Returns
@@ -113,8 +111,6 @@ def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
         )
     if pipeline is None and not has_client():
         return LocalRun(settings)
-    if frisky.is_frisky(pipeline):
-        return FriskyRun(pipeline, settings)
     client, owned = find_client(pipeline)
     steps = StepRecorder(settings, client, pipeline)
     run: ProfiledRun = client.sync(_register, client, settings, owned, steps)
@@ -192,8 +188,6 @@ async def _register(
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
         await _stop_earlier(client, link, settings.owner)
-        if await client.run_on_scheduler(frisky.has_taken_over):
-            logger.warning(frisky.TAKEN_OVER, settings.name)
         await home.prepare(link)
     except BaseException as error:
         await home.leave()

@@ -16,7 +16,6 @@ from dasfprof.database import MultiEventDatabase
 from dasfprof.database.file import files_html
 from dasfprof.database.multi import files_of_run
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.recording.cluster import frisky
 from dasfprof.recording.cluster.calls import commit_on_scheduler, commit_on_worker
 from dasfprof.recording.cluster.clients import remove_plugins
 from dasfprof.recording.cluster.home import FileCollector, Home
@@ -309,9 +308,6 @@ class ProfiledRun:
         began = monotonic()
         try:
             answers = Answers()
-            asks = frisky.is_imported() and not self._link.is_closed
-            if asks and await self._link.on_scheduler(frisky.has_taken_over):
-                logger.warning(frisky.TAKEN_OVER, self.name)
             if not self._link.is_closed:
                 answers = await remove_plugins(self._link, self._plugins, silent)
             self._unanswered = answers.silent

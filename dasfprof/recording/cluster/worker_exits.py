@@ -10,7 +10,7 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from distributed import NannyPlugin, rpc
+from distributed import rpc
 
 from dasfprof.database.reader import CLIENT_GONE
 from dasfprof.database.writer import TraceWriter
@@ -25,8 +25,7 @@ from dasfprof.text import format_duration
 # `WorkerExits`: how the processes of workers ended that left the cluster, as nannies log it.
 #
 # Only a nanny sees the exit code of its worker's process. Without one, or where its log leaves out
-# messages of level INFO, the code stays unknown. Nannies that tell the scheduler themselves
-# (``docs/upstream/``) are not asked.
+# messages of level INFO, the code stays unknown.
 
 #: Seconds until a nanny is asked again, how often that is, and how long it may take to answer.
 _PAUSE, _TRIES, _LIMIT = 0.5, 10, 5.0
@@ -34,10 +33,6 @@ _PAUSE, _TRIES, _LIMIT = 0.5, 10, 5.0
 _END = 2.0
 #: Messages of the log that are read, and characters of what is kept of one.
 _LAST, _LONGEST = 200, 300
-
-#: The topic of the event by which a nanny tells of an exit, and the reason that is one of memory:
-#: others are those for which it was asked to end the process.
-_EXIT, _MEMORY = "worker-exit", "memory"
 
 #: Called with a worker's address, its exit code (negative: the signal; None: unknown), and why its
 #: nanny ended it.
@@ -64,10 +59,6 @@ class WorkerExits:
         #: By worker: address of its nanny, and its process.
         self._nannies: dict[str, tuple[str, int]] = {}
         self._asking: set[asyncio.Task[None]] = set()
-        #: Of nannies that tell by themselves: what they told of workers that had not left, and the
-        #: workers that have left of which they have told nothing yet.
-        self._told: dict[str, tuple[int | None, str | None]] = {}
-        self._awaited: set[str] = set()
 
     def joined(self, address: str, state: Any) -> None:
         """Note who a worker's nanny is."""
@@ -77,27 +68,10 @@ class WorkerExits:
     def left(self, address: str) -> None:
         """Ask the nanny of a worker that left; soon, for it does not know at once."""
         known = self._nannies.pop(address, None)
-        if known is not None and hasattr(NannyPlugin, "worker_exit"):
-            if address in self._told:
-                self._listener(address, *self._told.pop(address))
-            else:
-                self._awaited.add(address)
-        elif known is not None:
+        if known is not None:
             task = self._loop.create_task(self._ask(address, *known))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-
-    def logged(self, topic: str, event: dict[str, Any]) -> None:
-        """Take what a nanny tells of the end of its worker's process."""
-        address, code = event.get("worker"), event.get("exitcode")
-        if topic != _EXIT or not isinstance(address, str) or not isinstance(code, int):
-            return
-        reason = "exceeded its memory budget" if event.get("reason") == _MEMORY else None
-        if address in self._awaited:
-            self._awaited.discard(address)
-            self._listener(address, code, reason)
-        elif address in self._nannies:
-            self._told[address] = code, reason
 
     async def _ask(self, address: str, nanny: str, pid: int) -> None:
         reason = None

@@ -353,9 +353,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 if key in self._sent:
                     self._stolen[key] = time()
                     self._sent[key] = *self._sent[key][:2], thief
-            elif isinstance(msg, dict) and self._changes is not None and self._exits is not None:
+            elif isinstance(msg, dict) and self._changes is not None:
                 self._changes.logged(topic, msg)
-                self._exits.logged(topic, msg)
         except Exception:
             self._guard.caught("log_event")
 

@@ -101,7 +101,6 @@ class WorkerTaskPlugin(RecordingPart):
         self._arguments: TaskArguments | None = None
         self._tracebacks: Tracebacks | None = None
         self._actor_calls: worker_calls.ActorCalls | None = None
-        self.told_outcome: Callable[..., None] | None = None
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
@@ -132,7 +131,6 @@ class WorkerTaskPlugin(RecordingPart):
         metering = listen(worker, self._finished, self._guard)
         if metering is not None:
             self._undo.append(metering.remove)
-            self.told_outcome = metering.outcome
             self._measure_run_queue(worker)
         else:
             self._by_state, self._not_kept = True, frozenset()

@@ -65,8 +65,6 @@ class WorkerProfiler(RecordingPlugin):
         self.transition: Callable[..., None] = self.recorder.transition
         for part in self.parts:
             part.setup(worker)
-        if self.recorder.told_outcome is not None:
-            self.outcome: Callable[..., None] = self.recorder.told_outcome
         self._ship(worker)
 
     def end_with(self, ending: dict[str, Any]) -> None:
