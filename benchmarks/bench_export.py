@@ -22,7 +22,7 @@ from measure import Result, spread
 
 from dasfprof import TraceAnalyser, export
 
-FORMATS = {"perfetto": "run.pftrace", "chrome": "run.json.gz", "parquet": "parquet", "csv": "csv"}
+FORMATS = {"perfetto": "run.json.gz", "parquet": "parquet", "csv": "csv"}
 #: No spreadsheet holds more rows; and its tables have predictions in them, which take minutes.
 MOST_CSV = 100_000
 #: Seconds between looks at the memory.

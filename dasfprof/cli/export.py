@@ -62,8 +62,8 @@ def report(source: str, output: Path | None, opened: bool, between: tuple[str, s
 @click.option(
     "--endpoint",
     metavar="URL",
-    help="With --to otlp: send the spans there, as to http://localhost:4318, instead of writing a "
-    "file. Headers are those of OTEL_EXPORTER_OTLP_HEADERS.",
+    help="With --to otlp: send the spans to this URL, such as http://localhost:4318, instead of "
+    "writing a file. OpenTelemetry's variables apply, such as OTEL_EXPORTER_OTLP_HEADERS.",
 )
 @between_option
 def export(

@@ -120,7 +120,7 @@ def test_an_account_of_time(analyser: TraceAnalyser, by: Any) -> None:
         analyser.time_accounting(by)
 
 
-@pytest.mark.parametrize("to", ["perfetto", "chrome", "csv", "parquet", "html"])
+@pytest.mark.parametrize("to", ["perfetto", "csv", "parquet", "html"])
 def test_an_export(analyser: TraceAnalyser, to: Any, tmp_path: Path) -> None:
     if to == "parquet" and find_spec("pyarrow") is None:
         pytest.skip("needs pyarrow")

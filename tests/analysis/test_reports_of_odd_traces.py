@@ -6,7 +6,7 @@ import inspect
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,9 +97,7 @@ REPORTS = sorted(
 )
 
 #: CSV files hold the tables alone.
-EXPORTS: tuple[Literal["perfetto", "chrome", "parquet"], ...]
-EXPORTS = ("perfetto", "chrome")
-EXPORTS += ("parquet",) if find_spec("pyarrow") else ()
+EXPORTS = ("perfetto", "parquet") if find_spec("pyarrow") else ("perfetto",)
 
 #: What was sampled is shown as it is; and a run may have started before the trace's begin.
 AS_RECORDED = {"node_resource_usage", "node_disk_usage", "processes_resource_usage"}

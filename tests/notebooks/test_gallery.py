@@ -76,4 +76,4 @@ def test_tables(executed: list[Any], begin: str, words: list[str]) -> None:
 
 def test_exports(executed: list[Any]) -> None:
     names = ast.literal_eval(output(executed, "sorted("))
-    assert {"report.html", "gallery.pftrace", "findings.csv", "processed_tasks.csv"} <= set(names)
+    assert {"report.html", "gallery.json.gz", "findings.csv", "processed_tasks.csv"} <= set(names)

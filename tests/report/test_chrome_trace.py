@@ -118,6 +118,19 @@ def test_transfers_are_slices_with_arrows(trace: ChromeTrace) -> None:
     }
 
 
+def test_calls_of_actors_are_slices_of_the_worker_that_has_them(trace: ChromeTrace) -> None:
+    calls = sorted(
+        (trace.track(event), event["name"], event["ts"], event["dur"], event["args"]["state"])
+        for event in trace.of_kind("X", "actor call")
+    )
+    track = "worker-node-1, calls of actors"
+    # Two at a time lie side by side.
+    assert calls == [
+        (track, "Counter.add", 4e6, 0.5e6, "success"),
+        (f"{track} (2)", "Counter.get", 4.25e6, 0.5e6, "failed"),
+    ]
+
+
 def test_failures_are_marked(trace: ChromeTrace) -> None:
     (failed,) = trace.of_kind("X", "erred")
     assert (failed["name"], failed["args"]["exception"]) == ("fails", "ValueError: <b>no</b>")
@@ -160,6 +173,8 @@ def test_graphs_and_workers_are_instants_of_the_run(trace: ChromeTrace) -> None:
 
 def test_the_file_says_what_it_is_about(trace: ChromeTrace) -> None:
     about = trace.document["otherData"]
+    (mark,) = trace.of_kind("i", "about")
+    assert mark["args"] == about
     assert about["run"] == "my run"
     assert about["begin (Unix s)"] == 1_790_000_000.0
     assert about["begin (UTC)"] == "2026-09-21 14:13:20"
@@ -242,7 +257,8 @@ def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
 
 def test_a_run_without_anything(tmp_path: Path) -> None:
     trace = ChromeTrace.of(analyser_of(tmp_path / "run", []), tmp_path / "mine.json.gz")
-    assert {event["ph"] for event in trace.events} == {"M"}
+    (about,) = (event for event in trace.events if event["ph"] != "M")
+    assert (about["name"], trace.track(about)) == ("my run", "About")
     assert trace.document["otherData"]["run"] == "my run"
 
 

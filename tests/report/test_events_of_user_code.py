@@ -60,7 +60,7 @@ def test_the_table_joins_what_begins_and_ends(analyser: TraceAnalyser) -> None:
 def test_a_chrome_trace_has_slices_and_instants_with_their_args(
     analyser: TraceAnalyser, tmp_path: Path
 ) -> None:
-    written = json.loads(analyser.export(tmp_path / "own.json", to="chrome").read_text())[
+    written = json.loads(analyser.export(tmp_path / "own.json", to="perfetto").read_text())[
         "traceEvents"
     ]
     own = [event for event in written if event.get("cat") == "own"]
@@ -117,7 +117,7 @@ def test_events_of_another_clock_do_not_stretch_a_run(tmp_path: Path) -> None:
     assert (analyser.trace.begin, analyser.trace.end) == (T, T + 3)
     (note,) = [note for note in analyser.trace.notes if note.kind == "clock"]
     assert note.text.startswith("1 event of user code more than a day from the run")
-    drawn = analyser.export(tmp_path / "own.json", to="chrome").read_text()
+    drawn = analyser.export(tmp_path / "own.json", to="perfetto").read_text()
     assert '"near"' in drawn
     assert '"monotonic"' not in drawn
     assert set(analyser.own_events()["Event"]) == {"monotonic", "near"}

@@ -299,20 +299,20 @@ def test_an_empty_run_has_all_columns(tmp_path: Path) -> None:
 
 
 def test_the_analyser_s_method_does_the_same(analyser: TraceAnalyser, tmp_path: Path) -> None:
-    path = analyser.export(tmp_path / "mine.json", to="chrome", title="my run")
-    export(analyser, tmp_path / "other.json", to="chrome", title="my run")
+    path = analyser.export(tmp_path / "mine.json", to="perfetto", title="my run")
+    export(analyser, tmp_path / "other.json", to="perfetto", title="my run")
     assert path.read_bytes() == (tmp_path / "other.json").read_bytes()
 
 
 def test_a_run_is_called_as_its_files_say(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "t.msgpack", header={"run": "nightly"}) as database:
         database.record(CompleteEvent("Compute", 1.7e9, 1.0, args={"key": "k"}))
-    path = TraceAnalyser(tmp_path / "t.msgpack").export(tmp_path / "t.json", to="chrome")
+    path = TraceAnalyser(tmp_path / "t.msgpack").export(tmp_path / "t.json", to="perfetto")
     assert json.loads(path.read_text())["otherData"]["run"] == "nightly"
 
 
 def test_another_format_is_refused(analyser: TraceAnalyser, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"to='excel'.*perfetto, chrome, csv, parquet"):
+    with pytest.raises(InvalidArgumentError, match=r"to='excel'.*perfetto, csv, parquet"):
         export(analyser, tmp_path / "x", to="excel")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 

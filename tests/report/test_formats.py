@@ -52,12 +52,10 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("name", "format_name"),
     [
-        ("trace.json", "chrome"),
-        ("trace.json.gz", "chrome"),
+        ("trace.json", "perfetto"),
+        ("trace.json.gz", "perfetto"),
         ("stacks.speedscope.json", "speedscope"),
-        ("trace.pftrace.gz", "perfetto"),
-        ("stacks.collapsed.txt", "collapsed"),
-        ("plan.dot", "dot"),
+        ("spans.otlp.jsonl.gz", "otlp"),
         ("tables-csv", "csv"),
         ("trace", "perfetto"),
     ],

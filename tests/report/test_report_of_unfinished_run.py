@@ -57,7 +57,7 @@ def test_what_idles_beside_it_is_told(
 
 
 def test_exports_have_it(analyser: TraceAnalyser, tmp_path: Path) -> None:
-    path = export(analyser, tmp_path / "hung.json", to="chrome")
+    path = export(analyser, tmp_path / "hung.json", to="perfetto")
     events = json.loads(path.read_text())["traceEvents"]
     (begun,) = [event for event in events if event["ph"] == "B" and event["name"] == "f"]
     assert "dur" not in begun

@@ -19,9 +19,7 @@ from dasfprof.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-FormatName = Literal[
-    "perfetto", "chrome", "csv", "parquet", "speedscope", "collapsed", "dot", "otlp"
-]
+FormatName = Literal["perfetto", "csv", "parquet", "speedscope", "otlp"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +54,10 @@ class ExportFormat:
 _ALL = (
     ExportFormat(
         name="perfetto",
-        about="one file in Perfetto's own format, compressed if its name ends in .gz",
-        ending=".pftrace",
-        hint="Open it at https://ui.perfetto.dev (it stays on this machine).",
-        writer="perfetto:write_perfetto",
-    ),
-    ExportFormat(
-        name="chrome",
-        about="the same as JSON, a Chrome trace, for other viewers; compressed if it ends in .gz",
+        about="a Chrome trace (JSON) for Perfetto and other viewers, compressed if its name ends "
+        "in .gz",
         ending=".json.gz",
-        hint="Open it with chrome://tracing; Perfetto reads it too, but its own format sooner.",
+        hint="Open it at https://ui.perfetto.dev (it stays on this machine).",
         writer="chrome:write_chrome_trace",
     ),
     ExportFormat(
@@ -90,26 +82,11 @@ _ALL = (
         ending=".speedscope.json",
         hint="Open it at https://www.speedscope.app (it stays on this machine); see *Left Heavy*: "
         "equal stacks are added up, so their order means nothing.",
-        writer="stacks:write_speedscope",
-    ),
-    ExportFormat(
-        name="collapsed",
-        about="sampled stacks as text for tools that draw flame graphs: a line a stack, "
-        "milliseconds",
-        ending=".collapsed.txt",
-        hint="Read it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app.",
-        writer="stacks:write_collapsed",
-    ),
-    ExportFormat(
-        name="dot",
-        about="the plan for Graphviz: layers of the graphs, what they took and what they handed on",
-        ending=".dot",
-        hint="Draw it with dot -Tsvg FILE -o plan.svg.",
-        writer="dot:write_dot",
+        writer="speedscope:write_speedscope",
     ),
     ExportFormat(
         name="otlp",
-        about="OpenTelemetry's protocol as JSON, a request a line: run, steps and task runs as "
+        about="OpenTelemetry's protocol as JSON, one request per line: run, steps and task runs as "
         "spans; compressed if its name ends in .gz",
         ending=".otlp.jsonl",
         hint="A collector reads it with its otlpjsonfile receiver; --endpoint sends it.",

@@ -1,4 +1,4 @@
-"""The Chrome Trace Event Format, for Chrome's trace viewer and others that read it.
+"""The Chrome Trace Event Format, which Perfetto and other viewers open.
 
 The format is Google's "Trace Event Format": a JSON object with a list of events, of which this
 writes ``X`` and ``B`` (slices, and those that had not ended), ``s`` and ``f`` (the ends of arrows),

@@ -365,6 +365,7 @@ class DrawnRun:
         ended = len(run.tasks)
         self._trace = run = run.whole
         self.tracks = Tracks(title)
+        self._about = self.tracks.add(RUN, "About")
         for host in sorted(set(run.named.hosts.tolist())):
             self.tracks.process(host)
         self._steps = StepSlices(run, self.tracks)
@@ -388,8 +389,10 @@ class DrawnRun:
         return about
 
     def marks(self) -> Iterator[Mark]:
-        """Yield steps, events of user code, graphs, and workers that come and go."""
+        """Yield what the file is about, steps, events of user code, graphs, workers' lives."""
+        about = self.about()
         return chain(
+            [Mark(self._about, 0, None, about["run"], "about", about)],
             self._steps.marks(),
             self._own.marks(),
             graph_marks(self._trace, self._graphs),

@@ -26,7 +26,7 @@ from dasfprof.analysis.stack_samples.spent import (
 )
 from dasfprof.analysis.under_way.state import Frame, is_of_user
 from dasfprof.database.columns import Array
-from dasfprof.report.formats.stacks import samples_beside_tasks
+from dasfprof.report.formats.speedscope import samples_beside_tasks
 from dasfprof.report.page.document import (
     PackedColumn,
     in_group,

@@ -1,4 +1,4 @@
-"""Sampled stacks for other viewers: collapsed, for flame graphs, and the JSON of speedscope."""
+"""Sampled stacks as the JSON of speedscope, a viewer of flame graphs in a browser."""
 
 from __future__ import annotations
 
@@ -17,40 +17,36 @@ from dasfprof.analysis.stack_samples.spent import Samples, run_of_samples
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 from dasfprof.report.documents import without_surrogates
-from dasfprof.text import clean
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-
-# --- sampled_stacks: the sampled stacks of a run, added up, as formats of other tools take them ---
-
-#: What stands for a stack that is unknown.
+#: The stack of a sample whose stack is unknown.
 _UNKNOWN = (Frame("(unknown)", "", 0),)
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 @dataclass(frozen=True)
 class SampledStacks:
-    """Distinct stacks of one kind of thread, and their seconds."""
+    """Distinct stacks of one kind of thread, and the seconds of each."""
 
-    #: tasks, client, event loops.
+    #: ``tasks``, ``client`` or ``event loops``.
     of: str
-    #: Dask's name of the function, the client's phase, the worker of the loop.
+    #: The function, the client's phase, or the worker.
     name: str
     stacks: list[tuple[Stack, float]]
 
     @property
     def seconds(self) -> float:
-        """Of all of them."""
+        """Return the sum over the stacks."""
         return sum(seconds for _, seconds in self.stacks)
 
 
 def sampled_stacks(run: Run) -> Iterator[SampledStacks]:
-    """Return the stacks of tasks by function, of the client by phase, of loops by worker."""
-    tasks = run.whole.tasks
+    """Yield the stacks of tasks by function, of the client by phase, of event loops by worker."""
     runs = run_of_samples(run)
     if len(runs):
-        functions = tasks["function"].cat
+        functions = run.whole.tasks["function"].cat
         codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
         yield from _groups(run, "tasks", run.task_samples, codes, list(functions.categories))
     for of, table, codes, names in samples_beside_tasks(run):
@@ -58,7 +54,7 @@ def sampled_stacks(run: Run) -> Iterator[SampledStacks]:
 
 
 def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
-    """Return the samples of the client and of event loops, if any: the group of each, and names.
+    """Yield the samples of the client and of event loops, if any: the group of each, and names.
 
     They are grouped by the client's phase and by the worker.
     """
@@ -79,38 +75,13 @@ def _groups(
     frames, samples = all_stacks(run), Samples.of(table)
     groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
     seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
-    found: dict[int, list[tuple[Stack, float]]] = {}
+    by_code: dict[int, list[tuple[Stack, float]]] = {}
     for group, spent in zip(groups.tolist(), seconds.tolist(), strict=True):
         code, stack = divmod(group, len(frames) + 1)
         known = frames[stack - 1] if stack else ()
-        found.setdefault(code, []).append((known or _UNKNOWN, spent))
-    for code, stacks in found.items():
+        by_code.setdefault(code, []).append((known or _UNKNOWN, spent))
+    for code, stacks in by_code.items():
         yield SampledStacks(of, str(names[code]) if code >= 0 else "(unknown)", stacks)
-
-
-# --- Collapsed stacks: what tools that draw flame graphs read -------------------------------------
-
-
-def write_collapsed(analyser: Analyser, path: Path, title: str) -> None:
-    """Write a line a stack: its group, its frames from the outermost on, milliseconds."""
-    lines: dict[str, float] = {}
-    for group in sampled_stacks(analyser.run):
-        for stack, seconds in group.stacks:
-            frames = (f"{frame.function} ({frame.file}:{frame.line})" for frame in stack)
-            line = ";".join(map(_plain, (group.of, group.name, *frames)))
-            lines[line] = lines.get(line, 0.0) + seconds
-    text = "".join(f"{line} {round(seconds * 1000)}\n" for line, seconds in lines.items())
-    path.write_text(without_surrogates(text), encoding="utf-8")
-
-
-def _plain(text: str) -> str:
-    """Leave out what has a meaning in the format."""
-    return " ".join(clean(text).replace(";", ":").split())
-
-
-# --- The JSON of speedscope, a viewer of flame graphs in a browser --------------------------------
-
-_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
@@ -142,7 +113,7 @@ def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
 def _profile(
     name: str, stacks: list[tuple[Stack, float]], numbers: dict[Frame, int]
 ) -> dict[str, Any]:
-    """Return a profile; frames that are new get numbers."""
+    """Return a profile, and give numbers to frames that are new."""
     return {
         "type": "sampled",
         "name": name,
