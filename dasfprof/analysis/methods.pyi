@@ -87,7 +87,7 @@ class Questions:
         key: str,
         run_id: int | None = None,
     ) -> pd.DataFrame:
-        """Say what one task waited for, and why the scheduler chose its worker."""
+        """List what one task waited for, and the workers' queues when it was assigned to one."""
 
     def cprofile(
         self,

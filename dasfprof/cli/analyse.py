@@ -273,7 +273,7 @@ def after_finding(findings: pd.DataFrame, where: str) -> list[str]:
 def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> list[str]:
     """Return the commands that give the rows of which a function's figures are made.
 
-    The last one says of its longest run why it ran there, and what it waited for.
+    The last command lists what the longest task run waited for.
     """
     longest = tables["task_bottleneck"]["Task Key"].astype(str).tolist()[:1]
     literal = json.dumps(name)

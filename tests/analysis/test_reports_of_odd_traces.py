@@ -144,7 +144,7 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         ran = analyser.run.whole
         keys = ran.keys.texts(ran.tasks["key_id"].to_numpy()[:1]).tolist()
         for key in keys:
-            tables["why"] = analyser.why(str(key)).drop(columns="From (s)")
+            tables["why"] = analyser.why(str(key)).drop(columns="Start (s)")
         tables |= {f"cost by {by}": analyser.cost(by) for by in ("client", "worker", "line")}
         tables["graph"] = pd.DataFrame({"nodes": [len(analyser.create_annotated_task_graph())]})
         tables["by host"] = analyser.transfers("host")

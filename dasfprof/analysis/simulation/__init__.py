@@ -1,9 +1,8 @@
-"""A recorded run once more, on another cluster or with other durations, in simulated time.
+"""Replays of a recorded run in simulated time, with other durations or on another cluster.
 
-`replay_of` gives the `Replay` of a trace: `inputs` and the `submission` of graphs are taken from
-it, `costs` measured, the `cluster` described; the `simulator` runs them, with `placement`,
-`stealing` and `receiving` as Dask has these. Predictions rest on it: `changes`, `scaling`,
-`efficiency` and `gain`.
+`replay_of` returns the `Replay` of a run. `inputs` and `submission` collect the task graph, the
+costs and the cluster; `simulator` replays them by Dask's rules in `placement`. All predictions rest
+on it: `changes`, `clusters` and `memory`.
 """
 
 from dasfprof.analysis.simulation.changes import gain

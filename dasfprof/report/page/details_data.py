@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import annotation_texts
+from dasfprof.analysis.model.task_waits import ASSIGNED, OTHER_WORKER, Part, TaskWaits
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
-from dasfprof.analysis.tables.why import COULD, Told, told_of
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
-from dasfprof.text import count_of, elide, format_duration, format_size
+from dasfprof.text import count_of, elide, format_size
 
 #: The most different texts of a page; those of most task runs are kept.
 MOST_ARGUMENTS = 5000
@@ -133,17 +133,15 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
     return found
 
 
-#: The most task runs of which a page says why they ran there, and of each the most workers that
-#: could have been chosen. Of more task runs than so many no choice is recomputed, which takes some
-#: 0.1 ms for each of them.
-MOST_WHY, _MOST_CANDIDATES, _MOST_RECOMPUTED = 30, 3, 5_000
-#: Seconds from which a wait, and a part of it, is told; and the parts that the page tells anyway.
+#: Maximum number of task runs whose waits a page shows, and of other workers for each.
+MAXIMUM_WAITS, _MAXIMUM_OTHERS = 30, 3
+#: Threshold (s) for a wait, and for each part of it; and parts that the page shows elsewhere.
 _LEAST_WAIT = 0.001
-_TOLD_ABOVE = ("prepares", "runs", "is put away", "is told")
+_SHOWN_ELSEWHERE = ("starting", "running", "storing the result", "reporting")
 
 
 def why_facts(whole: Run, rows: Array) -> dict[str, list[list[Any]]]:
-    """Return why those ran there that waited longest, by the row of the page as text.
+    """Return what the task runs with the longest waits waited for, by the page's row as text.
 
     Parameters
     ----------
@@ -155,37 +153,31 @@ def why_facts(whole: Run, rows: Array) -> dict[str, list[list[Any]]]:
     Returns
     -------
     dict
-        For each that waited longest from being runnable to its thread a list, in the order of time:
-        ``what``, ``worker``, ``from`` (seconds from the begin), ``seconds`` (None: of a choice),
-        ``words``. See `TraceAnalyser.why`.
+        For each of those that waited longest between being runnable and a thread a list, by time:
+        part, worker, start (seconds since the start of the run), seconds (None: of a worker at the
+        time of the assignment), description. See `TraceAnalyser.why`.
     """
     times = whole.slots.times
     waited = np.nan_to_num((times.executing - times.runnable)[rows])
-    longest = np.argsort(-waited, kind="stable")[:MOST_WHY]
+    longest = np.argsort(-waited, kind="stable")[:MAXIMUM_WAITS]
     longest = longest[waited[longest] >= _LEAST_WAIT]
-    choices = len(whole.tasks) <= _MOST_RECOMPUTED
-    told = told_of(whole, rows[longest].tolist(), choices=choices)
-    return {
-        str(place): _why(lines)
-        for place, lines in zip(longest.tolist(), told.values(), strict=True)
-    }
+    waits = TaskWaits(whole)
+    return {str(place): _waits(waits.parts(int(rows[place]))) for place in longest.tolist()}
 
 
-def _why(told: list[Told]) -> list[list[Any]]:
+def _waits(parts: list[Part]) -> list[list[Any]]:
+    others = [part for part in parts if part.name == OTHER_WORKER][_MAXIMUM_OTHERS:]
     lines: list[list[Any]] = []
-    left = _MOST_CANDIDATES
-    for _, what, worker, begin, seconds, candidate, _, words in told:
-        left -= what == COULD
-        if seconds < _LEAST_WAIT or what in _TOLD_ABOVE or (what == COULD and left < 0):
+    for part in parts:
+        if part.name in _SHOWN_ELSEWHERE or part.duration < _LEAST_WAIT or part in others:
             continue
-        expected = ""
-        if candidate is not None:
-            expected = (
-                f"{count_of(candidate.tasks, 'task')} there, {format_size(candidate.missing)} to "
-                f"move: an expected wait of {format_duration(candidate.begin)}. "
-            )
-        known = round(float(seconds), 6) if np.isfinite(seconds) else None
-        lines.append([what, worker, round(float(begin), 6), known, f"{expected}{words}"])
+        description = part.description
+        if part.name in (ASSIGNED, OTHER_WORKER):
+            held = "unknown" if np.isnan(part.input_bytes) else format_size(part.input_bytes)
+            tasks = count_of(int(part.tasks), "other task")
+            description = f"{tasks} assigned; inputs there: {held}. {description}"
+        seconds = None if np.isnan(part.duration) else round(part.duration, 6)
+        lines.append([part.name, part.worker, round(part.start, 6), seconds, description])
     return lines
 
 

@@ -92,13 +92,13 @@ function tracebackText(text) {
   ];
 }
 
-/** Why a task run ran there; or how to ask. */
+/** Where a task run was assigned and what it waited for, or the command that lists it. */
 function whyThere(told, key) {
-  const title = make("h4", {}, "Why there, why waiting");
+  const title = make("h4", {}, "Placement and waits");
   if (told === null) {
     const call = `why(${JSON.stringify(key.replace(/…$/, ""))})`.replaceAll("'", `'"'"'`);
     const command = make("code", {}, visible(`dasfprof analyse -a '${call}' TRACES`));
-    return [title, make("p", { class: "why" }, "Told here of those that waited longest. To ask: ", command)];
+    return [title, make("p", { class: "why" }, "Shown for the task runs with the longest waits. For this one: ", command)];
   }
   const list = make("ul", { class: "why" });
   for (const [what, worker, begin, seconds, words] of told) {

@@ -144,7 +144,7 @@ export class Tasks {
     return Object.hasOwn(known, name) ? known[name] : [];
   }
 
-  /** What, worker, from, seconds and words of each part; null: not told. */
+  /** Part, worker, start, seconds and description of each part of its waits, or null if not shown. */
   whyOf(row) {
     return this.facts.why?.[row] ?? null;
   }

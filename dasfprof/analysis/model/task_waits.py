@@ -1,0 +1,277 @@
+"""What a task run waited for, and what was known of the workers when it was assigned to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.links import QUEUE, THREAD, find_links, find_predecessors
+from dasfprof.analysis.run import Run
+from dasfprof.database.columns import Array
+from dasfprof.text import count_of, elide, format_size
+
+#: The time at which a task run was assigned to its worker, and other workers at that time.
+ASSIGNED, OTHER_WORKER = "assigned", "other worker"
+#: Maximum number of other workers that are listed.
+_MAXIMUM_WORKERS = 10
+#: Maximum number of characters of a key in a description.
+_KEY_LENGTH = 60
+_NONE = float("nan")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a task run's time, or one worker at the time of its assignment."""
+
+    name: str
+    #: Title of the worker; "scheduler"; empty: unknown.
+    worker: str
+    #: Seconds since the start of the run.
+    start: float
+    #: Seconds; NaN of a worker at the time of the assignment.
+    duration: float
+    description: str
+    #: Of a worker: task runs assigned to it that had not ended, and bytes of the inputs on it (NaN:
+    #: the location or the size of an input is unknown).
+    tasks: float = _NONE
+    input_bytes: float = _NONE
+
+
+class TaskWaits:
+    """The parts of the time of task runs.
+
+    Parameters
+    ----------
+    run
+        A run with its unfinished task runs: `Run.whole`. Rows are those of its `TaskSlots`.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._slots = run, run.slots
+        self._titles = run.named.titles()
+        self._life_of_address = {
+            address: life for life, address in enumerate(run.workers["address"].tolist())
+        }
+
+    def parts(self, row: int) -> list[Part]:
+        """Return the parts of a task run's time and the workers at its assignment, by time."""
+        times = self._slots.times
+        arrival, runnable, first_sent, received, ready, executing, start, stop, done, known = (
+            float(getattr(times, name)[row])
+            for name in (
+                *("arrival", "runnable", "sent", "received", "ready"),
+                *("executing", "start", "stop", "done", "known"),
+            )
+        )
+        sent, worker = float(self._slots.sent[row]), self._title(int(self._slots.worker[row]))
+        victim, stolen = self._steals(row) if sent > first_sent else ("", "")
+        before = [
+            ("waiting for inputs", "scheduler", arrival, runnable, self._last_input(row)),
+            ("queued on the scheduler", "scheduler", runnable, first_sent, self._queue(row)),
+            ("waiting on another worker", victim, first_sent, sent, stolen),
+        ]
+        after = [
+            ("in transit", worker, sent, received, ""),
+            ("fetching inputs", worker, received, ready, self._transfers(row)),
+            ("waiting for a thread", worker, ready, executing, self._thread(row)),
+            ("starting", worker, executing, start, self._unspilled(row)),
+            ("running", worker, start, stop, self._state(row)),
+            ("storing the result", worker, stop, done, ""),
+            ("reporting", worker, done, known, ""),
+        ]
+        return [*_of_some_time(before), *self._workers_at(row, sent), *_of_some_time(after)]
+
+    def _title(self, life: int) -> str:
+        return self._titles[int(self._run.named.of_lives[life])]
+
+    def _title_at(self, address: object) -> str:
+        life = self._life_of_address.get(address)
+        return str(address) if life is None else self._title(life)
+
+    def _key(self, row: int) -> str:
+        (key,) = self._run.keys.texts(self._key_ids[[row]])
+        return elide(str(key), _KEY_LENGTH)
+
+    @cached_property
+    def _key_ids(self) -> Array:
+        return self._run.of_slots("key_id").astype(np.int64)
+
+    def _recorded_by_worker(self, row: int) -> bool:
+        return row < len(self._run.tasks)
+
+    def _annotations(self, row: int) -> dict[str, object]:
+        if not self._recorded_by_worker(row) or "annotations" not in self._run.tasks:
+            return {}
+        annotations = self._run.tasks["annotations"].iloc[row]
+        return annotations if isinstance(annotations, dict) else {}
+
+    # --- What it waited for -----------------------------------------------------------------------
+
+    def _inputs(self, row: int) -> tuple[Array, Array]:
+        """Return the keys of a task run's inputs, and the rows that made them (-1: unknown)."""
+        links = find_links(self._run)
+        own = links.row == row
+        return links.key_id[own], links.producer[own]
+
+    def _last_input(self, row: int) -> str:
+        keys, producers = self._inputs(row)
+        known = producers[producers >= 0]
+        if not len(known):
+            return "The task runs that made its inputs were not recorded." if len(keys) else ""
+        times = self._slots.times.known[known]
+        last = int(known[np.argmax(times)])
+        return (
+            f"The last of {count_of(len(keys), 'input')} was {self._key(last)}, made on "
+            f"{self._title(int(self._slots.worker[last]))} and reported at {times.max():.3f} s."
+        )
+
+    def _queue(self, row: int) -> str:
+        annotations = self._annotations(row)
+        if annotations.get("workers") or annotations.get("resources"):
+            return "No running worker met its restrictions."
+        before = find_predecessors(self._run)
+        if before.kind[row] != QUEUE:
+            return "No worker had room for more tasks."
+        ended = int(before.row[row])
+        where = self._title(int(self._slots.worker[ended]))
+        return f"Workers had no room for more tasks until {self._key(ended)} ended on {where}."
+
+    def _steals(self, row: int) -> tuple[str, str]:
+        """Return the worker that the task run was stolen from last, and how often it was stolen."""
+        steals, times = self._run.steals, self._slots.times
+        stolen = "It was stolen before a thread there was free."
+        if not len(steals):
+            return "", stolen
+        at = self._run.since_begin(steals["time"])
+        own = (steals["key"].to_numpy() == self._key_ids[row]) & (at >= times.sent[row])
+        victims = steals["victim"].to_numpy()[own & (at <= times.executing[row])].tolist()
+        if len(victims) > 1:
+            stolen = f"It was stolen {len(victims)} times before a thread was free."
+        return (self._title_at(victims[-1]) if victims else ""), stolen
+
+    def _transfers(self, row: int) -> str:
+        """Describe the transfers of inputs to a task run's worker between reception and ready."""
+        keys, _ = self._inputs(row)
+        if not len(keys):
+            return ""
+        times, found = self._slots.times, self._transferred(keys)
+        during = (found["end"] >= times.received[row]) & (found["start"] <= times.ready[row])
+        found = found[during & (found["worker_id"] == self._slots.worker[row])]
+        if not len(found):
+            return "No transfer of its inputs was recorded in this time."
+        found = found[~found.index.duplicated()]
+        names = ", ".join([self._title_at(source) for source in found["source"].unique()][:3])
+        size = format_size(float(found["size"].sum()))
+        return f"{count_of(len(found), 'transfer')} of {size} from {names}."
+
+    def _transferred(self, keys: Array) -> pd.DataFrame:
+        """Return one row per transfer and one of some keys that it brought, indexed by transfer."""
+        table, (lengths, items) = self._run.transfers, self._run.transfer_keys
+        wanted = np.isin(items, keys)
+        found = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]
+        start = self._run.on_one_clock(found["start"], found["worker_id"])
+        return pd.DataFrame(
+            {
+                "key_id": items[wanted],
+                "worker_id": found["worker_id"],
+                "source": found["source"].astype(object),
+                "size": found["size"],
+                "success": found["state"] == "success",
+                "start": start,
+                "end": start + found["duration"].to_numpy(dtype=float),
+            }
+        )
+
+    def _thread(self, row: int) -> str:
+        before = find_predecessors(self._run)
+        resources = self._annotations(row).get("resources")
+        needs = f" It needs the resources {resources}." if resources else ""
+        if before.kind[row] == THREAD:
+            return f"A thread was free when {self._key(int(before.row[row]))} ended.{needs}"
+        return f"No task run is known to have held the thread.{needs}"
+
+    def _unspilled(self, row: int) -> str:
+        if not self._recorded_by_worker(row):
+            return ""
+        size = self._run.tasks["disk_read_size"].iloc[row]
+        return f"{format_size(float(size))} of its inputs were unspilled." if size > 0 else ""
+
+    def _state(self, row: int) -> str:
+        if not self._recorded_by_worker(row):
+            return ""
+        return f"State: {self._run.tasks['state'].iloc[row]}."
+
+    # --- The workers when it was assigned ---------------------------------------------------------
+
+    def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
+        """Yield its worker, and others: those with most of its inputs, then the least busy."""
+        lives, worker = self._run.lives, int(self._slots.worker[row])
+        present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)
+        tasks, input_bytes = self._assigned_at(row, sent), self._bytes_at(row, sent)
+        ids, threads = lives.ids[present], lives.threads[present]
+        order = np.lexsort((tasks[ids] / threads, -np.nan_to_num(input_bytes[ids]), ids != worker))
+        for place in order[: _MAXIMUM_WORKERS + 1].tolist():
+            who = int(ids[place])
+            description = f"It has {count_of(int(threads[place]), 'thread')}."
+            if who == worker:
+                description += self._restrictions(row)
+            yield Part(
+                ASSIGNED if who == worker else OTHER_WORKER,
+                self._title(who),
+                sent,
+                _NONE,
+                description,
+                float(tasks[who]),
+                float(input_bytes[who]),
+            )
+
+    def _assigned_at(self, row: int, time: float) -> Array:
+        """Count for each worker the other task runs assigned to it before a time and not ended."""
+        slots, unfinished = self._slots, self._run.unfinished
+        sent, known = slots.sent, slots.times.known
+        open_ = (sent < time) & ~(known <= time)
+        open_[row] = False
+        later = (unfinished.sent < time) & (unfinished.known > time)
+        workers = np.concatenate([slots.worker[open_], unfinished.worker[later]]).astype(np.int64)
+        return np.bincount(workers[workers >= 0], minlength=len(self._run.workers))
+
+    def _bytes_at(self, row: int, time: float) -> Array:
+        """Return for each worker the bytes of a task run's inputs that had been made or fetched.
+
+        All are NaN if the location or the size of an input is unknown.
+        """
+        keys, producers = self._inputs(row)
+        found = np.zeros(len(self._run.workers))
+        if not len(keys):
+            return found
+        seen = (producers >= 0) & (producers < len(self._run.tasks))
+        if not seen.all():
+            return np.full(len(found), np.nan)
+        size = dict(zip(keys.tolist(), self._run.tasks["size"].to_numpy()[producers], strict=True))
+        copies = set(zip(keys.tolist(), self._slots.worker[producers].tolist(), strict=True))
+        if len(self._run.transfers):
+            fetched = self._transferred(keys)
+            fetched = fetched[fetched["success"] & (fetched["end"] <= time)]
+            copies |= set(zip(fetched["key_id"], fetched["worker_id"], strict=True))
+        for key, worker in copies:
+            found[worker] += size[key]
+        return found
+
+    def _restrictions(self, row: int) -> str:
+        annotations = self._annotations(row)
+        wanted = [
+            f"{name}: {annotations[name]}"
+            for name in ("workers", "resources")
+            if annotations.get(name)
+        ]
+        return f" The task is restricted to {', '.join(wanted)}." if wanted else ""
+
+
+def _of_some_time(stages: list[tuple[str, str, float, float, str]]) -> Iterator[Part]:
+    for name, worker, start, end, description in stages:
+        if end > start:
+            yield Part(name, worker, start, end - start, description)
