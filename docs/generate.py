@@ -18,7 +18,6 @@ from typing import Any
 import click
 
 from dasfprof.analysis.diagnosis.ranking import FAILED, RULES
-from dasfprof.analysis.diagnosis.registry import EXPLAINS, SYMPTOMS
 from dasfprof.analysis.tables import questions
 from dasfprof.cli.main import cli
 from dasfprof.config.options import RECORDING, SETTINGS
@@ -80,15 +79,15 @@ def _found_by(slug: str) -> str:
     """Return what a rule finds, by its docstring: ``Find that a run ...`` less the verb."""
     if slug == FAILED:
         return "A rule of the diagnosis failed itself."
-    first = (inspect.getdoc(RULES[slug]) or "").partition("\n")[0]
+    first = (inspect.getdoc(RULES[slug].find) or "").partition("\n")[0]
     found = first.removeprefix("Find ").removeprefix("that ")
     return found[:1].upper() + found[1:]
 
 
 def _relations(slug: str) -> Iterator[str]:
     """Say which findings may come with one, and where its rule stands."""
-    brings = {*SYMPTOMS.get(slug, ()), *EXPLAINS.get(slug, ())}
-    follows = {cause for table in (SYMPTOMS, EXPLAINS) for cause in table if slug in table[cause]}
+    brings = {*RULES[slug].causes, *RULES[slug].explains} if slug in RULES else set()
+    follows = {name for name, rule in RULES.items() if slug in (*rule.causes, *rule.explains)}
     yield "\n## Beside other findings\n"
     if brings:
         yield f"It may bring about {_links(brings)}: these then stand beneath it, and are `low`.\n"
@@ -97,7 +96,7 @@ def _relations(slug: str) -> Iterator[str]:
     if not brings and not follows:
         yield "It stands by itself.\n"
     if slug in RULES:
-        module = RULES[slug].__module__
+        module = RULES[slug].find.__module__
         yield f"The rule is in `{module.replace('.', '/')}.py`.\n"
 
 
@@ -109,8 +108,8 @@ def _all_findings() -> Iterator[str]:
     """List the rules by module, in the order in which they are asked."""
     module = ""
     for slug, rule in RULES.items():
-        if rule.__module__ != module:
-            module = rule.__module__
+        if rule.find.__module__ != module:
+            module = rule.find.__module__
             about = (sys.modules[module].__doc__ or "").partition("\n")[0]
             about = about.removeprefix("Rules about ").removeprefix("The rule about ")
             about = re.split(r"[:,.] ?", about, maxsplit=1)[0]

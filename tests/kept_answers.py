@@ -18,6 +18,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,21 @@ def answer(request: questions.Request, analyser: TraceAnalyser) -> Any:
         return "KeyError"  # tables made without files lack columns
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return table, repr(sorted(table.attrs.items()))
+    return table, repr(sorted({**table.attrs, **_findings_as_data(request, analyser)}.items()))
+
+
+def _findings_as_data(request: questions.Request, analyser: TraceAnalyser) -> dict[str, Any]:
+    """Return what the table of findings does not show of them, by name; empty for other tables."""
+    if request.question.name != "diagnose":
+        return {}
+    findings = analyser.findings(**request.arguments)
+    data = [one.to_dict() for one in findings]
+    return {
+        "changes": [each["Changes"] for each in data],
+        "costs": [one.weight for one in findings],
+        "figures": [each["Figures"] for each in data],
+        "places": [one.places and asdict(one.places) for one in findings],
+    }
 
 
 def written_files(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dasfprof.analysis.diagnosis import find
+from dasfprof.analysis.diagnosis.registry import NEGLIGIBLE, Finding
 from dasfprof.analysis.large.run import (
     LargeRun,
     cluster_run,
@@ -114,6 +116,10 @@ class Analyser(Questions):
         """Look at a run that is analysed part by part once for several questions, not for each."""
         if self._large is not None:
             self._large.gather(requests)
+
+    def findings(self, least: float = NEGLIGIBLE) -> list[Finding]:
+        """Return what `diagnose` finds as objects, with figures, places and suggested settings."""
+        return find(self.run, least=least)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
         """Return the task graph.

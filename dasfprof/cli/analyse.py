@@ -37,6 +37,7 @@ from dasfprof.text import clean, elide
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dasfprof.analysis.diagnosis.registry import Finding
     from dasfprof.analysis.tables.questions import Request
     from dasfprof.handles.analyser import TraceAnalyser
 
@@ -233,7 +234,7 @@ def _answer(
     whole = bool(head or analyses or output)
     answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests, whole=whole)
     if not (analyses or output) and "findings" in answers:
-        print_next(after_overview(answers["findings"], where)[:1])
+        print_next(after_overview(answers["findings"]["Rule"], where)[:1])
     if output is not None:
         from dasfprof.report.formats.tables import write_csv
 
@@ -256,16 +257,16 @@ _OF_FUNCTION = {
 }
 
 
-def after_overview(findings: pd.DataFrame, where: str) -> list[str]:
+def after_overview(rules: Iterable[str], where: str) -> list[str]:
     """Return the commands that show the gravest findings one by one, or without any functions."""
-    rules = list(dict.fromkeys(findings["Rule"].tolist()))[:_MOST_NEXT]
-    commands = [_command("--finding", rule, where) for rule in rules]
+    first = list(dict.fromkeys(rules))[:_MOST_NEXT]
+    commands = [_command("--finding", rule, where) for rule in first]
     return commands or [_command("-a", "function", where)]
 
 
-def after_finding(findings: pd.DataFrame, where: str) -> list[str]:
+def after_finding(findings: list[Finding], where: str) -> list[str]:
     """Return the commands that show the functions of findings, and what these name as evidence."""
-    functions = dict.fromkeys(name for name in findings["Function"] if isinstance(name, str))
+    functions = dict.fromkeys(one.function for one in findings if one.function is not None)
     commands = [_command("--function", name, where) for name in functions]
     return commands + [_command("-a", call, where) for call in _questions(findings)]
 
@@ -285,7 +286,7 @@ def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> li
     ]
 
 
-def findings_of(analyser: TraceAnalyser, rule: str) -> pd.DataFrame:
+def findings_of(analyser: TraceAnalyser, rule: str) -> list[Finding]:
     """Return the findings of a rule.
 
     Raises
@@ -293,15 +294,12 @@ def findings_of(analyser: TraceAnalyser, rule: str) -> pd.DataFrame:
     UsageError
         If there is none in this run.
     """
-    found = analyser.diagnose()
-    own = found[(found["Rule"] == rule).to_numpy(dtype=bool)]
-    if not len(own):
-        there = ", ".join(dict.fromkeys(found["Rule"])) or "none at all"
+    found = analyser.findings()
+    own = [one for one in found if one.rule == rule]
+    if not own:
+        there = ", ".join(dict.fromkeys(one.rule for one in found)) or "none at all"
         raise click.UsageError(f"This run has no finding {clean(rule)!r}; there are: {there}.")
-    own.attrs = {
-        name: [found.attrs[name][place] for place in own.index] for name in ("figures", "changes")
-    }
-    return own.reset_index(drop=True)
+    return own
 
 
 def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]:
@@ -327,14 +325,14 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
     }
 
 
-def print_finding(findings: pd.DataFrame, where: str) -> None:
+def print_finding(findings: list[Finding], where: str) -> None:
     """Print findings of one rule whole, and what to ask next."""
-    for row in findings.to_dict("records"):
-        heading(f"{row['Severity']}  {row['Rule']}", apart=True)
-        say(clean(row["Finding"]))
-        say(f"→ {clean(row['Suggestion'])}")
-        say(clean(row["Evidence"]))
-    rule = str(findings["Rule"].iloc[0])
+    rule = findings[0].rule
+    for one in findings:
+        heading(f"{one.severity}  {rule}", apart=True)
+        say(clean(one.text))
+        say(f"→ {clean(one.row()['Suggestion'])}")
+        say(clean(one.evidence))
     say(f"What it means: {finding_url(rule) or finding_page(rule) + ' of the documentation'}")
     print_next(after_finding(findings, where))
 
@@ -361,11 +359,11 @@ def _command(option: str, value: str, where: str) -> str:
     return f"dasfprof analyse {option} {shlex.quote(value)} {where}"
 
 
-def _questions(findings: pd.DataFrame) -> Iterator[str]:
+def _questions(findings: list[Finding]) -> Iterator[str]:
     """Yield the questions that findings name, each once."""
     from dasfprof.analysis.tables import questions
 
-    calls = (call for text in findings["Evidence"] for call in _CALL.findall(str(text)))
+    calls = (call for one in findings for call in _CALL.findall(one.evidence))
     for call in dict.fromkeys(calls):
         try:
             questions.parse(call)

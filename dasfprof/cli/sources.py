@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from distributed import Client
 
+    from dasfprof.analysis.diagnosis.registry import Finding
     from dasfprof.analysis.tables.questions import Request
     from dasfprof.database import MultiEventDatabase
     from dasfprof.handles.analyser import TraceAnalyser
@@ -165,7 +166,7 @@ def document(
     title: str,
     requests: Iterable[Request],
     rows: int | None,
-    after: Callable[[pd.DataFrame], list[str]],
+    after: Callable[[Iterable[str]], list[str]],
 ) -> Iterator[str]:
     """Write answers as JSON, in ASCII, piece by piece.
 
@@ -193,9 +194,9 @@ def document(
     asked, following = list(requests), []
     for request in asked:
         if request.question.name == "diagnose":
-            findings = request.of(analyser)
-            following = after(findings)
-            yield from _member("findings", _told(findings), rows)
+            found = analyser.findings(**request.arguments)
+            following = after(one.rule for one in found)
+            yield f'"findings": {json_of(_told(found[:rows]))}'
             yield ",\n"
     yield '"tables": {'
     separator = "\n"
@@ -211,12 +212,12 @@ def document(
 def step_document(
     analyser: TraceAnalyser,
     title: str,
-    findings: pd.DataFrame | None,
+    findings: list[Finding] | None,
     tables: Mapping[str, pd.DataFrame],
     following: list[str],
 ) -> str:
     """Return some findings and tables of a run as a `document`, with the commands that lead on."""
-    told = {} if findings is None else {"findings": records(_told(findings))}
+    told = {} if findings is None else {"findings": _told(findings)}
     return json_of(
         {
             **_head(analyser, title),
@@ -235,11 +236,12 @@ def _head(analyser: TraceAnalyser, title: str) -> dict[str, Any]:
     return {"schema": schema_of("analyse"), "run": title, "summary": summary}
 
 
-def _told(findings: pd.DataFrame) -> pd.DataFrame:
-    """Return findings with figures, changes, and the pages of the documentation about them."""
-    pages = [finding_url(rule) or finding_page(rule) for rule in findings["Rule"]]
-    attrs = findings.attrs
-    return findings.assign(Figures=attrs["figures"], Changes=attrs["changes"], Page=pages)
+def _told(findings: list[Finding]) -> list[dict[str, Any]]:
+    """Return findings with the pages of the documentation about them."""
+    return [
+        {**one.to_dict(), "Page": finding_url(one.rule) or finding_page(one.rule)}
+        for one in findings
+    ]
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:

@@ -34,14 +34,14 @@ def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
     run = RunFigures(analyser.run)
     for rule in RULES.values():
         list(rule(run))
-    table = analyser.diagnose()
-    against = refute(directory, table)
+    told = analyser.findings()
+    against = refute(directory, told)
     assert not against, "\n".join(against)
     findings: dict[str, dict[str, Any]] = {}
-    data = {"Costs (s)": table.attrs["costs"], "Changes": table.attrs["changes"]}
-    for finding in table.assign(**data).to_dict("records"):
+    for one in told:
+        finding = {**one.to_dict(), "Costs (s)": one.weight}
         for change in finding["Changes"]:
             for name, value in change["settings"].items():
                 assert SAID.get(name, f"{name}={value}") in finding["Suggestion"]
-        findings.setdefault(str(finding["Rule"]), {str(k): v for k, v in finding.items()})
+        findings.setdefault(one.rule, finding)
     return findings

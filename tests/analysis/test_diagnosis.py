@@ -16,13 +16,12 @@ from traces import Plan, Task, compute, filled, managed, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES, diagnose
-from dasfprof.analysis.diagnosis.registry import SYMPTOMS, Finding
+from dasfprof.analysis.diagnosis.registry import Advice, Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.wording import Advice, Figures, Statement, Words
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
 COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)", "Cause"]
-SAID = Statement("It is so.", "See it.", "Change it.")
+SAID = ("", "It is so.", "See it.", ["Change it."])
 
 
 def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
@@ -70,7 +69,7 @@ def stating(*findings: tuple[str, float]) -> dict[str, Any]:
 
     def one(slug: str, seconds: float) -> Any:
         return lambda run: iter(
-            [Finding(Statement(f"{slug} it is.", "See it.", "Change it."), seconds)]
+            [Finding(slug, f"{slug} it is.", "See it.", ["Change it."], seconds=seconds)]
         )
 
     return {slug: one(slug, seconds) for slug, seconds in findings}
@@ -123,10 +122,8 @@ def advising(*rules: tuple[str, float, Advice | None]) -> dict[str, Any]:
     """Give rules that each find something and advise it."""
 
     def one(seconds: float, advice: Advice | None) -> Any:
-        def say(f: Figures) -> Words:
-            return "It is.", "See it.", ["Change it.", *([advice] if advice else [])]
-
-        return lambda run: iter([Finding.of(say, seconds=seconds)])
+        parts = ["Change it.", *([advice] if advice else [])]
+        return lambda run: iter([Finding("", "It is.", "See it.", parts, seconds=seconds)])
 
     return {slug: one(seconds, advice) for slug, seconds, advice in rules}
 
@@ -226,7 +223,7 @@ def test_the_gravest_is_no_symptom_of_a_lesser(tmp_path: Path) -> None:
 def test_causes_make_no_ring(seconds: tuple[float, ...], tmp_path: Path) -> None:
     # Each of these rules has the next among its symptoms, and the last the first.
     ring = ("lock-bound", "cpu-oversubscribed", "tasks-too-small")
-    assert all(ring[n] in SYMPTOMS[ring[n - 1]] for n in range(3))
+    assert all(ring[n] in RULES[ring[n - 1]].causes for n in range(3))
     table = diagnosed(tmp_path, *zip(ring, seconds, strict=True))
 
     assert pd.isna(table["Cause"].iloc[0])
@@ -278,28 +275,28 @@ def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
 def test_severity_in_a_run_of_100_seconds(
     seconds: float, limits: dict[str, Any], severity: str
 ) -> None:
-    finding = Finding(SAID, seconds=seconds, **limits)
+    finding = Finding(*SAID, seconds=seconds, **limits)
 
-    assert finding.severity(100.0) == severity
-    symptom = finding.as_symptom_of(["spilling"])
-    assert symptom.severity(100.0) in ("low", "info")
-    assert symptom.said.evidence == "See it. It may follow from spilling."
-    assert symptom.said.figures == {"may_follow_from": ("spilling",)}
+    assert finding.severity_in(100.0) == severity
+    symptom = finding.beneath(finding, ["spilling"])
+    assert symptom.severity_in(100.0) in ("low", "info")
+    assert symptom.evidence == "See it. It may follow from spilling."
+    assert symptom.figures == {"may_follow_from": ("spilling",)}
 
 
 def test_nothing_under_a_second_is_high_for_its_share() -> None:
-    finding = Finding(SAID, seconds=0.9)
+    finding = Finding(*SAID, seconds=0.9)
 
-    assert finding.severity(1.0) == "medium"
-    assert Finding(SAID, seconds=1.0).severity(1.0) == "high"
+    assert finding.severity_in(1.0) == "medium"
+    assert Finding(*SAID, seconds=1.0).severity_in(1.0) == "high"
     # A twentieth of the run: what is grave for another reason stays so.
-    assert Finding(SAID, seconds=0.9, at_least="high").severity(18.0) == "high"
+    assert Finding(*SAID, seconds=0.9, at_least="high").severity_in(18.0) == "high"
 
 
 def test_symptoms_are_of_rules() -> None:
-    for cause, symptoms in SYMPTOMS.items():
-        assert {cause, *symptoms} <= RULES.keys()
-        assert cause not in symptoms
+    for slug, rule in RULES.items():
+        assert {*rule.causes, *rule.explains} <= RULES.keys()
+        assert slug not in rule.causes
 
 
 def test_small_tasks(tmp_path: Path) -> None:
@@ -472,8 +469,9 @@ def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
     """What nobody noted of its thread is not guessed."""
     fat(1_000_000).write(tmp_path)
     files = [path for path in tmp_path.iterdir() if "-TracePlugin-" not in path.name]
-    findings = TraceAnalyser(files, progress=False).diagnose()
-    assert not refute(files, findings)
+    analyser = TraceAnalyser(files, progress=False)
+    assert not refute(files, analyser.findings())
+    findings = analyser.diagnose()
 
     (finding,) = findings[findings["Rule"] == "straggling-tasks"].to_dict("records")
     assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]

@@ -17,10 +17,9 @@ from traces import Plan, T, Task, filled
 
 from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import diagnose
-from dasfprof.analysis.diagnosis.registry import Finding
+from dasfprof.analysis.diagnosis.registry import Advice, Finding
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.gaps import Note
-from dasfprof.analysis.wording import Advice, Figures, Words
 
 
 def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]:
@@ -1228,14 +1227,13 @@ def test_a_clock_is_told_by_most_of_the_gaps(
 def test_memory_that_ran_out_excludes_more_threads(tmp_path: Path) -> None:
     """The kernel counts a kill in the control group of both workers; no finding is needed."""
 
-    def say(f: Figures) -> Words:
-        return "It waits.", "See it.", [Advice("more-threads", "Take ten threads.")]
-
+    advice = [Advice("more-threads", "Take ten threads.")]
+    waits = Finding("blocked-tasks", "It waits.", "See it.", advice, seconds=2.0)
     for kills in (4, 5):
         used = [(0, at, {"memory": 10**8, "oom_kills": n}) for at, n in ((0.0, 4), (3.9, kills))]
         used += [(1, at, {"memory": 10**8, "oom_kills": 4}) for at in (0.0, 1.9)]
         trace = killed(used=used, memory_limit=10**9).write(tmp_path / str(kills)).run
-        table = diagnose(trace, {"blocked-tasks": lambda run: iter([Finding.of(say, seconds=2.0)])})
+        table = diagnose(trace, {"blocked-tasks": lambda run: iter([waits])})
         assert ("memory ran out on a worker" in table["Suggestion"].iloc[0]) is (kills == 5)
 
 

@@ -156,7 +156,7 @@ def test_another_host_s_clock_tells_no_sending(tmp_path: Path) -> None:
     # 1.5 + 0.5 + 0.25 + 0.5 s are known.
     (text,) = findings["Finding"][findings["Rule"] == "late-start"]
     assert "come late: 2.75 s pass" in text
-    assert not refute(tmp_path, findings)
+    assert not refute(tmp_path, analyser.findings())
 
 
 def test_unknown_optimising_is_part_of_the_program(tmp_path: Path) -> None:
@@ -201,4 +201,4 @@ def test_time_at_a_prompt_is_its_user_s(tmp_path: Path) -> None:
     findings = analyser.diagnose()
     (text,) = findings["Finding"][findings["Rule"] == "late-start"]
     assert "come late: 2 s pass" in text
-    assert not refute(tmp_path, findings)
+    assert not refute(tmp_path, analyser.findings())

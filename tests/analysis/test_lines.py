@@ -101,11 +101,11 @@ def test_what_is_computed_again_is_named_by_the_line_that_built_it(tmp_path: Pat
     runs: list[Run] = [((LOAD, 0), [], 1.0, 1.0, FIRST), ((LOAD, 0), [], 6.0, 1.0, SECOND)]
     write_run(tmp_path, runs)
     write_lines(tmp_path, [(-1, 20, LOAD, [])])
-    findings = TraceAnalyser(tmp_path, progress=False).diagnose()
-    place = findings["Rule"].tolist().index("recomputation")
+    findings = TraceAnalyser(tmp_path, progress=False).findings()
+    (found,) = [one.to_dict() for one in findings if one.rule == "recomputation"]
     what = "persist() what is built at pipeline.py:2 (text 2) before it is used"
-    assert what in findings["Suggestion"][place]
-    (change,) = findings.attrs["changes"][place]
+    assert what in found["Suggestion"]
+    (change,) = found["Changes"]
     assert change["settings"] == {"persist": "pipeline.py:2"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,10 @@ def test_programs_by_cpu_and_memory(tmp_path: Path) -> None:
 def test_another_name_or_number_is_refuted(tmp_path: Path) -> None:
     looks = [[worker(), process(STRESS, "stress", 1.5)]]
     analyser = waiting(*looks).write(tmp_path)
-    findings = analyser.diagnose()
-    told = findings.attrs["figures"][0]["other_programs"]
+    findings = analyser.findings()
+    told = vars(findings[0].figures["other_programs"])
     for name, other in (("programs", {"yes of ann": 1.5}), ("cores", 2.0), ("host", "node2")):
-        changed = findings.copy()
-        changed.attrs["figures"][0]["other_programs"] = {**told, name: other}
-        assert refute(tmp_path, changed)
+        figures = {**findings[0].figures, "other_programs": {**told, name: other}}
+        changed = replace(findings[0], figures=figures)
+        assert refute(tmp_path, [changed, *findings[1:]])
     assert not refute(tmp_path, findings)

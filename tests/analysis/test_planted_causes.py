@@ -22,7 +22,7 @@ from refuters import refute
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.diagnosis import RULES
+from dasfprof.analysis.diagnosis import RULES, table_of
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 pytestmark = pytest.mark.whole_program
@@ -83,9 +83,9 @@ def diagnosed(clusters: Clusters, pipeline: Pipeline, directory: Path) -> pd.Dat
     figures = RunFigures(analyser.run)
     for rule in RULES.values():
         list(rule(figures))
-    findings = analyser.diagnose()
+    findings = analyser.findings()
     assert not refute(run.files(), findings)
-    return findings
+    return table_of(findings).assign(Object=findings)
 
 
 def without(findings: pd.DataFrame, rules: set[str], pipeline: Pipeline) -> pd.DataFrame:
@@ -115,8 +115,10 @@ def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) 
     assert first["Severity"] in ("high", "medium")
     # What handling a task costs on a crowded machine is said to be dear, without seconds; nor are
     # there seconds for threads that wait while others want cores.
-    costs, figures = (findings.attrs[name][first.name] for name in ("costs", "figures"))
-    assert costs > 0 or figures.get("dear") or OF_THE_MACHINE & set(findings["Rule"])
+    finding = first["Object"]
+    assert (
+        finding.weight > 0 or finding.figures.get("dear") or OF_THE_MACHINE & set(findings["Rule"])
+    )
 
 
 def test_healthy_runs_have_hardly_a_grave_finding(clusters: Clusters, tmp_path: Path) -> None:
@@ -186,10 +188,10 @@ def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
     gate.set()
     assert behind.result() == "True"
     unfit.cancel()
-    findings = TraceAnalyser(run.files(), progress=False).diagnose()
+    findings = TraceAnalyser(run.files(), progress=False).findings()
     assert not refute(run.files(), findings)
 
-    first = findings.iloc[0]
+    first = findings[0].row()
     assert (first["Rule"], first["Severity"]) == ("unfinished-run", "high")
     assert "The run did not end: 3 tasks were unfinished when recording ended" in first["Finding"]
     assert "1 task of unfit cannot run" in first["Finding"]
@@ -206,8 +208,8 @@ def test_a_run_without_some_of_its_files(clusters: Clusters, tmp_path: Path) -> 
         figures = RunFigures(analyser.run)
         for rule in RULES.values():
             list(rule(figures))
-        findings = analyser.diagnose()
-        rules = findings["Rule"].tolist()
+        findings = analyser.findings()
+        rules = [one.rule for one in findings]
         assert not refute(files, findings)
 
         assert "missing-evidence" in rules, missing

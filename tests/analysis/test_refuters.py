@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from diagnosed_plans import found
 from refuters import REFUTERS, refute
@@ -15,6 +15,8 @@ from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
+from dasfprof.analysis.diagnosis.registry import Finding
+from dasfprof.analysis.wording import Share
 
 
 def test_each_rule_has_a_refuter() -> None:
@@ -47,10 +49,10 @@ def slow_function() -> Plan:
     return Plan(tasks)
 
 
-def findings_of(plan: Plan, directory: Path) -> pd.DataFrame:
+def findings_of(plan: Plan, directory: Path) -> list[Finding]:
     """Return the findings of a run that its events do not contradict."""
     found(plan, directory)
-    return TraceAnalyser(directory, progress=False).diagnose()
+    return TraceAnalyser(directory, progress=False).findings()
 
 
 @pytest.mark.parametrize(
@@ -66,30 +68,26 @@ def findings_of(plan: Plan, directory: Path) -> pd.DataFrame:
     ],
 )
 def test_each_changed_figure_is_refuted(name: str, other: Any, tmp_path: Path) -> None:
-    table = findings_of(slow_function(), tmp_path)
-    assert table["Rule"].tolist() == ["dominating-function"]
-    (figures,) = table.attrs["figures"]
-    assert figures["median"] == {"value": 1.0, "unit": "s"}
-    if name == "function":
-        table["Function"] = other
-    figures[name] = {**figures[name], "value": other} if name != "function" else other
+    (finding,) = findings_of(slow_function(), tmp_path)
+    assert finding.rule == "dominating-function"
+    assert finding.to_dict()["Figures"]["median"] == {"value": 1.0, "unit": "s"}
+    figures = {**finding.figures, name: other}
 
-    assert refute(tmp_path, table)
+    assert refute(tmp_path, [replace(finding, figures=figures)])
 
 
 def test_sentences_are_free(tmp_path: Path) -> None:
-    table = findings_of(slow_function(), tmp_path)
-    table["Finding"], table["Evidence"] = "Most of the time goes into one function.", ""
+    (finding,) = findings_of(slow_function(), tmp_path)
+    text = "Most of the time goes into one function."
 
-    assert not refute(tmp_path, table)
+    assert not refute(tmp_path, [replace(finding, text=text, evidence="")])
 
 
 def test_seconds_beyond_the_run_and_shares_beyond_all_are_refuted(tmp_path: Path) -> None:
-    table = findings_of(slow_function(), tmp_path)
-    table["Seconds at stake (s)"] = 4.5
-    table.attrs["figures"][0]["more"] = {"value": 4.01, "unit": "share"}
+    (finding,) = findings_of(slow_function(), tmp_path)
+    figures = {**finding.figures, "more": Share(4.01)}
 
-    (seconds, share) = refute(tmp_path, table)
+    (seconds, share) = refute(tmp_path, [replace(finding, seconds=4.5, figures=figures)])
     assert "4.5 s are at stake in a run of 4.4 s" in seconds
     assert "a share of 4.01" in share
 
@@ -97,11 +95,12 @@ def test_seconds_beyond_the_run_and_shares_beyond_all_are_refuted(tmp_path: Path
 def test_errors_come_first_unless_a_client_had_given_up_all_that_erred(tmp_path: Path) -> None:
     plan = slow_function()
     plan.tasks[-1].state, plan.tasks[-1].exception = "erred", "KeyError('shard')"
-    findings = findings_of(plan, tmp_path)
-    assert findings["Rule"].tolist() == ["errors", "dominating-function"]
-    later = findings.iloc[::-1].assign(Severity=["medium", "low"])
-    assert refute(tmp_path, later) == ["errors come after dominating-function"]
+    errors, function = findings_of(plan, tmp_path)
+    assert (errors.rule, function.rule) == ("errors", "dominating-function")
+    function = replace(function, severity="medium")
+    errors = replace(errors, severity="low")
+    assert refute(tmp_path, [function, errors]) == ["errors come after dominating-function"]
 
-    later.attrs["figures"][0]["nobodys"] = True
-    (nobody_gave_up,) = refute(tmp_path, later)
+    errors = replace(errors, figures={**errors.figures, "nobodys": True})
+    (nobody_gave_up,) = refute(tmp_path, [function, errors])
     assert "no client had given up all that erred" in nobody_gave_up

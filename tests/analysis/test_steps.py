@@ -19,7 +19,6 @@ from dasfprof.analysis.diagnosis.ranking import with_step
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.steps import LayerNames, LayerSteps, inherited_steps
-from dasfprof.analysis.wording import Statement
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
@@ -149,10 +148,8 @@ def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
     write_run(tmp_path, runs)
     run = RunFigures(TraceAnalyser(tmp_path, progress=False).run)
 
-    said = Statement("It is.", "Seen.", "Change it.")
-
     def told(function: str | None) -> str:
-        return with_step(Finding(said, function=function), run).said.evidence
+        return with_step(Finding.of("", "It is.", "Seen.", "", function=function), run).evidence
 
     assert told("fit") == "Seen. fit ran in the step fit for 75 % of its time."
     assert told("load") == "Seen. load ran in the step fit."

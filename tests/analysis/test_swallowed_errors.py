@@ -49,11 +49,11 @@ def found(directory: Path, types: list[str | None], logged: list[int]) -> list[d
             ],
         ),
     )
-    table = TraceAnalyser(directory, progress=False).diagnose()
-    assert "rule-failed" not in set(table["Rule"]), table["Evidence"].tolist()
-    assert not refute(directory, table[table["Rule"] == "swallowed-errors"])
-    rows: list[dict[str, Any]] = table[table["Rule"] == "swallowed-errors"].to_dict("records")
-    return rows
+    findings = TraceAnalyser(directory, progress=False).findings()
+    assert "rule-failed" not in [one.rule for one in findings], findings
+    swallowed = [one for one in findings if one.rule == "swallowed-errors"]
+    assert not refute(directory, swallowed)
+    return [one.row() for one in swallowed]
 
 
 def test_all_results_are_none(tmp_path: Path) -> None:

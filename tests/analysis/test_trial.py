@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
-from dasfprof.analysis.diagnosis.advice import Change
+from dasfprof.analysis.diagnosis.registry import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.script import with_arguments

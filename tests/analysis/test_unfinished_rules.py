@@ -16,10 +16,10 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 
 def findings(run: Hung, directory: Path) -> list[dict[str, Any]]:
-    table = run.write(directory).diagnose()
-    against = refute(directory, table)
+    found = run.write(directory).findings()
+    against = refute(directory, found)
     assert not against, "\n".join(against)
-    return table.to_dict("records")
+    return [one.row() for one in found]
 
 
 def test_a_task_that_hangs_is_the_first_finding(tmp_path: Path) -> None:
@@ -382,15 +382,15 @@ def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
     assert abs(run.wall - 11.5) < 1e-6  # from 0.5 to 12, not to the last end on a worker
     # Both workers have a thread: one is seen until 2, the other was there until 12.
     assert abs(run.thread_seconds - 13.0) < 0.01
+    assert not refute(tmp_path, analyser.findings())
     found = analyser.diagnose()
-    assert not refute(tmp_path, found)
     assert found["Rule"].iloc[0] == "killed-workers"
     assert not found["Finding"].str.contains("all tasks have ended").any()
 
 
 def test_a_result_of_before_is_no_proof_that_a_task_was_not_given_up(tmp_path: Path) -> None:
-    lost = given_up(result=2.0).write(tmp_path / "before").diagnose()
-    assert "killed-workers" in set(lost["Rule"])
+    lost = given_up(result=2.0).write(tmp_path / "before").findings()
+    assert "killed-workers" in {one.rule for one in lost}
     assert not refute(tmp_path / "before", lost)
     # One that came later is.
     plan = given_up(result=13.0)

@@ -140,7 +140,7 @@ def test_the_planted_cause_is_named_first(
     assert state is not None
     assert find_causes(state)[0].kind in plant.kinds
     findings = analyser.diagnose()
-    against = refute(tmp_path / "traces", findings)
+    against = refute(tmp_path / "traces", analyser.findings())
     assert not against, "\n".join(against)
     rules = set(findings.query("Severity == 'high'")["Rule"])
     assert {"lost-workers", "scheduler-bound", "client-gaps"}.isdisjoint(rules)

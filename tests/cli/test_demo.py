@@ -28,7 +28,7 @@ def test_demo(tmp_path: Path) -> None:
     assert done.stdout.startswith("k-means on 200,000 points, 2 workers\n")
     (run,) = find_runs(tmp_path / "dasfprof-demo")
     assert f"Recorded dasfprof-demo/{run.name}: 6 trace files, " in done.stdout
-    assert not refute(run.files, TraceAnalyser(run.files, progress=False).diagnose())
+    assert not refute(run.files, TraceAnalyser(run.files, progress=False).findings())
     assert "Steps of the pipeline" in done.stdout
     assert "% of task runs" not in done.stdout, "all have a step, so that nothing is missing"
     iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
@@ -46,7 +46,7 @@ def test_demo(tmp_path: Path) -> None:
     assert len(page) < 400_000
     # It begins with the gravest finding, and what to do about it.
     facts = json.loads(re.search(r'id="facts">([^<]*)', page)[1])  # type: ignore[index]
-    first = TraceAnalyser(run.files, progress=False).diagnose().iloc[0]
+    first = TraceAnalyser(run.files, progress=False).findings().iloc[0]
     *_, finding, advice = re.findall(r"[^.]+(?:\.\S[^.]*)*\.(?= |$)", facts["summary"]["headline"])
     assert first["Finding"].startswith(finding.strip(" ."))
     assert first["Suggestion"].startswith(advice.strip(" ."))

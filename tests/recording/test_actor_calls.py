@@ -147,7 +147,7 @@ def test_calls_are_not_time_for_which_nothing_was_submitted(recorded: Recorded) 
     ran = sum(end - begin for begin, end in sorted(spans)[:-1])
     assert seconds["Calls of actors"] >= 2 * (ran + NAP) - 0.02
     assert analyser.trace.knows_actor_calls
-    assert not refute(run.files()[0].parent, analyser.diagnose())
+    assert not refute(run.files()[0].parent, analyser.findings())
 
 
 def test_nothing_stays_in_dask(client: Client, recorded: Recorded) -> None:

@@ -43,7 +43,7 @@ def test_a_restart_is_told_as_such(client: Client, tmp_path: Path) -> None:
 
     analyser = TraceAnalyser(tmp_path, progress=False)
     findings = analyser.diagnose()
-    assert not refute(tmp_path, findings)
+    assert not refute(tmp_path, analyser.findings())
     assert {"lost-workers", "given-up-tasks"}.isdisjoint(findings["Rule"])
     (told,) = findings["Finding"][findings["Rule"] == "restarted-workers"]
     assert told.startswith("32 tasks were unfinished when Client-")
@@ -63,7 +63,7 @@ def test_a_restart_that_ends_a_run(client: Client, tmp_path: Path) -> None:
     del futures
     analyser = TraceAnalyser(tmp_path, progress=False)
     findings = analyser.diagnose()
-    assert not refute(tmp_path, findings)
+    assert not refute(tmp_path, analyser.findings())
     told = dict(zip(findings["Rule"], findings["Finding"], strict=True))
     assert {"lost-workers", "given-up-tasks", "unfinished-run"}.isdisjoint(told)
     assert told["restarted-workers"].startswith("32 tasks were unfinished when Client-")

@@ -62,7 +62,7 @@ def rising(analyser: TraceAnalyser) -> dict[str, Any]:
 
 def found(analyser: TraceAnalyser, directory: Path) -> list[dict[str, Any]]:
     findings = analyser.diagnose()
-    assert not refute(directory, findings)
+    assert not refute(directory, analyser.findings())
     return [
         {str(k): v for k, v in row.items()}
         for row in findings[findings["Rule"] == "memory-grows"].to_dict("records")

@@ -47,8 +47,9 @@ def notes(directory: Path, kind: str) -> list[str]:
 
 def finding(directory: Path) -> str:
     """What the diagnosis says of the trace itself, and no refuter contradicts."""
-    findings = TraceAnalyser(directory, progress=False).diagnose()
-    assert not refute(directory, findings)
+    analyser = TraceAnalyser(directory, progress=False)
+    findings = analyser.diagnose()
+    assert not refute(directory, analyser.findings())
     own = findings[findings["Rule"] == "missing-evidence"]
     return " ".join([*own["Finding"], *own["Evidence"], *own["Suggestion"]])
 
@@ -204,7 +205,7 @@ def test_a_scheduler_s_file_that_is_cut(tmp_path: Path, is_alive: bool) -> None:
             told = info(traces)
             assert "still being written," not in told
             assert "lost nothing" not in told
-            assert not refute(traces, findings)
+            assert not refute(traces, analyser.findings())
         assert max(counts) > 0, "no cut of the file says that tasks were unfinished"
         if is_alive:
             program.communicate(b"\n", timeout=240)

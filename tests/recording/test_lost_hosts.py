@@ -182,8 +182,7 @@ def test_a_clock_that_is_wrong_is_aligned(hosts: Hosts, tmp_path: Path) -> None:
     assert of_wrong.any()
     assert (times["received"] >= times["sent"] - TICK)[of_wrong].all()
     assert (times["done"] <= times["known"] + TICK)[of_wrong].all()
-    findings = run.analyser(progress=False).diagnose()
-    ours = findings[findings["Finding"].str.contains("The clock of wrong is 3")]
-    assert len(ours) == 1
-    assert "as far as messages tell, to within" in ours["Evidence"].iloc[0]
-    assert not refute(tmp_path / "traces", ours)
+    findings = run.analyser(progress=False).findings()
+    (ours,) = [one for one in findings if "The clock of wrong is 3" in one.text]
+    assert "as far as messages tell, to within" in ours.evidence
+    assert not refute(tmp_path / "traces", [ours])

@@ -108,12 +108,12 @@ def test_the_diagnosis_says_that_a_killed_scheduler_is_gone(
         record.wait_until(lambda: all(map(ended, workers)))
         run.stop()
     del naps
-    findings = TraceAnalyser(traces, progress=False).diagnose()
-    findings = findings[findings["Rule"] == "unfinished-run"]
-    (said,) = findings["Finding"]
+    findings = TraceAnalyser(traces, progress=False).findings()
+    (finding,) = [one for one in findings if one.rule == "unfinished-run"]
+    said = finding.text
     assert "were unfinished" in said
     assert "The scheduler's process is gone: it ended without closing its file." in said
-    assert refute(traces, findings) == []
+    assert refute(traces, [finding]) == []
 
 
 def test_the_diagnosis_says_that_a_killed_program_is_gone(
@@ -126,11 +126,11 @@ def test_the_diagnosis_says_that_a_killed_program_is_gone(
     script.send_signal(signal.SIGKILL)
     script.wait()
     record.wait_until(lambda: not any(map(is_alive, pids)))
-    findings = TraceAnalyser(traces, progress=False).diagnose()
-    findings = findings[findings["Rule"] == "unfinished-run"]
-    (said,) = findings["Finding"]
+    findings = TraceAnalyser(traces, progress=False).findings()
+    (finding,) = [one for one in findings if one.rule == "unfinished-run"]
+    said = finding.text
     assert "The client's process, which had the scheduler in it, is gone" in said
-    assert refute(traces, findings) == []
+    assert refute(traces, [finding]) == []
 
 
 def test_frozen_scheduler(

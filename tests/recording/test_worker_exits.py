@@ -82,7 +82,7 @@ def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
     """Return the run and its findings, of which the events contradict none."""
     analyser = TraceAnalyser(directory, progress=False)
     findings = analyser.diagnose()
-    against = refute(directory, findings)
+    against = refute(directory, analyser.findings())
     assert not against, "\n".join(against)
     return analyser, findings
 

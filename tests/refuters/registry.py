@@ -61,15 +61,13 @@ def refute(source: Path | Iterable[Path], findings: Any, *, known: bool = False)
     source
         Directory of the trace files, or these.
     findings
-        The table of `TraceAnalyser.diagnose`.
+        Those of `TraceAnalyser.findings`.
     known
         Whether contradictions that are known, and not yet mended, are returned as well.
     """
     files = source.glob("*.msgpack") if isinstance(source, Path) else source
-    evidence, figures, costs = Evidence(files), findings.attrs["figures"], findings.attrs["costs"]
-    against = []
-    rows = zip(findings.index, findings.to_dict("records"), strict=True)
-    said = [Said.of(row, figures[label], costs[label]) for label, row in rows]
+    evidence, against = Evidence(files), []
+    said = [Said.of(one.to_dict(), one.to_dict()["Figures"], one.weight) for one in findings]
     for one in said:
         own = REFUTERS.get(one.rule, _no_refuter)
         found = [*_in_general(one, evidence), *own(one, evidence)]

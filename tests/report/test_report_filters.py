@@ -187,13 +187,13 @@ def test_gaps_lead_to_all_of_them(open_page: Opener, tmp_path: Path) -> None:
             task.arrival = 3.0 * number
             tasks.append(task)
     analyser = Plan(tasks, graphs=(0.0, 3.0, 6.0)).write(tmp_path)
-    (places,) = [place for place in analyser.diagnose().attrs["places"] if place]
-    assert [end - begin for begin, end in places["spans"]] == pytest.approx([2.0, 2.0])
+    (spans,) = [one.places.spans for one in analyser.findings() if one.places]
+    assert [end - begin for begin, end in spans] == pytest.approx([2.0, 2.0])
     page = open_page(analyser.report(tmp_path / "run.html"), "#finding=1")
     assert "and 1 more time" in page.text("#finding-1")
     page.until(lambda: page.text("#followed") != "")
     begin, end = page.window()
-    assert begin <= places["spans"][0][0] and places["spans"][1][1] <= end
+    assert begin <= spans[0][0] and spans[1][1] <= end
     assert page.text("#found") == "", "no task run is what it speaks of"
 
 

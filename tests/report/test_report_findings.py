@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import pandas as pd
 import pytest
 from opened_pages import EVENTS, SUM, OpenedPage
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.diagnosis.ranking import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis.diagnosis.ranking import in_order, table_of, with_causes
 from dasfprof.analysis.diagnosis.registry import Finding
-from dasfprof.analysis.wording import Statement
 from dasfprof.report import documents
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
 #: Of the ten seconds of the run.
 FINDINGS = (
-    ("slow-sums", Finding(Statement("Sums are slow.", "1.25 s", "Do less."), 2.5, function=SUM)),
-    ("a-time", Finding(Statement("A pause.", "1 s", "Do more."), 1.0, start=3.0, stop=3.5)),
-    ("one-worker", Finding(Statement("One is slow.", "", "Go."), 0.25, worker="worker-node-1")),
-    ("hostile", Finding(Statement(SCRIPT, ESCAPES, SCRIPT), function=SCRIPT, worker=ESCAPES)),
+    Finding.of("slow-sums", "Sums are slow.", "1.25 s", "Do less.", seconds=2.5, function=SUM),
+    Finding.of("a-time", "A pause.", "1 s", "Do more.", seconds=1.0, start=3.0, stop=3.5),
+    Finding.of("one-worker", "One is slow.", "", "Go.", seconds=0.25, worker="worker-node-1"),
+    Finding.of("hostile", SCRIPT, ESCAPES, SCRIPT, function=SCRIPT, worker=ESCAPES),
 )
 
 
 class Diagnosed(TraceAnalyser):
     """An analyser with a diagnosis made by hand."""
 
-    findings: Any = FINDINGS
+    found: Sequence[Finding] = FINDINGS
 
-    def diagnose(self, least: float = 0.1) -> pd.DataFrame:
-        found = [Ranked(rule, finding) for rule, finding in self.findings]
-        return as_table(in_order(with_causes(found), 10.0), 10.0)
+    def findings(self, least: float = 0.1) -> list[Finding]:
+        return in_order(with_causes(self.found), 10.0)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +62,7 @@ def found_keys(page: OpenedPage) -> set[str]:
 
 
 def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Diagnosed) -> None:
-    table = analyser.diagnose()
+    table = table_of(analyser.findings())
     items = page.tab.locator("#findings li")
     assert items.count() == len(table) == 4
     for at, row in enumerate(table.to_dict("records")):
@@ -82,15 +79,14 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
 
 
 def test_symptoms_are_shown_beneath_their_grave_cause(browser: Any, tmp_path: Path) -> None:
-    cause = Finding(Statement("Nothing was submitted.", "", "Submit more."), 3.0)
-    symptom = Finding(Statement("Work is uneven.", "", "Split it."), 2.9)
-    other = Finding(Statement("Tasks fail now and then.", "", "Mend them."), 0.2)
-    pairs = (("imbalance", symptom), ("failed-attempts", other), ("client-gaps", cause))
+    symptom = Finding.of("imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
+    other = Finding.of("failed-attempts", "Tasks fail.", "", "Mend them.", seconds=0.2)
+    cause = Finding.of("client-gaps", "Nothing was sent.", "", "Submit more.", seconds=3.0)
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
-    told.findings = pairs
+    told.found = (symptom, other, cause)
     page = OpenedPage(browser, told.report(tmp_path / "mine.html"))
     sentences = [text.strip() for text in page.texts("#findings .sentence")]
-    assert sentences == [pairs[2][1].said.text, symptom.said.text, other.said.text]
+    assert sentences == [cause.text, symptom.text, other.text]
     assert page.tab.locator("#finding-2").is_visible()
     assert "2.9 s" in page.text("#finding-2")
     assert not page.tab.locator("#finding-3").is_visible()
@@ -191,7 +187,7 @@ def test_a_link_to_a_finding_can_be_sent(browser: Any, report: Path) -> None:
 
 def test_a_run_without_a_fault(browser: Any, report: Path, analyser: Diagnosed) -> None:
     sound = Diagnosed(analyser.trace)
-    sound.findings = ()
+    sound.found = ()
     page = OpenedPage(browser, sound.report(report.with_name("sound.html")), "#finding=7")
     assert page.text("#findings").startswith("No problem found")
     assert page.tab.locator("#findings a").count() == 0

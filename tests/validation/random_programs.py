@@ -261,9 +261,8 @@ def _as_a_group(seed: int, directory: Path) -> None:
 def against(directory: Path) -> list[str]:
     """Return what a trace says against its findings, and the rules that failed."""
     analyser = TraceAnalyser(sorted(directory.glob("*.msgpack")), progress=False)
-    findings = analyser.diagnose()
     lost = [note.text for note in analyser.trace.notes if note.kind == "caught-errors"]
-    return [*lost, *refute(directory, findings)]
+    return [*lost, *refute(directory, analyser.findings())]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

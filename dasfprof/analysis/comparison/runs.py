@@ -16,6 +16,7 @@ import pandas as pd
 
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.analyser import Analyser
+from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.history.over_time import changes_of, kept_runs
 from dasfprof.analysis.history.summary import pipeline_of, shape_of
 from dasfprof.analysis.model.critical_path import path_seconds
@@ -50,9 +51,14 @@ class ComparedRun:
         return path_seconds(self.trace)
 
     @cached_property
-    def findings(self) -> pd.DataFrame:
+    def diagnosed(self) -> list[Finding]:
         """What the diagnosis finds."""
-        return diagnosis.diagnose(self.trace)
+        return diagnosis.find(self.trace)
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """What the diagnosis finds, as a table."""
+        return diagnosis.table_of(self.diagnosed)
 
     @cached_property
     def faults(self) -> list[str]:

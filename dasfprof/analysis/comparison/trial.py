@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from dasfprof.analysis.comparison.verdict import LEAST_OF_ONE, p_in_words
-from dasfprof.analysis.diagnosis.advice import OF_CLUSTERS, Value
+from dasfprof.analysis.diagnosis.registry import OF_CLUSTERS, Value
 from dasfprof.analysis.numeric.significance import (
     CERTAIN,
     difference_interval,

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import Advice, Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.wording import Advice, Bytes, Count, Factor, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Shares of the run's wall time that something out of line costs at least.
@@ -42,7 +42,13 @@ _WHY = {
 }
 
 
-@rule("fat-partitions")
+@rule(
+    "fat-partitions",
+    explains=(
+        "straggling-tasks imbalance poor-placement sent-ahead dominating-function blocked-tasks"
+    ),
+    causes="serial-chain too-few-tasks transfer-bound",
+)
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     found, (sizes, times) = run.stragglers, run.partitions
@@ -52,7 +58,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         return
     worst = int(np.flatnonzero(kept)[0])
     row, name = found.rows[worst], _function(run, found.rows[worst])
-    yield Finding.of(
+    yield said(
         _say_fat_partitions,
         key=run.key_text(row),
         size=Bytes(sizes[worst]),
@@ -81,7 +87,11 @@ def _say_fat_partitions(f: Figures) -> Words:
     )
 
 
-@rule("straggling-tasks")
+@rule(
+    "straggling-tasks",
+    explains="sent-ahead",
+    causes="imbalance too-few-tasks",
+)
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
     found = run.stragglers
@@ -94,7 +104,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     row = found.rows[worst]
     name = _function(run, row)
     own = kept & (run.functions.codes[found.rows] == run.functions.codes[row])
-    yield Finding.of(
+    yield said(
         _say_straggling_tasks,
         key=run.key_text(row),
         longest=Seconds(found.seconds[worst]),
@@ -124,7 +134,14 @@ def _say_straggling_tasks(f: Figures) -> Words:
     )
 
 
-@rule("slow-worker")
+@rule(
+    "slow-worker",
+    explains="sent-ahead",
+    causes=(
+        "imbalance serial-chain too-few-tasks straggling-tasks poor-placement dominating-function "
+        "blocked-tasks degrading-functions"
+    ),
+)
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
     slowness, workers = run.slowness, run.workers
@@ -141,7 +158,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         here, elsewhere = slowness.median[worst], slowness.median_elsewhere[worst]
         name = str(run.function_names[slowness.function[worst]])
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
-        yield Finding.of(
+        yield said(
             _say_slow_worker,
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
@@ -183,7 +200,12 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     return sorted(found, key=lambda numbers: -float(excess[numbers].sum()))
 
 
-@rule("imbalance")
+@rule(
+    "imbalance",
+    causes="too-few-tasks",
+    refutes="more-threads",
+    because="threads idle while others work",
+)
 def imbalance(run: RunFigures) -> Iterator[Finding]:
     """Find workers that have more to do than others while those idle."""
     lives = run.accounts.lives
@@ -202,7 +224,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
         return
     labels = run.workers.labels[kept]
     busiest = str(labels[load.argmax()])
-    yield Finding.of(
+    yield said(
         _say_imbalance,
         busiest=busiest,
         most=Seconds(load.max()),
@@ -311,7 +333,13 @@ def _each(counts: Mapping[str, Count]) -> str:
 # --- What workers do at the first use of a function -----------------------------------------------
 
 
-@rule("first-use")
+@rule(
+    "first-use",
+    causes=(
+        "dominating-function straggling-tasks degrading-functions slow-worker imbalance serial-"
+        "chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement"
+    ),
+)
 def first_use(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose first run on each worker takes far longer than those that follow."""
     first = run.first_uses
@@ -326,7 +354,7 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     most = int(np.bincount(codes, weights=first.excess).argmax())
     name, own = str(run.function_names[most]), codes == most
     worker = run.trace.tasks["worker_id"].to_numpy()
-    yield Finding.of(
+    yield said(
         _say_first_use,
         took=Seconds(np.median(first.excess[own] + first.usual[own])),
         usual=Seconds(first.usual[own][0]),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import (
     LARGE,
@@ -22,7 +22,7 @@ from dasfprof.analysis.model.client_time import (
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
 from dasfprof.analysis.under_way.state import Frame, write_frame
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 from dasfprof.text import elide
 
 #: The share of the run that the client has to spend so.
@@ -33,7 +33,11 @@ _MUCH = 50_000_000
 _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
 
 
-@rule("single-gathers")
+@rule(
+    "single-gathers",
+    explains="client-gaps scheduler-bound",
+    causes="tasks-too-small late-receipt too-few-tasks serial-chain imbalance",
+)
 def single_gathers(run: RunFigures) -> Iterator[Finding]:
     """Find a program that asks for its results one by one."""
     calls = single_calls(run.trace)
@@ -42,7 +46,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         return
     # The client's event loop that fetches them sends the graphs as well.
     sends = bool(run.sent_large)
-    yield Finding.of(
+    yield said(
         _say_single_gathers,
         calls=Count(calls["calls"].sum()),
         call=str(calls["call"].iloc[0]),
@@ -77,7 +81,11 @@ def _say_single_gathers(f: Figures) -> Words:
     )
 
 
-@rule("large-results")
+@rule(
+    "large-results",
+    explains="client-gaps",
+    causes="late-receipt too-few-tasks imbalance",
+)
 def large_results(run: RunFigures) -> Iterator[Finding]:
     """Find a program that lets much data come to it."""
     calls = find_calls(run.trace)
@@ -87,7 +95,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
     seconds, received = float(calls["receiving"].sum()), float(calls["received"].sum())
     if received < _MUCH or not seconds > _SHARE * run.wall:
         return
-    yield Finding.of(
+    yield said(
         _say_large_results,
         received=Bytes(received),
         receiving=Seconds(seconds),
@@ -108,7 +116,11 @@ def _say_large_results(f: Figures) -> Words:
     )
 
 
-@rule("tokenising")
+@rule(
+    "tokenising",
+    explains="client-gaps late-start",
+    causes="too-few-tasks serial-chain imbalance",
+)
 def tokenising(run: RunFigures) -> Iterator[Finding]:
     """Find a program that makes names of tasks out of large objects."""
     calls = find_calls(run.trace).sort_values("tokenising", ascending=False, kind="stable")
@@ -116,7 +128,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     if not seconds > _SHARE * run.wall:
         return
     longest = calls.iloc[:1]
-    yield Finding.of(
+    yield said(
         _say_tokenising,
         hashing=Seconds(seconds),
         line=line_of(longest),
@@ -178,7 +190,11 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-@rule("sent-by-value")
+@rule(
+    "sent-by-value",
+    explains="tasks-too-small late-receipt deserialising scheduler-bound single-gathers",
+    causes="late-start client-gaps too-few-tasks imbalance tokenising",
+)
 def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     """Find functions and arguments that are large, and sent within each of many tasks."""
     table = find_carried(run.trace).table
@@ -189,7 +205,7 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     if not run.carrying + pickling > _SHARE * run.wall:
         return
     largest = table.iloc[0]
-    yield Finding.of(
+    yield said(
         _say_sent_by_value,
         name=str(largest["name"]),
         kind=str(largest["kind"]),
@@ -290,7 +306,7 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     if not found.late > _LATE * whole:
         return
     first = float(run.trace.graphs["time"].min())
-    yield Finding.of(
+    yield said(
         _say_late_start,
         late=Seconds(found.late),
         share=Share(found.late / whole),

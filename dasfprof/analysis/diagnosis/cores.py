@@ -6,18 +6,29 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.advice import BLAMED, LIMITS
-from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
+from dasfprof.analysis.diagnosis.registry import (
+    FEWER,
+    Change,
+    Finding,
+    Value,
+    Words,
+    needs_cores,
+    rule,
+    said,
+)
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, process_cpu
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.stack_samples.spent import parts_of, samples_of, split
-from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
+#: Variables that keep libraries from starting threads of their own, where they are 1; and cores
+#: from which on other programs are to blame.
+LIMITS, BLAMED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 0.5
 #: Tasks use the CPU if they do for such a share of their time, by the number of them at a time.
 _USES_CPU = 0.5
 #: The share of their time for which tasks that use the CPU wait for something else than a core,
@@ -37,7 +48,12 @@ _COLLECTING, _COLLECTED = 0.2, 0.05
 _NAMED, _MOST_NAMED = 0.05, 3
 
 
-@rule("lock-bound")
+@rule(
+    "lock-bound",
+    causes="blocked-tasks dominating-function cpu-oversubscribed",
+    refutes="more-threads share-memory",
+    because="threads of one process keep each other waiting",
+)
 def lock_bound(run: RunFigures) -> Iterator[Finding]:
     """Find threads of one process that keep each other waiting: by the GIL, or another lock."""
     worker, beside = run.trace.tasks["worker_id"].to_numpy(), _beside(run)
@@ -57,48 +73,48 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     lock, others = _sampled_waits(run, np.unique(run.functions.codes[rows]))
     if lock < others:
         return  # they sleep, or wait for what is no lock of the interpreter
+    by_samples, waits = not np.isnan(lock), run.waits_for_cores
+    who = "{at_a_time} tasks at a time, most of {function}, use {cores} cores."
+    processes = (
+        "{threads} times as many workers with threads_per_worker=1; or let {function} release "
+        "the GIL (NumPy, Numba with nogil=True)."
+    )
     yield Finding.of(
-        _say_lock_bound,
+        "lock-bound",
+        f"Threads of one process keep each other waiting for Python's global lock (GIL): {who}"
+        if by_samples
+        else f"Threads of one process wait while they have cores to use: {who}",
+        "{blocked} of their time these tasks neither used a core nor waited for one"
+        + (
+            "; by samples of stacks {sampled} of it was spent waiting for that lock. "
+            if by_samples
+            else ": for Python's global lock (GIL), as pure Python code does, for another "
+            "lock, or in a sleep, for a service, for a file. Without enough samples of their "
+            "stacks the trace cannot tell these apart. "
+        )
+        + f"{{tasks:task}} on {{workers:worker}}. {needs_cores(waits)}"
+        'See time_accounting("function").',
+        f"Use processes in place of threads: {processes}"
+        if by_samples
+        else "Samples of stacks of a longer run would: hot_lines() tells waits "
+        "for the interpreter's lock from others. If it is that lock, use processes in place "
+        f"of threads: {processes}",
         function=most_of(run, rows),
-        sampled=None if np.isnan(lock) else Share(lock),
+        sampled=Share(lock) if by_samples else None,
         at_a_time=Factor(at_a_time[found].mean()),
         cores=Factor(cores[found].mean()),
         blocked=Share(blocked[found].mean()),
         tasks=Count(len(rows)),
         workers=Count(found.sum()),
-        core_wait=run.waits_for_cores,
+        core_wait=waits,
         threads=threads_per_worker(run),
+        settings=[
+            processes_in_place_of_threads(
+                run, None if by_samples else "they wait for the interpreter's lock"
+            )
+        ],
         seconds=run.saved(lost, running=without_waiting(run, rows)),
-        at_most="medium" if np.isnan(lock) else "high",
-    )
-
-
-def _say_lock_bound(f: Figures) -> Words:
-    tasks = f"{f.at_a_time} tasks at a time, most of {f.function}, use {f.cores} cores."
-    processes = (
-        f"{f.threads} times as many workers with threads_per_worker=1; or let {f.function} release "
-        "the GIL (NumPy, Numba with nogil=True)."
-    )
-    blocked = f"{f.blocked} of their time these tasks neither used a core nor waited for one"
-    where = (
-        f"{f.tasks:task} on {f.workers:worker}. {needs_cores(f.core_wait)}"
-        'See time_accounting("function").'
-    )
-    if f.sampled is None:
-        return (
-            f"Threads of one process wait while they have cores to use: {tasks}",
-            f"{blocked}: for Python's global lock (GIL), as pure Python code does, for another "
-            "lock, or in a sleep, for a service, for a file. Without enough samples of their "
-            f"stacks the trace cannot tell these apart. {where}",
-            "Samples of stacks of a longer run would: hot_lines() tells waits "
-            "for the interpreter's lock from others. If it is that lock, use processes in place "
-            f"of threads: {processes}",
-        )
-    return (
-        f"Threads of one process keep each other waiting for Python's global lock (GIL): {tasks}",
-        f"{blocked}; by samples of stacks {f.sampled} of it was spent waiting for that lock. "
-        f"{where}",
-        f"Use processes in place of threads: {processes}",
+        at_most="high" if by_samples else "medium",
     )
 
 
@@ -122,7 +138,13 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
     return float(lock), float(others)
 
 
-@rule("cpu-oversubscribed")
+@rule(
+    "cpu-oversubscribed",
+    causes="tasks-too-small scheduler-bound dominating-function straggling-tasks "
+    "degrading-functions late-receipt",
+    refutes="more-threads",
+    because="tasks wait for cores",
+)
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for a core, as more threads want to run than the host has cores."""
     using = run.on_cpu * _beside(run) >= _USES_CPU
@@ -136,7 +158,13 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
     # Then neither a task's threads nor other programs are known to be too many.
     enough = threads <= cores and not own_threads and not (others and others.cores >= BLAMED)
-    yield Finding.of(
+    unlimited = _unlimited(run)
+    changes: list[Change] = []
+    if own_threads and (names := LIMITS if unlimited is None else unlimited):
+        changes = [Change(dict.fromkeys(names, "1"), ("threads_per_worker",))]
+    elif not enough and not own_threads:
+        changes = _no_more_than_cores(run, cores, others)
+    yield said(
         _say_cpu_oversubscribed,
         share=Share(waited / seconds),
         waited=Seconds(waited),
@@ -145,7 +173,8 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         processes=Seconds(process),
         tasks=Seconds(own),
         own_threads=own_threads,
-        unlimited=_unlimited(run),
+        unlimited=unlimited,
+        settings=changes,
         other_programs=others,
         threads=Count(threads),
         cores=Count(cores) if enough else None,
@@ -183,6 +212,16 @@ def _say_cpu_oversubscribed(f: Figures) -> Words:
             else "; and look for other programs on the host: whether any ran is not recorded."
         ),
     )
+
+
+def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> list[Change]:
+    """Return the change to no more threads than other programs leave cores."""
+    if not cores:
+        return fewer_threads(run)  # no trace tells how many there are
+    used = others.cores if others is not None and others.cores >= BLAMED else 0.0
+    workers, most = run.worker_count, max(int(cores - used), 1)
+    fewer: dict[str, Value] = {"n_workers": most} if workers > most else {}
+    return [Change.of_cluster(threads_per_worker=max(most // workers, 1), **fewer)]
 
 
 def _beyond_tasks(run: RunFigures, own: float) -> float:
@@ -259,7 +298,7 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
     return f"Other programs used {used}: {named}. ", blame
 
 
-@rule("garbage-collection")
+@rule("garbage-collection", explains="dominating-function straggling-tasks degrading-functions")
 def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     """Find functions of whose CPU seconds Python's garbage collector takes much."""
     collecting = np.minimum(np.nan_to_num(run.task_column("collecting")) * run.held, run.cpu)
@@ -272,8 +311,18 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     rows = np.flatnonzero(much[run.functions.codes])
     most = int(np.where(much, taken, 0.0).argmax())
     left = run.working[rows] - collecting[rows] + run.core_wait[rows]
+    more = " Of {others:other function} it takes much as well." if much.sum() > 1 else ""
     yield Finding.of(
-        _say_garbage_collection,
+        "garbage-collection",
+        "Python's garbage collector takes {share} of what {function} computes.",
+        "{taken} of {cpu} on the CPU in {tasks:task}, not counting collections of its "
+        f"youngest generation.{more} It starts when objects that hold others (lists, dicts, "
+        "tuples, instances) have become more by some number, and goes through such objects, those "
+        "in results that workers keep among them. See per_function_bottleneck().",
+        "Have fewer such objects in {function} and in results that workers keep: NumPy arrays, "
+        "Arrow tables or columns of a DataFrame in place of lists and dicts. If it is results that "
+        "are many, and they stay, client.run(gc.freeze) once they are there has the collector "
+        "pass them over; cycles among them are then never freed.",
         function=str(run.function_names[most]),
         share=Share(taken[most] / cpu[most]),
         taken=Seconds(taken[most]),
@@ -284,19 +333,16 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _say_garbage_collection(f: Figures) -> Words:
-    others = f" Of {f.others:other function} it takes much as well." if f.others else ""
-    return (
-        f"Python's garbage collector takes {f.share} of what {f.function} computes.",
-        f"{f.taken} of {f.cpu} on the CPU in {f.tasks:task}, not counting collections of its "
-        f"youngest generation.{others} It starts when objects that hold others (lists, dicts, "
-        "tuples, instances) have become more by some number, and goes through such objects, those "
-        "in results that workers keep among them. See per_function_bottleneck().",
-        f"Have fewer such objects in {f.function} and in results that workers keep: NumPy arrays, "
-        "Arrow tables or columns of a DataFrame in place of lists and dicts. If it is results that "
-        "are many, and they stay, client.run(gc.freeze) once they are there has the collector "
-        "pass them over; cycles among them are then never freed.",
-    )
+def processes_in_place_of_threads(run: RunFigures, condition: str | None = None) -> Change:
+    """Return the change to as many times more workers, of one thread each."""
+    workers = int(threads_per_worker(run)) * run.worker_count
+    return Change.of_cluster(condition, n_workers=workers, threads_per_worker=1, processes=True)
+
+
+def fewer_threads(run: RunFigures) -> list[Change]:
+    """Return the change to fewer threads a worker, where these have several."""
+    several = threads_per_worker(run) >= 2
+    return [Change.of_cluster(threads_per_worker=FEWER)] if several else []
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.gpus import GpuUtilisation
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 
 #: The share of the time in which tasks ran on a device's workers for which it idled.
 _IDLE = 0.5
@@ -34,7 +34,7 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         return
     seconds = [float(gpu.idle_while_tasks_ran[0] / 100 * gpu.seconds[0]) for gpu in found]
     worst = found[int(np.argmax(seconds))]
-    yield Finding.of(
+    yield said(
         _say_gpu_idle,
         **_device(run, worst),
         idle=Share(worst.idle_while_tasks_ran[0] / worst.tasks_ran[0]),
@@ -65,7 +65,7 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     if not (used >= _FULL).any():
         return
     worst = run.gpus[int(np.nan_to_num(used).argmax())]
-    yield Finding.of(
+    yield said(
         _say_gpu_memory_full,
         **_device(run, worst),
         used=Bytes(worst.max_memory[0]),
@@ -95,7 +95,7 @@ def gpu_unused(run: RunFigures) -> Iterator[Finding]:
     if not found:
         return
     seconds = max(float(gpu.tasks_ran[0] / 100 * gpu.seconds[0]) for gpu in found)
-    yield Finding.of(
+    yield said(
         _say_gpu_unused,
         worker=_worker(run, found[0]),
         unused=Count(len(found)),

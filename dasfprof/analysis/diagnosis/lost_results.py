@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import Change, Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
@@ -20,7 +20,7 @@ from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
@@ -77,7 +77,10 @@ _MOST_NAMED = 3
 _SUBMITTED = ("update-graph",)
 
 
-@rule("lost-workers")
+@rule(
+    "lost-workers",
+    causes="recomputation imbalance too-few-tasks serial-chain poor-placement",
+)
 def lost_workers(run: RunFigures) -> Iterator[Finding]:
     """Find workers that were lost with tasks on them."""
     attempts = run.attempts
@@ -103,7 +106,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     on_worst = longest[(longest["life"] == worst).to_numpy(dtype=bool)]
     kill = next((one for one in memory_kills(run.trace) if one.life == worst and one.suspect), None)
     function = function if kill is None else str(kill.suspect)
-    yield Finding.of(
+    yield said(
         _say_lost_workers,
         function=function,
         most_of=str(Counter(lost["function"].tolist()).most_common(1)[0][0]),
@@ -198,7 +201,7 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     joined = run.trace.workers["joined"].to_numpy(dtype=float)
     back = joined[joined > at]
     who = [one["who"] for one in told if isinstance(one["who"], str)]
-    yield Finding.of(
+    yield said(
         _say_restarted_workers,
         tasks=Count(len(taken) + len(went_on) + never_sent),
         sent=Count(len(taken) + len(went_on)),
@@ -253,7 +256,10 @@ def _say_restarted_workers(f: Figures) -> Words:
     )
 
 
-@rule("recomputation")
+@rule(
+    "recomputation",
+    causes="tasks-too-small dominating-function blocked-tasks io-bound",
+)
 def recomputation(run: RunFigures) -> Iterator[Finding]:
     """Find results that were computed again, though they had been there before."""
     again, _ = _computed_again(run)
@@ -263,15 +269,17 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         return
     by_function = np.bincount(run.functions.codes[again], weights=seconds[again])
     code = int(by_function.argmax())
-    yield Finding.of(
+    function = str(run.function_names[code])
+    yield said(
         _say_recomputation,
-        function=str(run.function_names[code]),
+        function=function,
         tasks=Count(again.sum()),
         tasks_of_function=Count(np.count_nonzero(again & (run.functions.codes == code))),
         lost=Seconds(lost),
         share=Share(lost / seconds.sum()),
         built=_built(run, np.where(again & (run.functions.codes == code), seconds, 0.0)),
         seconds=lost / run.threads,
+        settings=[Change({"persist": function}, function=function)],
     )
 
 

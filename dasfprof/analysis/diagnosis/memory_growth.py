@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.held_results import WANTED
 from dasfprof.analysis.model.memory_growth import (
@@ -19,7 +19,7 @@ from dasfprof.analysis.model.memory_growth import (
     memory_growth_of,
 )
 from dasfprof.analysis.numeric.significance import Course, Drift
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 
 #: Bytes of a rise that are much, and the share of the workers' limits from which it is grave.
 _MUCH, _OF_LIMIT = 100_000_000, 0.2
@@ -27,7 +27,10 @@ _MUCH, _OF_LIMIT = 100_000_000, 0.2
 _MOST = 0.5
 
 
-@rule("memory-grows")
+@rule(
+    "memory-grows",
+    explains="unmanaged-memory memory-near-limit",
+)
 def memory_grows(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises steadily from one computation to the next."""
     if not len(run.trace.samples):
@@ -42,7 +45,7 @@ def memory_grows(run: RunFigures) -> Iterator[Finding]:
     if whole is not None and _much(whole.results):
         yield _of_results(run, whole, found.functions)
     if found.scheduler is not None and _much(found.scheduler):
-        yield Finding.of(
+        yield said(
             _say_scheduler_grows,
             of="scheduler",
             at_most="medium",
@@ -94,7 +97,7 @@ def _of_unmanaged(run: RunFigures, whole: ProcessGrowth) -> Finding:
     one = by_runs[0] if len(by_runs) == 1 else None
     # Of objects that it does not know Dask takes the size to be small.
     unsized = whole.number.course is Course.RISES
-    return Finding.of(
+    return said(
         _say_unsized_results if unsized else _say_unmanaged_grows,
         of="unmanaged",
         **_figures(whole.unmanaged),
@@ -114,7 +117,7 @@ def _of_results(run: RunFigures, whole: ProcessGrowth, functions: list[FunctionG
     rise = whole.results.last - whole.results.first
     if most is not None and most.size.last - most.size.first < _MOST * rise:
         most = None
-    return Finding.of(
+    return said(
         _say_results_grow,
         of="results",
         **_figures(whole.results),
@@ -226,7 +229,10 @@ def _say_scheduler_grows(f: Figures) -> Words:
 _MUCH_UNMANAGED, _UNMANAGED_OF_LIMIT, _QUIET = 200_000_000, 0.2, 2.0
 
 
-@rule("unmanaged-memory")
+@rule(
+    "unmanaged-memory",
+    explains="memory-near-limit",
+)
 def unmanaged_memory(run: RunFigures) -> Iterator[Finding]:
     """Find processes that keep memory which is of no result, after they had run tasks."""
     trace = run.trace
@@ -254,7 +260,7 @@ def unmanaged_memory(run: RunFigures) -> Iterator[Finding]:
     if not found:
         return
     left, results, limit, lasted, life = max(found)
-    yield Finding.of(
+    yield said(
         _say_unmanaged_memory,
         worker=str(trace.workers["worker"].iloc[life]),
         left=Bytes(left),

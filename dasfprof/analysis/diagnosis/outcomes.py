@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Places, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, given_up
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
-from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide, excerpt
 
@@ -79,7 +79,10 @@ _FAILED_ATTEMPTS = 0.05
 _NAMED_KINDS = 3
 
 
-@rule("failed-attempts")
+@rule(
+    "failed-attempts",
+    causes="recomputation straggling-tasks imbalance too-few-tasks",
+)
 def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     """Find attempts that failed and were made again, and their seconds."""
     attempts = run.attempts
@@ -97,7 +100,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     own = attempts[kept]
     name, category = _most(own["function"]), _most(own["category"])
     message = own["message"].to_numpy()[(own["category"] == category).to_numpy()][0]
-    yield Finding.of(
+    yield said(
         _say_failed_attempts,
         function=name,
         attempts=Count(kept.sum()),
@@ -151,7 +154,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     line = first["raised_at"]
     # Those of tasks that a client had given up are nobody's, and may come of that.
     nobodys = bool(erred["key_id"].isin(_given_up_before(run)).all())
-    yield Finding.of(
+    yield said(
         _say_errors,
         function=name,
         tasks=Count(len(erred)),
@@ -222,7 +225,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
     name = _most(left["function"])
     own = run.working[(run.trace.tasks["function"] == name).to_numpy(dtype=bool)]
     unsent = run.trace.unsent
-    yield Finding.of(
+    yield said(
         _say_unfinished_tasks,
         function=name,
         worker=str(left["worker"].iloc[longest]),
@@ -264,7 +267,7 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
             continue
         asked = row["restrictions"] or {}
         since = run.trace.seconds_at(row["time"])
-        yield Finding.of(
+        yield said(
             _say_no_worker_fits,
             function=str(row["name"]),
             key=run.text_of_key(int(row["key"])),
@@ -318,7 +321,7 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
         total, empty = int((own & ended).sum()), int((own & nothing).sum())
         first = _first(logged, runs[own & silent])
         name = str(run.function_names[code])
-        yield Finding.of(
+        yield said(
             _say_swallowed_errors,
             silent=Count(count),
             empty=Count(empty),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.client import line_of
-from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Places, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
@@ -20,7 +20,7 @@ from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line
-from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time and of the critical path for which nothing was submitted.
@@ -46,7 +46,12 @@ _NOT_SAMPLED = (
 )
 
 
-@rule("client-gaps")
+@rule(
+    "client-gaps",
+    explains="blocked-tasks imbalance too-few-tasks serial-chain",
+    refutes="more-threads",
+    because="the cluster waits for the client",
+)
 def client_gaps(run: RunFigures) -> Iterator[Finding]:
     """Find times for which the cluster had nothing to do, as the client had not submitted more."""
     idle, path = run.seconds_of(ThreadTime.NOTHING_SUBMITTED), run.path_segments
@@ -66,7 +71,7 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     spans = union(run.trace.begin + begins, run.trace.begin + ends)
     by_class = meanwhile(run.trace, *spans)
     waits = by_class.get(ClientTime.WAITING, 0.0) >= _WAITS * float((spans[1] - spans[0]).sum())
-    yield Finding.of(
+    yield said(
         _say_client_gaps,
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
         waited=Seconds(seconds),
@@ -146,7 +151,15 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     return known
 
 
-@rule("one-at-a-time")
+@rule(
+    "one-at-a-time",
+    explains=(
+        "client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement scheduler-"
+        "bound dominating-function"
+    ),
+    refutes="more-threads",
+    because="the client submits fewer tasks at a time than there are threads",
+)
 def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     """Find clients that submit little, wait for it, and only then submit more."""
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
@@ -164,7 +177,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
         return
-    yield Finding.of(
+    yield said(
         _say_one_at_a_time,
         graphs=Count(rounds),
         tasks=Count(len(times)),
@@ -222,7 +235,13 @@ def _say_one_at_a_time(f: Figures) -> Words:
     )
 
 
-@rule("no-workers")
+@rule(
+    "no-workers",
+    explains="scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance",
+    causes="serial-chain",
+    refutes="more-threads",
+    because="workers were missing, not threads",
+)
 def no_workers(run: RunFigures) -> Iterator[Finding]:
     """Find times for which there were tasks and no worker, but for those after a worker was lost.
 
@@ -238,7 +257,7 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
     if not seconds > 0 or seconds < _ABSENT * run.wall:
         return
     longest = int(lengths.argmax())
-    yield Finding.of(
+    yield said(
         _say_no_workers,
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
@@ -276,7 +295,10 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     return first[kept], last[kept]
 
 
-@rule("degrading-functions")
+@rule(
+    "degrading-functions",
+    causes="straggling-tasks dominating-function blocked-tasks imbalance too-few-tasks",
+)
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer."""
     trends = find_trends(run.attempts)
@@ -295,7 +317,7 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         seconds = run.saved(excess * run.path_seconds_of(code), caps={name: first})
         if seconds < _DEGRADES * run.wall:
             continue
-        yield Finding.of(
+        yield said(
             _say_degrading_functions,
             function=name,
             times=Factor(trends.change["run"][place]),

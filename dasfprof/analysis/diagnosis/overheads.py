@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.cores import fewer_threads
+from dasfprof.analysis.diagnosis.registry import Advice, Change, Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.sizing import find_chunks, larger_shape
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
-from dasfprof.analysis.wording import Advice, Bytes, Count, Factor, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Tasks are small if their median is shorter, overhead is so much of their seconds,
@@ -40,7 +41,13 @@ _NO_LARGE_VALUES = (
 _DIVISIBLE = 1000
 
 
-@rule("tasks-too-small")
+@rule(
+    "tasks-too-small",
+    causes=(
+        "scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt lock-"
+        "bound"
+    ),
+)
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
     durations = run.working[run.succeeded]
@@ -65,7 +72,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
     most = int(next((place for place in costs.order if small[place]), costs.order[0]))
     name, dear = str(costs.functions[most]), bool(costs.overhead[most] > _DEAR)
-    yield Finding.of(
+    advice = _larger_chunks(run, most)
+    yield said(
         _say_tasks_too_small,
         function=name,
         tasks=Count(len(durations)),
@@ -76,7 +84,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         own=Seconds(run.working[run.rows_of(name)].mean()),
         dear=dear,
         sent_large=run.sent_large,
-        advice=_larger_chunks(run, most),
+        advice=advice,
+        settings=[] if dear else _changes(advice, name, run),
         seconds=float("nan") if dear else overhead,
         at_least="medium" if dear else "info",
         at_most="medium" if dear else "high",
@@ -112,6 +121,17 @@ def _say_tasks_too_small(f: Figures) -> Words:
     )
 
 
+def _changes(f: Figures, name: str, run: RunFigures) -> list[Change]:
+    if f.how == "fewer-steps":
+        f.changes = fewer_threads(run)
+    if f.how in ("fewer-steps", "more-work"):
+        return []
+    if f.how == "batches":
+        return [Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))]
+    chunks = str(f.new_chunks or f.new_size)
+    return [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
+
+
 def _why_dear(f: Figures) -> str:
     alone = f"Their number alone does not explain {f.besides} a task."
     others = "slow pickling, event loops that are held up, or a busy host: this trace cannot tell."
@@ -134,7 +154,7 @@ def _advice(f: Figures) -> str | list[str | Advice]:
             "Have fewer tasks to handle: do several steps of the pipeline in one function (there "
             f"are only {f.width:task} of {f.function} in a layer, and larger chunks would leave "
             "threads without).",
-            Advice("fewer-threads", "Or use fewer threads."),
+            Advice("fewer-threads", "Or use fewer threads.", changes=f.changes),
         ]
     if f.how == "more-work":
         return (
@@ -158,7 +178,7 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     on_path = run.path_seconds(SegmentKind.SCHEDULER)
     if share < _SHARE or on_path < _SHARE * run.wall:
         return
-    yield Finding.of(
+    yield said(
         _say_scheduler_bound,
         idle=Share(share),
         on_path=Seconds(on_path),
@@ -187,7 +207,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
         return
     way = run.slots.on_its_way
     by_function = np.bincount(run.slots.function, weights=way)
-    yield Finding.of(
+    yield said(
         _say_late_receipt,
         function=str(run.slots.functions[int(by_function.argmax())]),
         idle=Share(share),
@@ -220,7 +240,10 @@ def _say_late_receipt(f: Figures) -> Words:
     )
 
 
-@rule("deserialising")
+@rule(
+    "deserialising",
+    explains="tasks-too-small scheduler-bound",
+)
 def deserialising(run: RunFigures) -> Iterator[Finding]:
     """Find threads that are busy with deserialising tasks."""
     share = run.share_of(ThreadTime.DESERIALIZE)
@@ -228,7 +251,7 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
         return
     seconds = np.nan_to_num(run.task_column("deserialize"))
     by_function = run.functions.sum(seconds)
-    yield Finding.of(
+    yield said(
         _say_deserialising,
         function=str(run.function_names[int(by_function.argmax())]),
         share=Share(share),

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Words, needs_cores, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
@@ -46,7 +46,12 @@ class _Narrow:
     idle: Array
 
 
-@rule("serial-chain")
+@rule(
+    "serial-chain",
+    causes="imbalance too-few-tasks dominating-function",
+    refutes="more-threads",
+    because="tasks run one after another",
+)
 def serial_chain(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that run one after another, alone, while all other threads wait for them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
@@ -64,7 +69,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     own = rows[run.functions.codes[rows] == int(by_function.argmax())]
     size = float(np.nan_to_num(run.task_column("size")[own]).max(initial=0.0))
     reduces = name.endswith(_REDUCTION) and size >= _LARGE_RESULT
-    yield Finding.of(
+    yield said(
         _say_serial_chain,
         reduced=Bytes(size) if reduces else None,
         tasks=Count(len(rows)),
@@ -97,7 +102,11 @@ def _say_serial_chain(f: Figures) -> Words:
     )
 
 
-@rule("too-few-tasks")
+@rule(
+    "too-few-tasks",
+    refutes="more-threads",
+    because="there are fewer tasks than threads",
+)
 def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find times at which there are fewer tasks than threads, for there are no more of them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
@@ -114,7 +123,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     chunk = np.fmax(run.task_column("size"), run.task_column("input_size"))
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
     own = narrow.rows[mine][codes == name_code]
-    yield Finding.of(
+    yield said(
         _say_too_few_tasks,
         tasks=Count(runs),
         threads=Count(round(run.threads)),
@@ -151,7 +160,10 @@ def _say_too_few_tasks(f: Figures) -> Words:
     )
 
 
-@rule("dominating-function")
+@rule(
+    "dominating-function",
+    causes="blocked-tasks",
+)
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
     # What a function takes at its first use on a worker is no part of its work.
@@ -170,7 +182,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     name, mean = str(run.function_names[code]), float(working[own].mean())
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # what it waits for is what takes the time
-    yield Finding.of(
+    yield said(
         _say_dominating_function,
         share=Share(share),
         median=Seconds(median),

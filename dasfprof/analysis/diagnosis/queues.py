@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import HIGH, Finding, rule
+from dasfprof.analysis.diagnosis.registry import HIGH, Advice, Change, Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_while_ready
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
-from dasfprof.analysis.wording import Advice, Count, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
@@ -31,7 +31,15 @@ _A_MOMENT = 0.05
 _QUEUED = 0.25
 
 
-@rule("cluster-lock")
+@rule(
+    "cluster-lock",
+    explains=(
+        "blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions "
+        "slow-worker imbalance serial-chain lock-bound poor-placement io-bound"
+    ),
+    refutes="more-threads",
+    because="tasks wait for a lock of Dask's",
+)
 def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     """Find one of Dask's locks that tasks wait for while they keep their threads."""
     table = run.trace.locks_held
@@ -47,7 +55,7 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     if share < _WAITED:
         return
     held = float((own["time"] - own["since"]).sum())
-    yield Finding.of(
+    yield said(
         _say_cluster_lock,
         kind=str(own["kind"].iloc[0]),
         name=elide(str(names.categories[code]), 60),
@@ -74,7 +82,15 @@ def _say_cluster_lock(f: Figures) -> Words:
     )
 
 
-@rule("waits-for-tasks")
+@rule(
+    "waits-for-tasks",
+    explains=(
+        "blocked-tasks dominating-function straggling-tasks imbalance serial-chain too-few-tasks "
+        "poor-placement waits-in-turn scheduler-bound client-gaps slow-worker"
+    ),
+    refutes="more-threads",
+    because="tasks keep their threads while they wait for others",
+)
 def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for other tasks and keep their threads, while some of these queue."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
@@ -86,7 +102,7 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
         kept, queued = stands * float(run.working[rows].sum()), _queued(run, rows)
         if stands < _STANDS or run.share(kept) < _WAITED or queued < _QUEUED * kept:
             continue
-        yield Finding.of(
+        yield said(
             _say_waits_for_tasks,
             function=name,
             tasks=Count(len(rows)),
@@ -112,7 +128,14 @@ def _say_waits_for_tasks(f: Figures) -> Words:
     )
 
 
-@rule("resource-limit")
+@rule(
+    "resource-limit",
+    explains=(
+        "blocked-tasks dominating-function imbalance poor-placement too-few-tasks serial-chain"
+    ),
+    refutes="more-threads",
+    because="tasks wait for units of a resource, not for threads",
+)
 def resource_limit(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for units of a resource while threads of their workers idle."""
     places, distinct = distinct_annotations(run.trace)
@@ -127,7 +150,7 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
         if run.share(idle) < _WAITED:
             continue
         by_function = np.bincount(run.functions.codes[rows])
-        yield Finding.of(
+        yield said(
             _say_resource_limit,
             function=str(run.function_names[int(by_function.argmax())]),
             resource=elide(name, 60),
@@ -272,13 +295,18 @@ def _figures(run: RunFigures, queues: _Queues) -> dict[str, Any]:
     }
 
 
-@rule("poor-placement")
+@rule(
+    "poor-placement",
+    explains="straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks",
+    refutes="more-threads",
+    because="threads idle while tasks queue on other workers",
+)
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
     """Find threads that idle while tasks queue on workers that they asked for, or with inputs."""
     queues = _found(run)
     if queues is None or queues.sent_ahead:
         return
-    yield Finding.of(
+    yield said(
         _say_poor_placement,
         **_figures(run, queues),
         asked=queues.asked,
@@ -310,7 +338,10 @@ def _say_poor_placement(f: Figures) -> Words:
     )
 
 
-@rule("sent-ahead")
+@rule(
+    "sent-ahead",
+    causes="imbalance serial-chain too-few-tasks",
+)
 def sent_ahead(run: RunFigures) -> Iterator[Finding]:
     """Find threads that idle while tasks that could run anywhere wait behind others on a worker."""
     queues = _found(run)
@@ -318,13 +349,16 @@ def sent_ahead(run: RunFigures) -> Iterator[Finding]:
         return
     waits, blocked = queues.waits, blocked_while_ready(run.trace)[: len(queues.waits)]
     share = float(blocked.sum()) / float(waits.sum())
-    yield Finding.of(
+    yield said(
         _say_sent_ahead,
         **_figures(run, queues),
         queued=queues.queued,
         blocked=Share(share) if share >= _BLOCKED else None,
         costs=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
         at_most="medium",
+        settings=[Change({"distributed.scheduler.worker-saturation": "1.0"})]
+        if queues.queued and share < _BLOCKED
+        else [],
     )
 
 

@@ -1,4 +1,4 @@
-"""All rules, applied to a run, and what they find, ranked: which finding brings about which."""
+"""All rules applied to a run; their findings, ranked: which refutes and which causes which."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.diagnosis.advice import changes_of, consistent
 from dasfprof.analysis.diagnosis.registry import (
-    EXPLAINS,
-    FIRST,
+    ADVICE,
     NEGLIGIBLE,
-    ORDER,
     REGISTERED,
     SEVERITIES,
-    SYMPTOMS,
+    Find,
     Finding,
-    Ranked,
-    Rule,
+    names_of,
 )
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import (
@@ -36,91 +31,97 @@ from dasfprof.analysis.model.steps import (
     line_words,
     step_groups,
 )
+from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.wording import Figures, Share, Words, plain
+from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-# A rule is a function under the decorator `registry.rule` in a module of this package.
 for module in pkgutil.iter_modules(diagnosis.__path__):
     if module.name != "ranking":
         importlib.import_module(f"{diagnosis.__name__}.{module.name}")
-#: By slug.
-RULES = {name: REGISTERED[name] for name in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
+
+#: Of equally severe findings with equal seconds the earlier rule's comes first.
+ORDER = names_of("""
+lost-workers restarted-workers recomputation unfinished-run given-up-tasks killed-workers
+failed-attempts errors unfinished-tasks no-worker-fits swallowed-errors late-start first-use
+single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tasks resource-limit
+tasks-too-small scheduler-bound late-receipt deserialising client-gaps one-at-a-time no-workers
+degrading-functions fat-partitions straggling-tasks slow-worker imbalance poor-placement
+sent-ahead transfer-bound spilling memory-pressure memory-near-limit host-memory-full serial-chain
+too-few-tasks dominating-function lock-bound cpu-oversubscribed garbage-collection process-lock
+io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full gpu-unused missing-evidence
+ended-by-itself clocks-apart memory-grows unmanaged-memory
+""")
+RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
+
+#: Of equally severe findings those of these rules come first, in this order: there are no results.
+#: They are symptoms of each other alone.
+FIRST = ("errors", "killed-workers", "unfinished-run", "lost-workers")
+#: The rule of findings about rules that failed.
+FAILED = "rule-failed"
 
 logger = logging.getLogger(__name__)
 
-#: The rule's name of findings about rules that failed.
-FAILED = "rule-failed"
+
+def find(run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE) -> list[Finding]:
+    """Return the known faults of a run, most severe first; see `TraceAnalyser.diagnose`."""
+    figures = RunFigures(run)
+    found = [one for slug, rule in rules.items() for one in _ask(slug, rule, figures)]
+    wall = figures.wall if found else 0.0
+    found = [one.within(wall) for one in found]
+    found = [one for one in found if one.rule in FIRST or not one.weight < least]
+    return in_order(with_causes(without_refuted(found, _facts(figures))), wall)
+
+
+def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Return findings as the table of `TraceAnalyser.diagnose`."""
+    columns = list(Finding("", "", "", ()).row())
+    table = pd.DataFrame([one.row() for one in findings], columns=columns, dtype=object)
+    return table.astype({name: float for name in columns if name.endswith("(s)")})
 
 
 def diagnose(
-    run: Run, rules: Mapping[str, Rule] = RULES, least: float = NEGLIGIBLE
+    run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE
 ) -> pd.DataFrame:
-    """Look for known faults of a run; see `TraceAnalyser`.
-
-    A finding that another brings about is kept beneath that one, but is not grave: what is to be
-    changed is the cause. Advice that other findings refute is not given.
-    """
-    figures = RunFigures(run)
-    findings = [found for name in rules for found in _found(name, rules[name], figures)]
-    wall = figures.wall if findings else 0.0
-    kept = [Ranked(name, finding.within(wall)) for name, finding in findings]
-    kept = [one for one in kept if one.rule in FIRST or not one.finding.weight < least]
-    ranked = in_order(with_causes(consistent(kept, figures)), wall)
-    table = as_table(ranked, wall)
-    found = [changes_of(one.rule, one.finding.said, figures) for one in ranked]
-    table.attrs["changes"] = [[change.as_data() for change in changes] for changes in found]
-    return table
+    """Return `find` as a table."""
+    return table_of(find(run, rules, least))
 
 
-def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
-    """Ask one rule; that it failed is a finding as well, and keeps none of the others."""
+def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
+    """Return a rule's findings; that it failed is one as well, and keeps none of the others."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of times beyond any clock
-            return [(name, with_line(with_step(finding, run), run)) for finding in rule(run)]
+            found = [dataclasses.replace(one, rule=one.rule or slug) for one in rule(run)]
+        return [with_line(with_step(one, run), run) for one in found if one.rule == slug]
     except Exception as error:
-        logger.debug("the rule %s failed", name, exc_info=True)
+        logger.debug("the rule %s failed", slug, exc_info=True)
+        text = f"The rule {slug} could not be applied to this trace."
         words = f"{type(error).__name__}: {error}"
-        return [(FAILED, Finding.of(_say_failed, rule=name, error=words, at_most="info"))]
-
-
-def _say_failed(f: Figures) -> Words:
-    return (
-        f"The rule {f.rule} could not be applied to this trace.",
-        f.error,
-        "Report it with the trace: it is a fault of dasfprof, not of the run.",
-    )
+        todo = "Report it with the trace: it is a fault of dasfprof, not of the run."
+        return [Finding.of(FAILED, text, words, todo, of_rule=slug, error=words, at_most="info")]
 
 
 def with_step(finding: Finding, run: RunFigures) -> Finding:
-    """Let the evidence of a finding about a function name its step, where steps are known.
-
-    Of several steps it is the one with most of the function's seconds, with its share of them.
-    """
+    """Name the pipeline step that has most of the seconds of a finding's function."""
     if finding.function is None or not has_steps(run.trace):
         return finding
     most, share = _most(finding.function, run, *step_groups(run.trace.tasks))
     if most in ("", NO_STEP):
         return finding
     words = f"{finding.function} ran in the step {excerpt(most)}{_part(share)}."
-    said = finding.said.adding(words, step=excerpt(most), share_in_step=share)
-    return dataclasses.replace(finding, said=said)
+    return finding.adding(words, step=excerpt(most), share_in_step=share)
 
 
 def with_line(finding: Finding, run: RunFigures) -> Finding:
-    """Let the evidence of a finding about a function name the line that built its tasks.
-
-    Of several lines it is the one with most of the function's seconds, with its share of them.
-    """
+    """Name the line of the program that built most of a finding's function."""
     if finding.function is None or not has_lines(run.trace):
         return finding
     most, share = _most(finding.function, run, *line_groups(run.trace.tasks))
     if most in ("", *NO_LINES):
         return finding
     words = f"{finding.function} was built at {line_words(run.trace, most)}{_part(share)}."
-    said = finding.said.adding(words, built_at=excerpt(most), share_of_line=share)
-    return dataclasses.replace(finding, said=said)
+    return finding.adding(words, built_at=excerpt(most), share_of_line=share)
 
 
 def _part(share: Share) -> str:
@@ -137,56 +138,104 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
     return names[most], Share(seconds[most] / seconds.sum())
 
 
-# --- Which finding brings about which, and the order in which they are told -----------------------
+# --- Which finding refutes which advice -----------------------------------------------------------
 
-_COLUMNS = [
-    *("Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion", "Rule"),
-    *("Function", "Worker", "Start (s)", "Stop (s)", "Cause"),
-]
+#: What refutes advice besides findings: facts of a run, and other advice that stands.
+_FACTS = {
+    "died-of-memory": ("more-threads", "memory ran out on a worker"),
+    "p2p": ("move-data", "a P2P shuffle decides which worker has which of its outputs"),
+    "more-threads": ("fewer-threads", "tasks wait without using a core, and more of them could"),
+}
+
+
+def _facts(run: RunFigures) -> set[str]:
+    times, rows = run.slots.times, p2p_runs(run.trace)
+    queued = (times.executing - times.ready)[: len(rows)]
+    # What queues on workers is mostly of shuffles.
+    of_p2p = rows.any() and queued[rows].sum() >= 0.5 * queued.sum()
+    return {name for name, so in (("p2p", of_p2p), ("died-of-memory", run.died_of_memory)) if so}
+
+
+def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
+    """Replace advice that other findings refute by the reason; refuted advice refutes nothing."""
+    kept = list(findings)
+    for kind in ADVICE:
+        known = facts | {part.kind for one in kept for part in one.advice}
+        why = {name: why for name, (own, why) in _FACTS.items() if own == kind and name in known}
+        for one in kept:
+            rule = RULES.get(one.rule)
+            if rule and kind in rule.refutes:
+                why.setdefault(one.rule, rule.because)
+        kept = [_refuted(one, kind, why) for one in kept]
+    return kept
+
+
+def _refuted(one: Finding, kind: str, why: Mapping[str, str]) -> Finding:
+    reasons = [because for name, because in why.items() if name != one.rule]
+    refuted = [part for part in one.advice if part.kind == kind] if reasons else []
+    if not refuted:
+        return one
+    instead = f"{ADVICE[kind]}: {reasons[0]}."
+    parts = [instead if part in refuted else part for part in one.suggestion]
+    promised = any(part.promises for part in refuted)
+    seconds = float("nan") if promised else one.seconds
+    return dataclasses.replace(one, suggestion=parts, seconds=seconds)
+
+
+# --- Which finding causes which, and their order --------------------------------------------------
+
 #: What explains another finding has such a part of its seconds at least.
 _A_PART = 0.25
 
 
-def with_causes(findings: Sequence[Ranked]) -> list[Ranked]:
-    """Put each finding that others bring about beneath the gravest of these.
+def with_causes(findings: Sequence[Finding]) -> list[Finding]:
+    """Put each finding that others cause beneath the most severe of these.
 
     A cause has as many seconds at stake as its symptom, and of equal ones is the earlier; or it
     explains it, and has a part of them: then it comes before others. Nothing stands beneath
     itself.
     """
-    order = sorted(range(len(findings)), key=lambda place: (-findings[place].seconds, place))
-    ranked = [findings[place] for place in order]
+    ranked = sorted(findings, key=lambda one: -_seconds(one))
     above: dict[int, list[int]] = {}
     for place, one in enumerate(ranked):
         causes = [
             other
             for other in range(len(ranked))
-            if _brings_about(ranked[other], one, earlier=other < place)
+            if _causes(ranked[other], one, earlier=other < place)
             and place not in _line(other, above)
         ]
         if causes:
-            explained = [one.rule in EXPLAINS.get(ranked[cause].rule, ()) for cause in causes]
-            above[place] = [causes[n] for n in np.argsort(np.logical_not(explained), kind="stable")]
-    done: dict[int, Ranked] = {}
+            above[place] = sorted(causes, key=lambda n: not _explains(ranked[n], one))
+    done: dict[int, Finding] = {}
 
-    def beneath(place: int) -> Ranked:
+    def beneath(place: int) -> Finding:
         if place not in done:
             one, causes = ranked[place], above.get(place, [])
             if causes:
                 names = list(dict.fromkeys(ranked[cause].rule for cause in causes))
-                one = Ranked(one.rule, one.finding.as_symptom_of(names), beneath(causes[0]))
+                one = one.beneath(beneath(causes[0]), names)
             done[place] = one
         return done[place]
 
     return [beneath(place) for place in range(len(ranked))]
 
 
-def _brings_about(cause: Ranked, one: Ranked, earlier: bool) -> bool:
+def _seconds(one: Finding) -> float:
+    return float(np.nan_to_num(one.weight))
+
+
+def _explains(cause: Finding, one: Finding) -> bool:
+    rule = RULES.get(cause.rule)
+    return rule is not None and one.rule in rule.explains
+
+
+def _causes(cause: Finding, one: Finding, earlier: bool) -> bool:
     if one.rule in FIRST and cause.rule not in FIRST:
         return False
-    if one.rule in EXPLAINS.get(cause.rule, ()):
-        return np.isnan(cause.finding.weight) or cause.seconds >= _A_PART * one.seconds
-    return earlier and one.rule in SYMPTOMS.get(cause.rule, ())
+    if _explains(cause, one):
+        return np.isnan(cause.weight) or _seconds(cause) >= _A_PART * _seconds(one)
+    rule = RULES.get(cause.rule)
+    return earlier and rule is not None and one.rule in rule.causes
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
@@ -197,45 +246,16 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
         yield place
 
 
-def in_order(findings: Sequence[Ranked], wall: float) -> list[Ranked]:
-    """Sort findings, the gravest first, each with its symptoms beneath it."""
+def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
+    """Sort findings, most severe first, each with its symptoms beneath it."""
 
-    def rank(one: Ranked) -> tuple[int, int, float]:
-        severity = SEVERITIES.index(one.finding.severity(wall))
+    def rank(one: Finding) -> tuple[int, int, float]:
         place = FIRST.index(one.rule) if one.rule in FIRST else len(FIRST)
-        return severity, place, -one.seconds
+        return SEVERITIES.index(one.severity_in(wall)), place, -_seconds(one)
 
-    def beneath(cause: Ranked | None) -> Iterator[Ranked]:
+    def beneath(cause: Finding | None) -> Iterator[Finding]:
         for one in sorted((one for one in findings if one.cause is cause), key=rank):
-            yield one
+            yield dataclasses.replace(one, severity=one.severity_in(wall))
             yield from beneath(one)
 
     return list(beneath(None))
-
-
-def as_table(findings: Sequence[Ranked], wall: float) -> pd.DataFrame:
-    """List findings of rules; see `TraceAnalyser.diagnose`."""
-    found = [one.finding for one in findings]
-    rows = [
-        {
-            "Severity": one.finding.severity(wall),
-            "Finding": one.finding.said.text,
-            "Seconds at stake (s)": one.finding.seconds,
-            "Evidence": one.finding.said.evidence,
-            "Suggestion": one.finding.said.suggestion,
-            "Rule": one.rule,
-            "Function": one.finding.function,
-            "Worker": one.finding.worker,
-            "Start (s)": one.finding.start,
-            "Stop (s)": one.finding.stop,
-            "Cause": one.cause and one.cause.rule,
-        }
-        for one in findings
-    ]
-    table = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
-    table = table.astype({name: float for name in _COLUMNS if name.endswith("(s)")})
-    # For the report: of several places a row names the first, or the longest.
-    table.attrs["places"] = [one.places and asdict(one.places) for one in found]
-    table.attrs["figures"] = [plain(one.said.figures) for one in found]
-    table.attrs["costs"] = [finding.weight for finding in found]
-    return table

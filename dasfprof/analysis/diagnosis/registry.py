@@ -1,39 +1,81 @@
-"""Findings: what a rule finds and how grave that is; and how a rule is registered, by its name."""
+"""Rules of the diagnosis, what each is known to cause and refute, and the findings they yield."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.wording import Figures, Share, Statement, Words, state
+from dasfprof.analysis.wording import Figures, Share, plain
 
-# --- Findings: what a rule of the diagnosis finds, and how grave that is --------------------------
+# --- Findings -------------------------------------------------------------------------------------
 
 Severity = Literal["high", "medium", "low", "info"]
 
-#: From the gravest on.
+#: Most severe first.
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 
-#: Shares of the run's wall time at stake from which a finding is grave, and from which it matters.
+#: Thresholds, as fractions of wall time, for "high" and "medium".
 HIGH, MEDIUM = 0.2, 0.05
-#: Seconds at stake below which nothing is high for its share, nor for another reason where that is
-#: less than `MEDIUM`;
-LITTLE = 1.0
-#: and below which nobody asks.
-NEGLIGIBLE = 0.1
+#: With fewer seconds at stake nothing is "high"; with less still, a finding is dropped.
+LITTLE, NEGLIGIBLE = 1.0, 0.1
+
+#: The value of a setting: a number, a switch, a text, or `MORE` or `FEWER`.
+Value: TypeAlias = int | bool | str
+
+MORE, FEWER = "more", "fewer"
+#: Settings that are keywords of a ``LocalCluster``, and those that only the program can have.
+OF_CLUSTERS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
+OF_PROGRAMS = ("chunks", "batch", "persist")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Settings that a finding suggests, as data that ``dasfprof try`` can run."""
+
+    #: By name: keywords of a cluster (`OF_CLUSTERS`), variables of the environment, in capitals,
+    #: settings of Dask's config, with dots, or what the program has (`OF_PROGRAMS`). In bytes.
+    settings: Mapping[str, Value]
+    #: Settings that have to stay as they are for the finding's figures to hold.
+    excludes: tuple[str, ...] = ()
+    #: What the change depends on; None: nothing.
+    condition: str | None = None
+    #: The function it is about, and the line of the program that built its tasks.
+    function: str | None = None
+    line: str | None = None
+    #: How many times as large chunks or batches become; None: it is about neither.
+    times: float | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
+
+    @classmethod
+    def of_cluster(cls, condition: str | None = None, /, **settings: Value) -> Change:
+        """Return a change of the cluster that keeps its other keywords."""
+        return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings), condition)
+
+
+class Advice(NamedTuple):
+    """A sentence of a suggestion that other findings may refute."""
+
+    #: A key of `ADVICE`.
+    kind: str
+    text: str
+    #: Whether the seconds at stake are what following it gains.
+    promises: bool = False
+    changes: Sequence[Change] = ()
 
 
 @dataclass(frozen=True)
 class Places:
-    """All places that a finding speaks of, where its own function, worker and time are of one."""
+    """Everything a finding is about, if that is more than one function, worker and time."""
 
-    #: Times, in seconds from the trace's begin.
+    #: In seconds from the trace's begin.
     spans: tuple[tuple[float, float], ...] = ()
     #: What all of its task runs have in common; None: nothing.
     state: str | None = None
@@ -43,60 +85,79 @@ class Places:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule found."""
+    """What one rule found, and after ranking how severe that is and what causes it."""
 
-    said: Statement
+    rule: str
+    #: One plain sentence with the figure; figures and methods that show more; what to change.
+    text: str
+    evidence: str
+    suggestion: Sequence[str | Advice]
+    #: By name: numbers with units, texts, and lists, mappings and namespaces of these.
+    figures: Mapping[str, Any] = field(default_factory=dict)
     #: Seconds of wall time that the run might be shorter; NaN where no replay or measure shows it.
     seconds: float = float("nan")
-    #: Those for which it was seen, by which alone it is ranked where `seconds` are unknown.
+    #: Seconds that were seen, by which it is ranked where `seconds` are unknown.
     costs: float = float("nan")
-    #: The gravest that it may be, however many seconds are at stake.
+    #: Bounds of its severity.
     at_most: Severity = "high"
-    #: The least grave that it may be, however few they are, or where they are unknown.
     at_least: Severity = "info"
-    #: Where it speaks of one: Dask's prefix, the worker's label.
-    function: str | None = None
-    worker: str | None = None
-    #: The time that it speaks of, in seconds from the trace's begin; NaN for the whole run.
+    #: The time that it is about, in seconds from the trace's begin; NaN for the whole run.
     start: float = float("nan")
     stop: float = float("nan")
-    #: None: those above are all.
     places: Places | None = None
-    #: Whether its seconds are the client's own: before the first task, or after the last, as well.
+    #: Whether its seconds are a client's, which may lie before or after all tasks.
     of_client: bool = False
+    settings: Sequence[Change] = ()
+    severity: Severity = "info"
+    cause: Finding | None = None
 
     @classmethod
     def of(
         cls,
-        say: Callable[[Figures], Words],
-        *,
-        seconds: float = float("nan"),
-        costs: float = float("nan"),
-        at_most: Severity = "high",
-        at_least: Severity = "info",
-        severity: Severity | None = None,
-        start: float = float("nan"),
-        stop: float = float("nan"),
-        places: Places | None = None,
-        of_client: bool = False,
-        **figures: Any,
+        rule: str,
+        text: str,
+        evidence: str,
+        suggestion: str | Sequence[str | Advice],
+        **more: Any,
     ) -> Finding:
-        """Return what a rule found: figures, and the function that says them.
+        """Return a finding; its sentences name figures in braces: names that are no fields.
 
-        Of the figures ``function`` and ``worker`` are its places as well. `severity`: at most and
-        at least.
+        `severity` sets both bounds of it.
         """
-        most, least = severity or at_most, severity or at_least
-        where = figures.get("function"), figures.get("worker"), start, stop, places
-        return cls(state(say, **figures), seconds, costs, most, least, *where, of_client)
+        if "severity" in more:
+            more["at_most"] = more["at_least"] = more.pop("severity")
+        own = {name: more.pop(name) for name in _FIELDS & more.keys()}
+        parts = [
+            part._replace(text=part.text.format_map(more))
+            if isinstance(part, Advice)
+            else part.format_map(more)
+            for part in ([suggestion] if isinstance(suggestion, str) else suggestion)
+            if part
+        ]
+        return cls(rule, text.format_map(more), evidence.format_map(more), parts, more, **own)
+
+    @property
+    def function(self) -> str | None:
+        """The function that it is about."""
+        return self.figures.get("function")
+
+    @property
+    def worker(self) -> str | None:
+        """The label of the worker that it is about."""
+        return self.figures.get("worker")
 
     @property
     def weight(self) -> float:
         """The seconds by which it is ranked; NaN: none is known."""
         return self.costs if np.isnan(self.seconds) else self.seconds
 
-    def severity(self, wall: float) -> Severity:
-        """Show how grave it is in a run of so many seconds."""
+    @property
+    def advice(self) -> list[Advice]:
+        """The parts of its suggestion that other findings may refute."""
+        return [part for part in self.suggestion if isinstance(part, Advice)]
+
+    def severity_in(self, wall: float) -> Severity:
+        """Return how severe it is in a run of so many seconds."""
         weight = self.weight
         share = weight / wall if wall > 0 else float("nan")
         by_share: Severity = "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
@@ -117,25 +178,53 @@ class Finding:
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
         return dataclasses.replace(self, seconds=seconds, costs=costs)
 
-    def as_symptom_of(self, causes: Sequence[str]) -> Finding:
-        """Return it as what other rules' findings bring about: it is not grave by itself."""
+    def adding(self, evidence: str, **figures: Any) -> Finding:
+        """Return it with more evidence."""
+        more = {**self.figures, **figures}
+        return dataclasses.replace(self, evidence=f"{self.evidence} {evidence}", figures=more)
+
+    def beneath(self, cause: Finding, causes: Sequence[str]) -> Finding:
+        """Return it as a symptom of other findings: not severe by itself."""
         words = f"It may follow from {', '.join(causes)}."
-        said = self.said.adding(words, may_follow_from=tuple(causes))
-        return dataclasses.replace(self, said=said, at_most="low", at_least="info")
+        found = self.adding(words, may_follow_from=tuple(causes))
+        return dataclasses.replace(found, at_most="low", at_least="info", cause=cause)
+
+    def row(self) -> dict[str, Any]:
+        """Return its row in the table of `TraceAnalyser.diagnose`."""
+        parts = [part.text if isinstance(part, Advice) else part for part in self.suggestion]
+        return {
+            "Severity": self.severity,
+            "Finding": self.text,
+            "Seconds at stake (s)": self.seconds,
+            "Evidence": self.evidence,
+            "Suggestion": " ".join(parts),
+            "Rule": self.rule,
+            "Function": self.function,
+            "Worker": self.worker,
+            "Start (s)": self.start,
+            "Stop (s)": self.stop,
+            "Cause": self.cause and self.cause.rule,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it: its row, its figures with units, and what it says to set."""
+        changes = [*self.settings, *(change for part in self.advice for change in part.changes)]
+        return {
+            **self.row(),
+            "Figures": plain(self.figures),
+            "Changes": [self._as_data(change) for change in changes],
+        }
+
+    def _as_data(self, change: Change) -> dict[str, Any]:
+        line = self.figures.get("built_at") if change.function in (None, self.function) else None
+        if line and "persist" in change.settings:
+            change = dataclasses.replace(change, settings={**change.settings, "persist": line})
+        return dataclasses.replace(change, line=line if change.function else None).as_data()
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """A finding with its rule, and the finding that brings it about."""
-
-    rule: str
-    finding: Finding
-    cause: Ranked | None = None
-
-    @property
-    def seconds(self) -> float:
-        """The seconds by which it is ranked; 0 where they are unknown."""
-        return float(np.nan_to_num(self.finding.weight))
+#: What rules set; all other keywords of `Finding.of` are figures.
+_FIELDS = {"seconds", "costs", "at_most", "at_least", "start", "stop"}
+_FIELDS |= {"places", "of_client", "settings"}
 
 
 def needs_cores(waited: Share | None) -> str:
@@ -148,113 +237,72 @@ def needs_cores(waited: Share | None) -> str:
     )
 
 
-# --- How a rule of the diagnosis is registered, under a name that stays ---------------------------
+# --- Rules ----------------------------------------------------------------------------------------
 
-#: Yields the findings of one kind; without the evidence for it, none.
-Rule = Callable[[RunFigures], Iterator[Finding]]
+Find = Callable[[RunFigures], Iterator[Finding]]
+
+#: Kinds of advice that findings refute, and how to say that one would not help.
+ADVICE = {
+    "more-threads": "More threads a worker would gain nothing",
+    "share-memory": "Workers with more threads would move less, and wait more",
+    "fewer-threads": "Fewer threads would gain nothing",
+    "move-data": "Where these run cannot be changed by client.rebalance() or workers=",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: the slug of its findings, how they are found, and how they relate to others."""
+
+    slug: str
+    find: Find
+    #: Rules whose findings it explains, however many seconds these cost: evidence of its own shows
+    #: it; and those that its findings cause, unless more seconds are at stake there.
+    explains: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    #: The kinds of advice that its findings refute, and why.
+    refutes: tuple[str, ...] = ()
+    because: str = ""
+
+    def __call__(self, run: RunFigures) -> Iterator[Finding]:
+        """Yield what the rule's function finds."""
+        return self.find(run)
+
 
 REGISTERED: dict[str, Rule] = {}
 
 
-def _table(text: str) -> dict[str, tuple[str, ...]]:
-    """Read a table: a rule and a colon begin a row, which other rules follow."""
-    rows = re.findall(r"(\S+):([\w\s-]*)(?=\n\S|$)", text)
-    return {cause: tuple(symptoms.split()) for cause, symptoms in rows}
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the names in a text."""
+    return tuple(text.split())
 
 
-#: What explains others, however many seconds these cost: evidence of its own shows it.
-EXPLAINS = _table("""
-waits-in-turn: slow-worker imbalance straggling-tasks degrading-functions poor-placement
-process-lock: lock-bound blocked-tasks io-bound waits-in-turn dominating-function straggling-tasks
-    degrading-functions slow-worker imbalance cpu-oversubscribed
-cluster-lock: blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions
-    slow-worker imbalance serial-chain lock-bound poor-placement io-bound
-unmanaged-memory: memory-near-limit
-memory-grows: unmanaged-memory memory-near-limit
-garbage-collection: dominating-function straggling-tasks degrading-functions
-resource-limit: blocked-tasks dominating-function imbalance poor-placement too-few-tasks
-    serial-chain
-waits-for-tasks: blocked-tasks dominating-function straggling-tasks imbalance serial-chain
-    too-few-tasks poor-placement waits-in-turn scheduler-bound client-gaps slow-worker
-sent-by-value: tasks-too-small late-receipt deserialising scheduler-bound single-gathers
-tokenising: client-gaps late-start
-single-gathers: client-gaps scheduler-bound
-large-results: client-gaps
-deserialising: tasks-too-small scheduler-bound
-no-workers: scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance
-fat-partitions: straggling-tasks imbalance poor-placement sent-ahead dominating-function
-    blocked-tasks
-straggling-tasks: sent-ahead
-slow-worker: sent-ahead
-poor-placement: straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks
-one-at-a-time: client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement
-    scheduler-bound dominating-function
-client-gaps: blocked-tasks imbalance too-few-tasks serial-chain
-""")
-#: What a finding of one rule brings about besides: findings of the others are its symptoms, unless
-#: more seconds are at stake there.
-SYMPTOMS = _table("""
-unfinished-run: blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound
-    lost-workers poor-placement scheduler-bound serial-chain straggling-tasks too-few-tasks
-killed-workers: imbalance lost-workers recomputation scheduler-bound serial-chain too-few-tasks
-failed-attempts: recomputation straggling-tasks imbalance too-few-tasks
-lost-workers: recomputation imbalance too-few-tasks serial-chain poor-placement
-recomputation: tasks-too-small dominating-function blocked-tasks io-bound
-first-use: dominating-function straggling-tasks degrading-functions slow-worker imbalance
-    serial-chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement
-tasks-too-small: scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt
-    lock-bound
-single-gathers: tasks-too-small late-receipt too-few-tasks serial-chain imbalance
-large-results: late-receipt too-few-tasks imbalance
-tokenising: too-few-tasks serial-chain imbalance
-sent-by-value: late-start client-gaps too-few-tasks imbalance tokenising
-no-workers: serial-chain
-degrading-functions: straggling-tasks dominating-function blocked-tasks imbalance too-few-tasks
-fat-partitions: serial-chain too-few-tasks transfer-bound
-straggling-tasks: imbalance too-few-tasks
-slow-worker: imbalance serial-chain too-few-tasks straggling-tasks poor-placement
-    dominating-function blocked-tasks degrading-functions
-imbalance: too-few-tasks
-sent-ahead: imbalance serial-chain too-few-tasks
-transfer-bound: imbalance too-few-tasks serial-chain deserialising
-spilling: blocked-tasks io-bound straggling-tasks degrading-functions serial-chain too-few-tasks
-    imbalance transfer-bound memory-pressure tasks-too-small late-receipt
-memory-pressure: too-few-tasks serial-chain imbalance poor-placement
-serial-chain: imbalance too-few-tasks dominating-function
-dominating-function: blocked-tasks
-lock-bound: blocked-tasks dominating-function cpu-oversubscribed
-cpu-oversubscribed: tasks-too-small scheduler-bound dominating-function straggling-tasks
-    degrading-functions late-receipt
-""")
-#: The rules: of equally grave findings with equal seconds the earlier rule's comes first.
-(ORDER,) = _table("""
-rules: lost-workers restarted-workers recomputation unfinished-run given-up-tasks killed-workers
-    failed-attempts errors unfinished-tasks no-worker-fits swallowed-errors late-start first-use
-    single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tasks
-    resource-limit tasks-too-small scheduler-bound late-receipt deserialising client-gaps
-    one-at-a-time no-workers degrading-functions fat-partitions straggling-tasks slow-worker
-    imbalance poor-placement sent-ahead transfer-bound spilling memory-pressure memory-near-limit
-    host-memory-full serial-chain too-few-tasks dominating-function lock-bound cpu-oversubscribed
-    garbage-collection process-lock io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full
-    gpu-unused missing-evidence ended-by-itself clocks-apart memory-grows unmanaged-memory
-""").values()
+def rule(
+    slug: str, *, explains: str = "", causes: str = "", refutes: str = "", because: str = ""
+) -> Callable[[Find], Find]:
+    """Register a function that yields findings of this slug; one function may have several.
 
-#: Of equally grave findings those of these rules come first, in this order, whatever they cost:
-#: there are no results. They are symptoms of each other alone.
-FIRST = ("errors", "killed-workers", "unfinished-run", "lost-workers")
-
-
-def rule(slug: str) -> Callable[[Rule], Rule]:
-    """Register a function of a module of this package as a rule.
-
-    Parameters
-    ----------
-    slug
-        Its name in the column ``Rule``, which stays.
+    `explains`, `causes` and `refutes` are slugs and kinds of advice, separated by spaces.
     """
 
-    def register(function: Rule) -> Rule:
-        REGISTERED[slug] = function
-        return function
+    def register(find: Find) -> Find:
+        related = names_of(explains), names_of(causes), names_of(refutes)
+        REGISTERED[slug] = Rule(slug, find, *related, because)
+        return find
 
     return register
+
+
+# --- The old form, for modules that are not converted yet -------------------------------------
+
+Words = tuple[str, str, "str | Sequence[str | Advice]"]
+
+
+def said(say: Callable[[Figures], Words], **more: Any) -> Finding:
+    """Return a finding whose sentences a function makes of its figures."""
+    if "severity" in more:
+        more["at_most"] = more["at_least"] = more.pop("severity")
+    own = {name: more.pop(name) for name in _FIELDS & more.keys()}
+    text, evidence, suggestion = say(Figures(**more))
+    parts = [suggestion] if isinstance(suggestion, str) else [part for part in suggestion if part]
+    return Finding("", text, evidence, parts, more, **own)

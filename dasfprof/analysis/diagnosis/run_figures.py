@@ -272,7 +272,18 @@ class RunFigures(UnusualRuns):
         own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
         return float(found.length[own].sum())
 
+    # --- what changes of a cluster rest on -------------------------------------------------------
+
+    @property
+    def worker_count(self) -> int:
+        """How many workers there were; one that was restarted is the same."""
+        return len(np.unique(self.workers.of_lives[self.accounts.lives.ids]))
+
     # --- names -----------------------------------------------------------------------------------
+
+    def life_label(self, life: int) -> str:
+        """Return the label of a life of a worker."""
+        return str(self.trace.workers["worker"].iloc[life])
 
     def key_text(self, row: int) -> str:
         """Return the key of a task run as text."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Set
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.gaps import NoteKind
-from dasfprof.analysis.wording import Count, Figures, Seconds, Words
+from dasfprof.analysis.wording import Count, Figures, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import excerpt
 
@@ -45,7 +45,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         notes.append("no resource samples: memory, spilling and files cannot be judged.")
     if not notes:
         return
-    yield Finding.of(
+    yield said(
         _say_missing_evidence,
         notes=[excerpt(note) for note in notes],
         kinds=sorted(kinds),
@@ -98,7 +98,7 @@ def ended_by_itself(run: RunFigures) -> Iterator[Finding]:
     """Find that a run ended as its client was gone."""
     for note in run.trace.notes:
         if note.kind == "client-gone":
-            yield Finding.of(_say_ended_by_itself, note=note.text, severity="low")
+            yield said(_say_ended_by_itself, note=note.text, severity="low")
 
 
 def _say_ended_by_itself(f: Figures) -> Words:
@@ -120,7 +120,7 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.abs(offsets).argmax())
     if abs(offsets[worst]) < _CLOCK:
         return
-    yield Finding.of(
+    yield said(
         _say_clocks_apart,
         host=str(run.trace.workers["host"].iloc[worst]),
         ahead=Seconds(offsets[worst]),

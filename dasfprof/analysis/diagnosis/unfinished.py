@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_words
-from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
+from dasfprof.analysis.diagnosis.registry import Finding, Severity, Words, rule, said
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.run.open_runs import RELEASED
@@ -20,7 +20,7 @@ from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import in_words
 from dasfprof.analysis.under_way.state import Cause, ClusterState, name_some
-from dasfprof.analysis.wording import Count, Figures, Seconds, Words
+from dasfprof.analysis.wording import Count, Figures, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import clean, elide, excerpt
 
@@ -53,7 +53,13 @@ _GONE = {
 }
 
 
-@rule("unfinished-run")
+@rule(
+    "unfinished-run",
+    causes=(
+        "blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound lost-workers "
+        "poor-placement scheduler-bound serial-chain straggling-tasks too-few-tasks"
+    ),
+)
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     """Find that a run did not end, and why."""
     state, end = run.state, run.end
@@ -93,7 +99,7 @@ def _summary(
     longest = _longest(state)
     seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
     seconds = seconds or state.quiet or run.wall
-    return Finding.of(
+    return said(
         _say_unfinished_run,
         function=cause.function if cause is not None else None,
         worker=cause.worker if cause is not None else None,
@@ -183,7 +189,7 @@ def _when_in_words(f: Figures) -> str:
 
 
 def _of_cause(cause: Cause, severity: Severity) -> Finding:
-    return Finding.of(
+    return said(
         _say_cause,
         function=cause.function,
         worker=cause.worker,
@@ -227,7 +233,7 @@ def _states_in_words(f: Figures) -> str:
 
 
 def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
-    return Finding.of(
+    return said(
         _say_cut_off,
         function=state.tasks[0].function if state.tasks else None,
         **_what_was_left(state, end),
@@ -265,7 +271,7 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
     if not len(released):
         return
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
-    yield Finding.of(
+    yield said(
         _say_given_up_tasks,
         function=str(name),
         tasks=Count(len(released)),
@@ -284,7 +290,12 @@ def _say_given_up_tasks(f: Figures) -> Words:
     )
 
 
-@rule("killed-workers")
+@rule(
+    "killed-workers",
+    causes="imbalance lost-workers recomputation scheduler-bound serial-chain too-few-tasks",
+    refutes="more-threads",
+    because="workers died with the tasks that they ran",
+)
 def killed_workers(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that were given up, as the workers that ran them died one after the other."""
     causes = find_causes(run.state) if run.state is not None else []
@@ -293,7 +304,7 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
     for cause in causes:
         if cause.kind == "killed-workers":
             severity: Severity = "medium" if cause.worker in held else "high"
-            yield Finding.of(
+            yield said(
                 _say_killed_workers,
                 function=cause.function,
                 worker=cause.worker,

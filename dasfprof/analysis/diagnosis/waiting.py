@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from dasfprof.analysis.diagnosis.cores import (
     cpu_share,
     most_of,
+    processes_in_place_of_threads,
     threads_per_worker,
     without_waiting,
 )
-from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.model.links import find_turn
@@ -29,7 +31,7 @@ from dasfprof.analysis.stack_samples.places import (
     hottest_line,
     waits_of,
 )
-from dasfprof.analysis.wording import Advice, Bytes, Count, Figures, Rate, Seconds, Share, Words
+from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Functions wait if they use the CPU for less of their time; it matters from such a share of the
@@ -54,10 +56,15 @@ _OTHER_THREADS = 0.3
 _BACKLOG = 1.0
 #: The share of a function's attempts that raise an error: what it calls may turn them down.
 _FAILED = 0.05
-_ONE_OF_EACH = "A lock of the process, or something else of which each has one,"
 
 
-@rule("process-lock")
+@rule(
+    "process-lock",
+    explains="lock-bound blocked-tasks io-bound waits-in-turn dominating-function straggling-tasks "
+    "degrading-functions slow-worker imbalance cpu-oversubscribed",
+    refutes="more-threads share-memory",
+    because="tasks wait for one lock of their process",
+)
 def process_lock(run: RunFigures) -> Iterator[Finding]:
     """Find functions of which one task at a time runs in a process, as the others wait for a lock.
 
@@ -74,15 +81,33 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
         sampled = in_lock >= _LOCKED
         if not sampled:
             in_lock = _turns(run, rows)[1] / max(float(run.working[rows].sum()), 1e-9)
-        if in_lock < _LOCKED:
-            continue
         lost = in_lock * run.working[rows]
-        if float(lost.sum()) / run.threads < _LOCK_COSTS * run.wall:
+        if in_lock < _LOCKED or lost.sum() / run.threads < _LOCK_COSTS * run.wall:
             continue
         left = run.working[rows] - lost + run.core_wait[rows]
         gain = run.saved(float("nan"), running=run.with_durations(rows, left))
+        cores = sum(run.trace.surroundings.cores.values())
+        least_wall = float(run.cpu.sum()) / cores if cores else 0.0
+        lock = (
+            "One lock of the process"
+            if sampled
+            else "A lock of the process, or something else of which each has one,"
+        )
+        shown = (
+            "Samples of its tasks stand in the lock's acquire for {in_lock} of their time."
+            if sampled
+            else "In each process its tasks end one after the other, at even distances, and the "
+            "first of those that begin together last one, two, three, ... such distances."
+        )
         yield Finding.of(
-            _say_process_lock,
+            "process-lock",
+            f"{lock} keeps its threads apart: tasks of {{function}} wait for it for {{in_lock}} of "
+            "their time.",
+            f"{shown} {{tasks:task}}, {{lasted}} in all. {{hottest}}See hot_lines() and "
+            'time_accounting("function").',
+            "Use processes in place of threads, as each has a lock of its own: {threads} times as "
+            "many workers with threads_per_worker=1. More threads in a process wait for the same "
+            "lock.",
             function=name,
             in_lock=Share(in_lock),
             sampled=sampled,
@@ -90,222 +115,179 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
             lasted=Seconds(run.working[rows].sum()),
             hottest=hottest_line(run.trace, name),
             threads=threads_per_worker(run),
+            settings=[processes_in_place_of_threads(run)],
             # Processes run side by side no faster than the cores do.
-            seconds=float(np.minimum(gain, run.wall - _least_wall(run))),
+            seconds=float(np.minimum(gain, run.wall - least_wall)),
             at_least="medium",
         )
 
 
-def _say_process_lock(f: Figures) -> Words:
-    shown = (
-        f"Samples of its tasks stand in the lock's acquire for {f.in_lock} of their time."
-        if f.sampled
-        else "In each process its tasks end one after the other, at even distances, and the first "
-        "of those that begin together last one, two, three, ... such distances."
-    )
-    return (
-        f"{'One lock of the process' if f.sampled else _ONE_OF_EACH} keeps its threads apart: "
-        f"tasks of {f.function} wait for it for {f.in_lock} of their time.",
-        f"{shown} {f.tasks:task}, {f.lasted} in all. {f.hottest}See hot_lines() and "
-        'time_accounting("function").',
-        f"Use processes in place of threads, as each has a lock of its own: {f.threads} times as "
-        "many workers with threads_per_worker=1. More threads in a process wait for the same lock.",
-    )
-
-
-def _least_wall(run: RunFigures) -> float:
-    """Return for how long all cores compute what tasks and waits for locks leave to be computed."""
-    cores = sum(run.trace.surroundings.cores.values())
-    return float(run.cpu.sum()) / cores if cores else 0.0
-
-
 @rule("io-bound")
-def io_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that wait in calls of a storage, or while their process moves files."""
+@rule(
+    "waits-in-turn",
+    explains="slow-worker imbalance straggling-tasks degrading-functions poor-placement",
+    refutes="more-threads",
+    because="tasks wait for something that serves one at a time",
+)
+@rule("blocked-tasks")
+def waiting(run: RunFigures) -> Iterator[Finding]:
+    """Find functions that mostly wait: in turn, for a storage, or for what no event shows."""
     rows, lost = _waiting_rows(run)
-    if not len(rows) or not _waits_for_storage(run, rows) or _turn_of_most(run, rows) is not None:
+    if not len(rows):
         return
-    in_calls = _waits_in_calls(run, rows)
+    in_calls, name = _waits_in_calls(run, rows), most_of(run, rows)
+    own, share = np.intersect1d(rows, run.rows_of(name)), Share(run.share(lost * run.threads))
+    if (turn := _turns(run, own)[0]) is not None:
+        yield _in_turn(run, name, own, waiting=share, turn=Seconds(turn))
+    elif in_calls or _waits_for_files(run, rows):
+        seconds = run.saved(lost, running=without_waiting(run, rows))
+        yield _for_storage(run, rows, in_calls, waiting=share, seconds=seconds)
+    else:
+        yield _blocked(run, name, rows, own, share)
+
+
+def _for_storage(run: RunFigures, rows: Array, in_calls: bool, **figures: Any) -> Finding:
+    """Functions that wait in calls of a storage, or while their process moves files."""
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
-    nbytes = float(run.file_bytes.sum())
-    yield Finding.of(
-        _say_io_bound,
+    failed, own, moved = _share_failed(run, name), run.rows_of(name), float(run.file_bytes.sum())
+    cause, more = (
+        (
+            "and waits in calls of fsspec for {in_storage} of it.",
+            "Which storage, how many calls and bytes: see storage().",
+        )
+        if in_calls
+        else (
+            "while {moved} are read and written.",
+            "That is {rate} over the run: see processes_resource_usage(), node_disk_usage().",
+        )
+    )
+    return Finding.of(
+        "io-bound",
+        f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
+        f"{{waiting}} of the threads' time is spent waiting. {more}",
+        [
+            "Let {function} read less: only the columns and rows that are needed, compressed "
+            "formats in larger pieces (Parquet, Zarr), from local or faster disks.",
+            _more_threads("Or run more threads a worker.") if failed is None else _TURNED_DOWN,
+        ],
         function=name,
         on_cpu=cpu_share(run, name),
-        in_storage=_in_storage(run, name) if in_calls else None,
-        failed=_share_failed(run, name),
-        moved=Bytes(nbytes),
-        rate=Rate(nbytes / run.wall),
-        waiting=Share(run.share(lost * run.threads)),
-        seconds=run.saved(lost, running=without_waiting(run, rows)),
+        in_storage=Share(run.storage[own].sum() / run.working[own].sum()) if in_calls else None,
+        failed=failed,
+        moved=Bytes(moved),
+        rate=Rate(moved / run.wall),
         at_most="medium",
+        **figures,
     )
 
 
-def _say_io_bound(f: Figures) -> Words:
-    if f.in_storage is not None:
-        cause = f"and waits in calls of fsspec for {f.in_storage} of it."
-        more = "Which storage, how many calls and bytes: see storage()."
-    else:
-        cause = f"while {f.moved} are read and written."
-        more = f"That is {f.rate} over the run: see processes_resource_usage(), node_disk_usage()."
-    return (
-        f"Tasks wait for storage: {f.function} uses the CPU for {f.on_cpu} of its time, {cause}",
-        f"{f.waiting} of the threads' time is spent waiting. {more}",
-        [
-            f"Let {f.function} read less: only the columns and rows that are needed, compressed "
-            "formats in larger pieces (Parquet, Zarr), from local or faster disks.",
-            Advice("more-threads", "Or run more threads a worker.")
-            if f.failed is None
-            else _turned_down(f.failed),
-        ],
-    )
-
-
-@rule("waits-in-turn")
-def waits_in_turn(run: RunFigures) -> Iterator[Finding]:
-    """Find functions whose tasks wait for something that serves one of them at a time."""
-    rows, lost = _waiting_rows(run)
-    turn = _turn_of_most(run, rows)
-    if turn is None:
-        return
-    name, own = most_of(run, rows), _runs_of_most(run, rows)
-    yield Finding.of(
-        _say_waits_in_turn,
+def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
+    """Functions whose tasks wait for something that serves one of them at a time."""
+    workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[own]))
+    if_lock = "; if it is a lock of the process, more processes of one thread have one each"
+    return Finding.of(
+        "waits-in-turn",
+        "Tasks wait in turn: {function} is served one at a time, every {turn}, however many "
+        "there are; {waiting} of the threads' time is spent so.",
+        "{tasks:task} on {workers:worker}, {lasted} in all: they end at even distances, "
+        "and last the longer, the more there are at once. {hottest}See hot_lines() and "
+        "processed_tasks().",
+        "Look for what {function} waits for: a lock, a file, a connection, a service. More "
+        "threads or workers wait for the same: make what it does for one task cheaper, or have "
+        f"more than one of it{if_lock if workers == 1 else ''}.",
         function=name,
-        turn=Seconds(turn),
-        waiting=Share(run.share(lost * run.threads)),
         tasks=Count(len(own)),
         lasted=Seconds(run.working[own].sum()),
-        workers=Count(len(np.unique(run.trace.tasks["worker_id"].to_numpy()[own]))),
+        workers=Count(workers),
         hottest=hottest_line(run.trace, name),
         severity="medium",
+        **figures,
     )
 
 
-def _say_waits_in_turn(f: Figures) -> Words:
-    return (
-        f"Tasks wait in turn: {f.function} is served one at a time, every {f.turn}, however many "
-        f"there are; {f.waiting} of the threads' time is spent so.",
-        f"{f.tasks:task} on {f.workers:worker}, {f.lasted} in all: they end at even distances, "
-        f"and last the longer, the more there are at once. {f.hottest}See hot_lines() and "
-        "processed_tasks().",
-        f"Look for what {f.function} waits for: a lock, a file, a connection, a service. More "
-        "threads or workers wait for the same: make what it does for one task cheaper, or have "
-        "more than one of it"
-        + (
-            "; if it is a lock of the process, more processes of one thread have one each."
-            if f.workers == 1
-            else "."
-        ),
+def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) -> Finding:
+    """Functions that sleep, or wait for something that this run does not show."""
+    waits, on_cpu, failed = (
+        waits_of(run.trace, name),
+        cpu_share(run, name),
+        _share_failed(run, name),
     )
-
-
-def _turn_of_most(run: RunFigures, rows: Array) -> float | None:
-    return _turns(run, _runs_of_most(run, rows))[0] if len(rows) else None
-
-
-def _runs_of_most(run: RunFigures, rows: Array) -> Array:
-    """Return those of some task runs that are of the function with most of their seconds."""
-    return np.intersect1d(rows, run.rows_of(most_of(run, rows)))
-
-
-@rule("blocked-tasks")
-def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that sleep, or wait for something that this run does not show."""
-    rows, lost = _waiting_rows(run)
-    if not len(rows) or _waits_for_storage(run, rows) or _turn_of_most(run, rows) is not None:
-        return
-    name, threads = most_of(run, rows), threads_per_worker(run)
-    own = _runs_of_most(run, rows)
-    waits, on_cpu = waits_of(run.trace, name), cpu_share(run, name)
-    others = other_threads_cpu(run.trace).get(name, 0.0)
-    pools = others if others >= _OTHER_THREADS * (run.working - run.cpu)[own].sum() else None
+    others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
+    of_others = others >= _OTHER_THREADS * (run.working - run.cpu)[own].sum()
+    in_pool = waits.get(OWN_POOL, 0.0) >= _LOCKED
     shown = max(waits.get(SLEEP, 0.0), waits.get(NETWORK, 0.0)) >= _SHOWN * sum(waits.values())
     more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
-    in_pool = waits.get(OWN_POOL, 0.0) if waits.get(OWN_POOL, 0.0) >= _LOCKED else None
-    failed = _share_failed(run, name)
-    advised = bool(waits) and shown and pools is None and in_pool is None and _backlog(run, own)
-    advised = advised and failed is None
-    yield Finding.of(
-        _say_blocked_tasks,
-        function=name,
-        on_cpu=on_cpu,
-        waiting=Share(run.share(lost * run.threads)),
-        tasks=Count(len(rows)),
-        lasted=Seconds(run.working[rows].sum()),
-        hottest=hottest_line(run.trace, name),
-        actors=len(run.trace.actor_calls) > 0,
-        threads=threads,
-        waits={what: Share(share) for what, share in waits.items()},
-        other_threads=None if pools is None else Seconds(pools),
-        in_pool=None if in_pool is None else Share(in_pool),
-        failed=failed,
-        more_threads=Count(more) if advised else None,
-        seconds=run.saved(float("nan"), threads=int(more)) if advised else float("nan"),
-        severity="medium",
+    advised = bool(waits) and shown and not of_others and not in_pool and failed is None
+    advised = advised and _backlog(run, own)
+    actors = len(run.trace.actor_calls) > 0
+    called = "calls of actors, each of which answers one at a time; " if actors else ""
+    look = f"Look for what {{function}} waits for: {called}sleeps, locks, a service, the network."
+    text = (
+        "Tasks sleep or wait: {function} uses the CPU for {on_cpu} of its time, and {waiting} of "
+        "the threads' time is spent so."
     )
-
-
-def _say_blocked_tasks(f: Figures) -> Words:
-    return (
-        _how_they_wait(f),
-        f"{f.tasks:task}, {f.lasted} in all; waits for a core are left out, and not all of their "
-        f"workers read or wrote files meanwhile. {f.hottest}See "
-        'time_accounting("function"), hot_lines() and processed_tasks("function").',
-        _what_to_look_for(f),
-    )
-
-
-def _how_they_wait(f: Figures) -> str:
-    if f.in_pool is not None:
-        return (
-            f"Tasks wait for threads or processes of their own: those of {f.function} stand in "
-            f"concurrent.futures for {f.in_pool} of their time, and use the CPU for {f.on_cpu}."
+    suggestion: list[str | Advice] = [
+        look,
+        "Whether each waits for something of its own, so that more of them could wait side by "
+        "side, or all for the same, this trace cannot tell"
+        + ("." if waits else "; more samples of stacks would."),
+    ]
+    if of_others or in_pool:
+        text = (
+            "Tasks wait for threads or processes of their own: those of {function} stand in "
+            "concurrent.futures for {in_pool} of their time, and use the CPU for {on_cpu}."
+            if in_pool
+            else "Tasks wait while other threads of their processes work: those of {function} use "
+            "the CPU for {on_cpu} of their time, other threads for {other_threads} in all."
         )
-    if f.other_threads is not None:
-        return (
-            f"Tasks wait while other threads of their processes work: those of {f.function} use "
-            f"the CPU for {f.on_cpu} of their time, other threads for {f.other_threads} in all."
-        )
-    return (
-        f"Tasks sleep or wait: {f.function} uses the CPU for {f.on_cpu} of its time, and "
-        f"{f.waiting} of the threads' time is spent so."
-    )
-
-
-def _what_to_look_for(f: Figures) -> list[str | Advice]:
-    called = "calls of actors, each of which answers one at a time; " if f.actors else ""
-    look = f"Look for what {f.function} waits for: {called}sleeps, locks, a service, the network."
-    if f.other_threads is not None or f.in_pool is not None:
-        return [
-            f"If {f.function} starts threads of its own, or a library does for it, the cores are "
+        suggestion = [
+            "If {function} starts threads of its own, or a library does for it, the cores are "
             "theirs: start no more of them than there are cores, over all tasks that run at a "
             "time."
         ]
-    if f.more_threads is not None:
+    elif advised:
         words = (
             "As it has to wait, let more of it run side by side: "
-            f"threads_per_worker={int(f.more_threads)} in place of {f.threads}."
+            f"threads_per_worker={more} in place of {{threads}}."
         )
-        return [look, Advice("more-threads", words, promises=True)]
-    if any(f.waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
-        return [f"Samples stand where a lock is asked for: hold it for less. {look}"]
-    if f.failed is not None:
-        return [look, _turned_down(f.failed)]
-    untold = (
-        "Whether each waits for something of its own, so that more of them could wait side by "
-        "side, or all for the same, this trace cannot tell"
+        suggestion = [look, _more_threads(words, more, promises=True)]
+    elif any(waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
+        suggestion = [f"Samples stand where a lock is asked for: hold it for less. {look}"]
+    elif failed is not None:
+        suggestion = [look, _TURNED_DOWN]
+    return Finding.of(
+        "blocked-tasks",
+        text,
+        "{tasks:task}, {lasted} in all; waits for a core are left out, and not all of their "
+        "workers read or wrote files meanwhile. {hottest}See "
+        'time_accounting("function"), hot_lines() and processed_tasks("function").',
+        suggestion,
+        function=name,
+        on_cpu=on_cpu,
+        waiting=share,
+        tasks=Count(len(rows)),
+        lasted=Seconds(run.working[rows].sum()),
+        hottest=hottest_line(run.trace, name),
+        actors=actors,
+        threads=threads,
+        waits={what: Share(share) for what, share in waits.items()},
+        other_threads=Seconds(others) if of_others else None,
+        in_pool=Share(waits[OWN_POOL]) if in_pool else None,
+        failed=failed,
+        more_threads=Count(more) if advised else None,
+        seconds=run.saved(float("nan"), threads=more) if advised else float("nan"),
+        severity="medium",
     )
-    sampled = "; more samples of stacks would." if not f.waits else "."
-    return [look, untold + sampled]
 
 
-def _turned_down(failed: Share) -> str:
-    return (
-        f"{failed} of its attempts failed: if what it calls turns them down as too many, more of "
-        "them at a time would fail more often."
-    )
+def _more_threads(text: str, number: int | str = MORE, promises: bool = False) -> Advice:
+    return Advice("more-threads", text, promises, [Change.of_cluster(threads_per_worker=number)])
+
+
+_TURNED_DOWN = (
+    "{failed} of its attempts failed: if what it calls turns them down as too many, more of "
+    "them at a time would fail more often."
+)
 
 
 def _share_failed(run: RunFigures, name: str) -> Share | None:
@@ -362,21 +344,10 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     return np.flatnonzero(waiting[functions.codes]), lost
 
 
-def _waits_for_storage(run: RunFigures, rows: Array) -> bool:
-    """Return whether task runs wait in calls of a storage, or as their processes move files."""
-    return _waits_in_calls(run, rows) or _waits_for_files(run, rows)
-
-
 def _waits_in_calls(run: RunFigures, rows: Array) -> bool:
     """Return whether task runs wait in calls of a storage for most of their waiting."""
     waits = float((run.working[rows] - run.cpu[rows]).sum())
     return waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
-
-
-def _in_storage(run: RunFigures, name: str) -> Share:
-    """Return the share of a function's time, as `cpu_share`, that it waits in such calls."""
-    rows = run.rows_of(name)
-    return Share(run.storage[rows].sum() / run.working[rows].sum())
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:

@@ -43,22 +43,8 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
 
     Notes
     -----
-    ``attrs["places"]`` has a place for each row: None, or a dict of what a finding speaks of where
-    that is more than one time, function or worker (``spans``, in seconds from the trace's begin;
-    ``state``, ``function``, ``worker`` of all its task runs; None: they differ).
-
-    ``attrs["figures"]`` has, by name, the figures of which the sentences of each row are made:
-    texts, and numbers as ``{"value": 0.25, "unit": "s"}``. Units are ``s``, ``B``, ``B/s``,
-    ``share``, ``times`` and ``count``.
-
-    ``attrs["costs"]`` has the seconds by which each row is ranked: those at stake; or, where
-    nothing shows what a change would save, those for which it was seen.
-
-    ``attrs["changes"]`` has for each row what it says to set, as data: of several either. Each has
-    ``settings`` (by name: keywords of a ``LocalCluster``, variables of the environment, or
-    ``chunks``, ``batch``, ``persist`` of the program; ``more`` or ``fewer`` where it says no
-    number), ``excludes`` (settings that are to stay), ``condition`` (what it depends on, or None),
-    ``function`` and ``line`` (of the program). ``dasfprof try`` tries them.
+    `TraceAnalyser.findings` has them as objects, whose `to_dict` has figures with their units, and
+    what to set.
 
     A finding that another one brings about is ``low``, and says what it may follow from: one with
     as many seconds at stake, or more. That

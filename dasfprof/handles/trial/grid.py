@@ -14,7 +14,7 @@ from dask.system import cpu_count
 from dask.utils import parse_bytes
 
 from dasfprof.analysis.comparison.trial import Point
-from dasfprof.analysis.diagnosis.advice import Value
+from dasfprof.analysis.diagnosis.registry import Value
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import changed_cluster
 from dasfprof.analysis.simulation.clusters import HostReplay

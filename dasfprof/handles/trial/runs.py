@@ -20,7 +20,7 @@ from dasfprof.analysis.comparison.trial import (
     TriedRun,
     judge_gain,
 )
-from dasfprof.analysis.diagnosis.advice import Value
+from dasfprof.analysis.diagnosis.registry import Value
 from dasfprof.database.columns import Array
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial.process import Done, Program, run_program, seconds_until

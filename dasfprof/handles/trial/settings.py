@@ -13,7 +13,7 @@ from typing import Any
 
 from dask.utils import parse_bytes
 
-from dasfprof.analysis.diagnosis.advice import FEWER, MORE, OF_CLUSTERS, OF_PROGRAMS, Value
+from dasfprof.analysis.diagnosis.registry import FEWER, MORE, OF_CLUSTERS, OF_PROGRAMS, Value
 from dasfprof.errors import InvalidArgumentError
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")

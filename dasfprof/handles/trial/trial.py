@@ -17,7 +17,7 @@ from dask.utils import parse_bytes
 from distributed.protocol.pickle import dumps
 
 from dasfprof.analysis.comparison.trial import LOOKS, Trial, in_words
-from dasfprof.analysis.diagnosis.advice import OF_PROGRAMS, Value
+from dasfprof.analysis.diagnosis.registry import OF_PROGRAMS, Value
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.trial.process import Done, Program
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side, gain_of
@@ -151,28 +151,23 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
 
     What has no seconds, as it cures no loss of time, is not tried.
     """
-    tables = [run.findings for run in done.runs]
+    findings = [finding for run in done.runs for finding in run.diagnosed]
     found: list[tuple[float, Suggested]] = []
     own: list[str] = []
-    for table in tables:
-        for place, row in enumerate(table.to_dict("records")):
-            weight = float(table.attrs["costs"][place])
-            for data in table.attrs["changes"][place]:
-                change, rule = data["settings"], str(row["Rule"])
-                change = (as_setting and as_setting(data)) or change
-                if any(name in OF_PROGRAMS for name in change):
-                    own.append(f"{in_words(change)} ({rule})")
-                elif weight > 0:
-                    promised = float(row["Seconds at stake (s)"])
-                    words = data["condition"] or ""
-                    one = Suggested(change, rule, str(row["Finding"]), promised, words)
-                    found.append((weight, one))
+    for finding in findings:
+        for data in finding.to_dict()["Changes"]:
+            change = (as_setting and as_setting(data)) or data["settings"]
+            if any(name in OF_PROGRAMS for name in change):
+                own.append(f"{in_words(change)} ({finding.rule})")
+            elif finding.weight > 0:
+                about = finding.rule, finding.text, finding.seconds, data["condition"] or ""
+                found.append((finding.weight, Suggested(change, *about)))
     found.sort(key=lambda each: -each[0])
     distinct = {in_words(one.change): one for _, one in reversed(found)}
     best = [one for _, one in found if distinct[in_words(one.change)] is one]
     if best:
         return best, ""
-    count = sum(map(len, tables))
+    count = len(findings)
     if not count:
         return [], "None of the known faults was found: there is nothing to try."
     said = f" In the program's own code: {'; '.join(own)}." if own else ""

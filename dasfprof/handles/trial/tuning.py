@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from dasfprof.analysis.comparison.trial import LOOKS, Point, Trial, Tuning, in_gib, in_words
-from dasfprof.analysis.diagnosis.advice import OF_CLUSTERS, Value
+from dasfprof.analysis.diagnosis.registry import OF_CLUSTERS, Value
 from dasfprof.errors import InvalidArgumentError, TrialError
 from dasfprof.handles.trial.grid import Foretold, Host, cluster_sizes
 from dasfprof.handles.trial.process import Done

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.diagnosis import table_of
 from dasfprof.analysis.live.state import still_to_come
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import find_plan
@@ -134,12 +135,13 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
 
 def _told(analyser: Analyser) -> dict[str, Any]:
     """Return the facts about the run as a whole: findings and accounting."""
-    findings, summary = analyser.diagnose(), summarise(analyser.run)
+    found, summary = analyser.findings(), summarise(analyser.run)
+    findings = table_of(found)
     accounting = analyser.time_accounting()
     return {
         "summary": {**summary, **verdict(summary, accounting, findings)._asdict()},
         "findings": table_facts(findings.assign(Page=findings["Rule"].map(finding_url))),
-        "places": findings.attrs["places"],
+        "places": [one.places and asdict(one.places) for one in found],
         "accounting": {
             "cluster": table_facts(accounting),
             "workers": table_facts(analyser.time_accounting("worker")),

@@ -55,9 +55,14 @@ class Recorded:
         return (self.directory / "printed.txt").read_text()
 
     @cached_property
+    def analyser(self) -> TraceAnalyser:
+        """The analyser of its trace."""
+        return TraceAnalyser(sorted(self.directory.glob("*.msgpack")), progress=False)
+
+    @cached_property
     def findings(self) -> pd.DataFrame:
         """The diagnosis of its trace."""
-        return TraceAnalyser(sorted(self.directory.glob("*.msgpack")), progress=False).diagnose()
+        return self.analyser.diagnose()
 
 
 def programs(place: Path = PROGRAMS) -> list[str]:

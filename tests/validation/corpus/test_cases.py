@@ -19,7 +19,7 @@ from run import BUSY, CASES, programs, record
 def test_the_cause_is_named(name: str, tmp_path: Path) -> None:
     declared, done = declaration(name), record(name, tmp_path)
     assert done.exit_code == declared.exit_code, done.printed
-    assert not refute(done.directory, done.findings)
+    assert not refute(done.directory, done.analyser.findings())
     found = verdict(declared, done.findings, done.busy_elsewhere > BUSY)
     if VERDICTS.index(found) > VERDICTS.index(declared.today) and done.busy_elsewhere > BUSY:
         pytest.skip(f"other programs used {done.busy_elsewhere:.0%} of the cores: {found}")

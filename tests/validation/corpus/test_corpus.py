@@ -58,7 +58,7 @@ def test_the_program_ends_as_it_should(name: str, recorded: Record) -> None:
 @pytest.mark.parametrize("name", programs())
 def test_the_run_itself_contradicts_no_finding(name: str, recorded: Record) -> None:
     done = recorded(name)
-    against = refute(done.directory, done.findings)
+    against = refute(done.directory, done.analyser.findings())
     assert not against, "\n".join(against)
 
 
