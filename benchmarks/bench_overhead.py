@@ -26,7 +26,6 @@ VARIANTS = ("none", "dasfprof", "performance_report")
 OTHER_VARIANTS = (
     "dasfprof without stacks",
     "dasfprof with cprofile",
-    "dasfprof with tracemalloc",
     "plugins that do nothing",
     "get_task_stream",
 )
@@ -36,7 +35,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof": {},
     "dasfprof without stacks": {"stack_frequency": 0},
     "dasfprof with cprofile": {"profiler": "cprofile"},
-    "dasfprof with tracemalloc": {"memory": "tracemalloc"},
 }
 
 
@@ -54,7 +52,7 @@ def short_tasks(client: Any, count: int) -> None:
 
 
 def small_objects(client: Any, count: int) -> None:
-    """Tasks that make many small objects, which is what tracing allocations costs most for."""
+    """Tasks that make many small objects."""
     client.gather(client.map(_fifty_thousand_tuples, range(count), pure=False))
 
 
@@ -92,7 +90,6 @@ WORKLOADS = {
     "no-op tasks": (no_op_tasks, 6000),
     "10 ms tasks": (short_tasks, 700),
     "array pipeline": (demo_pipeline, 400),
-    # Each takes 0.7 s where allocations are traced: 20 rounds end within two minutes.
     "small objects": (small_objects, 6),
 }
 #: Those that are measured unless others are asked for.

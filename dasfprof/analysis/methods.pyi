@@ -168,12 +168,6 @@ class Questions:
     def function_memory(self) -> pd.DataFrame:
         """Say how much memory workers' processes held while functions ran, by the samples there are."""
 
-    def allocations(
-        self,
-        function: str | None = None,
-    ) -> pd.DataFrame:
-        """Say which lines allocated what functions held, of the fullest moment seen of each function."""
-
     def gpu_memory(self) -> pd.DataFrame:
         """Say what each worker had in its GPU's memory when that was fullest."""
 

@@ -28,7 +28,6 @@ from dasfprof.config.kinds import (
 )
 
 ProfilerName = Literal["cprofile", "profile"]
-MemoryTracer = Literal["tracemalloc"]
 ArgumentsKept = Literal["types", "values", "off"]
 ShipName = Literal["auto", "scheduler", "storage", "off"]
 
@@ -87,17 +86,6 @@ class Recorded(TypedDict, total=False):
             "a worker and function beside the trace. Tasks of many small calls take several times "
             "as long; from Python 3.12 on other Python code of workers as well, event loops among "
             "it. profile: the same in pure Python, many times slower.",
-            off=None,
-        ),
-    ]
-    memory: Annotated[
-        Literal["tracemalloc", "off"] | None,
-        Choice(
-            "off",
-            "What traces which lines of tasks allocate what they hold. tracemalloc: the lines that "
-            "allocated what each function held at its fullest. Python traces a whole process: of "
-            "task runs that share theirs with others nothing is told, so give workers one thread. "
-            "Tasks of many small objects take ten to forty times as long.",
             off=None,
         ),
     ]
@@ -269,7 +257,6 @@ class RunOptions:
     sample_interval: float
     stack_frequency: float
     profiler: ProfilerName | None
-    memory: MemoryTracer | None
     log_level: int
     log_values: bool
     record_prints: bool

@@ -24,8 +24,6 @@ CAUSES: Mapping[str, str] = {
     "interrupted": "were being written as a signal or the end of the program interrupted that",
     "too many stacks": "lack their stack: the file has 20,000 others",
     "too many functions": "are in no profile of calls: the worker has those of 200 other functions",
-    "too many functions traced": "had no allocations traced: the worker has those of 200 other "
-    "functions",
     "too many logs": "were logged by task runs beyond 20 of each, or 10,000 of a worker",
     "too much storage": "of storage are of task runs beyond 10,000 whose ends were not seen yet",
     "too many tracebacks": "lack their traceback: the worker has those of 1000 other task runs",

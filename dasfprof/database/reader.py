@@ -34,7 +34,7 @@ LASTING = frozenset(
         *("Step", "Step End", "Step Layer", "Stack", "Graph", "Graph Sent", "Function Code"),
         *("Function Sent", "Client Calls", "Sent Value", "Line", "Line Layer", "Line Graph"),
         *("GPU Devices", "GPU Failure", "Worker Added", "Worker Removed", "Worker Exit", "Clock"),
-        *("Call Profile", "Traced Function", "Worker Error", "Cluster Change"),
+        *("Call Profile", "Worker Error", "Cluster Change"),
     )
 )
 

@@ -39,7 +39,7 @@ class LocalRun(ProfiledRun):
         if reason is not None:
             raise RegistrationError(f"nothing can be recorded: {reason}. Nothing was registered.")
         # What would be measured on workers has no place in a program's own process.
-        self._settings = replace(settings, enable_nvtx=False, profiler=None, memory=None)
+        self._settings = replace(settings, enable_nvtx=False, profiler=None)
         self._unanswered: dict[str, str] = {}
         self._live = None
         self._stopped = False

@@ -104,11 +104,6 @@ def register_default_profiler(
 def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
     """Start to record a run of these settings, see `register_default_profiler`."""
     _check_profiler(settings)
-    if settings.memory is not None:
-        logger.warning(
-            "memory='tracemalloc' tells nothing of tasks that run at a time in one process: give "
-            "workers one thread. Tasks of many small objects take ten to forty times as long."
-        )
     if pipeline is None and not has_client():
         return LocalRun(settings)
     client, owned = find_client(pipeline)

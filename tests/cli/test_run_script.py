@@ -493,23 +493,6 @@ def test_a_profiler_of_calls_is_asked_for(tmp_path: Path) -> None:
     assert read.stats["~", 0, "<built-in method builtins.divmod>"][:2] == (1, 1)
 
 
-def test_allocations_are_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "holds.py").write_text(
-        "from distributed import Client\n"
-        "def hold(size):\n"
-        "    return bytearray(size)\n"
-        "if __name__ == '__main__':\n"
-        "    with Client(n_workers=1, threads_per_worker=1, processes=False,\n"
-        "                dashboard_address=None) as client:\n"
-        "        print(len(client.submit(hold, 4_000_000).result()))\n"
-    )
-    done = shell("dasfprof", "run", "--memory", "tracemalloc", "holds.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "4000000\n")
-    first = TraceAnalyser(tmp_path, progress=False).allocations("hold").iloc[0]
-    assert (Path(first["File"]).name, first["Line"]) == ("holds.py", 3)
-    assert round(first["Live (MB)"], 2) == 4.0
-
-
 def test_what_a_script_calls_and_sends(tmp_path: Path) -> None:
     (tmp_path / "calls.py").write_text(
         "from distributed import Client\n"

@@ -21,7 +21,6 @@ OTHERS = {
     "sample-interval": "0.25",
     "stack-frequency": "7",
     "profiler": "cprofile",
-    "memory": "tracemalloc",
     "log-level": "error",
     "log-values": "true",
     "record-prints": "true",

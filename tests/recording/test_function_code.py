@@ -198,7 +198,6 @@ def test_files_are_not_guessed() -> None:
     ]
     assert sent.file("f.<locals>.g", 3) == sent.file("g", 4) == "/a.py"
     assert sent.file("h", 3) == "<dynamic-code>"  # of a function that was never seen
-    assert sent.file("", 3) == "/a.py"  # an allocation's
     assert sent.in_text("<dynamic-code>:10 f") == "/b.py:10 f"
     assert sent.in_text("mine.py:10 f") == "mine.py:10 f"
 

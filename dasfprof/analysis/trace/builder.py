@@ -51,7 +51,6 @@ _EVENTS = {
     "serialised": "Result Serialised",
     "locks_held": "Lock Held",
     "call_profiles": "Call Profile",
-    "traced_functions": "Traced Function",
     "cluster_changes": "Cluster Change",
     "releases": "Result Released",
     "copies_dropped": "Copy Dropped",
@@ -125,7 +124,6 @@ class TraceBuilder:
         tables["samples"] = with_host_readings(tables["samples"], hosts)
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
-        tables["allocations"] = under_way.table("Allocation")
         tables["under_way_history"] = under_way.table("Task Under Way")
         tables["loops_blocked"] = under_way.table("Loop Blocked")
         tables["scheduler_states"] = under_way.table("Scheduler State")

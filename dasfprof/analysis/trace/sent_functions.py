@@ -45,8 +45,7 @@ class SentFunctions:
             if isinstance(row["file"], str):
                 self._whole.setdefault((_own_name(name), first), {}).setdefault(row["file"], row)
                 span = first, int(row["last"]), row["file"]
-                for known in (_own_name(name), ""):  # tracemalloc tells no functions
-                    self._spans.setdefault(known, []).append(span)
+                self._spans.setdefault(_own_name(name), []).append(span)
 
     def file(self, function: str, line: int) -> str:
         """Return the file of a line of dynamic code; `DYNAMIC` if it is unknown, or not certain."""

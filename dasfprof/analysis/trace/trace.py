@@ -161,11 +161,6 @@ class Trace:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.
     call_profiles: pd.DataFrame
-    #: What task runs allocated and held: ``time, worker_id, key_id, run_id, name, stack`` (a row of
-    #: `stacks`), ``size, blocks, seen, peak``, see the schema's ``ALLOCATION``; and of how many:
-    #: ``time, worker_id, name, runs, left_out, refused``, see ``TRACED_FUNCTION``.
-    allocations: pd.DataFrame
-    traced_functions: pd.DataFrame
     #: The last that was recorded of each task run over a second whose end nobody recorded:
     #: ``time``, ``key_id, run_id, worker_id``, the columns of the schema's ``TASK_UNDER_WAY``.
     #: ``stack`` is a row of `stacks` (-1: unknown), ``waits_keys`` a tuple of key ids.

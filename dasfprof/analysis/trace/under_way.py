@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import FactColumns, to_numbers
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
-from dasfprof.schema.profiles import ALLOCATION, CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED, STACK, TASK_UNDER_WAY
 
 Columns = dict[str, Any]
@@ -28,7 +28,6 @@ STACKED = frozenset(
         TASK_SAMPLE,
         LOOP_SAMPLE,
         CLIENT_SAMPLE,
-        ALLOCATION,
     )
 )
 #: The columns of events that hold numbers of stacks.

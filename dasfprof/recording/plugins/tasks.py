@@ -19,7 +19,6 @@ from time import time
 from typing import Any
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.allocations import trace_allocations
 from dasfprof.recording.call_profiles import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
 from dasfprof.recording.dask_internals.task_functions import observe
@@ -146,8 +145,6 @@ class WorkerTaskPlugin(RecordingPart):
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
-        if self.settings.memory is not None:
-            trace_allocations(worker, rows, self._guard, self._undo)
         if self.settings.arguments != "off":
             with_values = self.settings.arguments == "values"
             self._arguments = TaskArguments(worker, rows, with_values, self._guard)

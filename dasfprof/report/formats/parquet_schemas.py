@@ -337,8 +337,6 @@ fused                 text     the other lines of a group, as Python writes them
         *columns("path text path of the file; null: there is none"),
         without={"file"},
     ),
-    _events("allocations", profiles.ALLOCATION),
-    _events("traced_functions", profiles.TRACED_FUNCTION),
     _events(
         "under_way",
         under_way.TASK_UNDER_WAY,
