@@ -58,7 +58,6 @@ def test_defaults() -> None:
         "sample_interval": 0.1,
         "stack_frequency": 20.0,
         "profiler": None,
-        "memory": None,
         "log_level": 30,
         "log_values": False,
         "record_prints": False,
@@ -72,7 +71,6 @@ def test_defaults() -> None:
 OFF = {
     "stack_frequency": 0.0,
     "profiler": None,
-    "memory": None,
     "log_level": 1 << 30,
     "arguments": "off",
     "ship": "off",
@@ -92,8 +90,8 @@ def test_off_is_written_in_one_way(name: str) -> None:
 
 def test_off_as_it_was_written_before() -> None:
     assert make_settings(ship="none").ship == "off"  # type: ignore[typeddict-item]
-    with dask.config.set({"dasfprof.profiler": None, "dasfprof.memory": None}):
-        assert (make_settings().profiler, make_settings().memory) == (None, None)
+    with dask.config.set({"dasfprof.profiler": None}):
+        assert make_settings().profiler is None
 
 
 @pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])

@@ -27,7 +27,7 @@ from dasfprof.config.kinds import (
     Whole,
 )
 
-ProfilerName = Literal["cprofile", "profile"]
+ProfilerName = Literal["cprofile"]
 ArgumentsKept = Literal["types", "values", "off"]
 ShipName = Literal["auto", "scheduler", "storage", "off"]
 
@@ -79,13 +79,13 @@ class Recorded(TypedDict, total=False):
         ),
     ]
     profiler: Annotated[
-        Literal["cprofile", "profile", "cProfile", "off"] | None,
+        Literal["cprofile", "cProfile", "off"] | None,
         Choice(
             "off",
-            "What counts the calls of tasks' functions, and their times. cprofile: a .pstats file "
-            "a worker and function beside the trace. Tasks of many small calls take several times "
-            "as long; from Python 3.12 on other Python code of workers as well, event loops among "
-            "it. profile: the same in pure Python, many times slower.",
+            "Profiler that counts and times function calls inside tasks. cprofile writes one "
+            ".pstats file per worker and function next to the trace. It profiles one task run per "
+            "process at a time, and counts the others as not profiled. It makes tasks with many "
+            "small calls several times slower.",
             off=None,
         ),
     ]

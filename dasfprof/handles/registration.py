@@ -17,7 +17,6 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from dasfprof.errors import RegistrationError
 from dasfprof.handles.local_run import LocalRun
 from dasfprof.handles.run import ProfiledRun
-from dasfprof.recording.call_engines import make_engine
 from dasfprof.recording.cluster.calls import running_plugins
 from dasfprof.recording.cluster.clients import (
     NO_ANSWER,
@@ -103,7 +102,6 @@ def register_default_profiler(
 
 def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
     """Start to record a run of these settings, see `register_default_profiler`."""
-    _check_profiler(settings)
     if pipeline is None and not has_client():
         return LocalRun(settings)
     client, owned = find_client(pipeline)
@@ -206,20 +204,6 @@ async def _register(
     steps.start()
     names = [plugin.name for plugin in plugins]
     return ProfiledRun(client, settings, names, owned, steps, home=home)
-
-
-def _check_profiler(settings: RunSettings) -> None:
-    if settings.profiler is None:
-        return
-    try:
-        make_engine(settings.profiler)
-    except RuntimeError as error:
-        raise RegistrationError(f"profiler={settings.profiler!r}: {error}.") from error
-    if settings.profiler == "profile":
-        logger.warning(
-            "profiler='profile' is pure Python: tasks of many small calls take many times as long. "
-            "profiler='cprofile' takes a fraction of that."
-        )
 
 
 def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:

@@ -1,222 +1,262 @@
-"""`CallProfiles`: runs a worker's tasks under a profiler, and writes what that counts."""
+"""Profiles of the function calls inside tasks, made by cProfile.
+
+`CallProfiles` profiles one task run per process at a time, sums up the profiles by function, and
+writes each sum to a ``.pstats`` file beside the trace. Task runs that start while another one is
+profiled are counted as not profiled.
+"""
 
 from __future__ import annotations
 
+import cProfile
 import functools
 import logging
 import os
 import pstats
 import re
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from time import monotonic, time
 from typing import Any
 
 from dask.utils import key_split
 
-from dasfprof.config.options import ProfilerName
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.recording.call_engines import (
-    CallTimes,
-    Engine,
+from dasfprof.recording.dask_internals.task_functions import (
+    RUN_TASK,
     Run,
-    counts_right,
-    make_engine,
+    availability,
+    observe,
 )
-from dasfprof.recording.dask_internals.task_functions import RUN_TASK, availability, observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.schema.profiles import CALL_PROFILE
 
-# --- `FunctionProfile`: what was counted of the task runs of one function on a worker -------------
+logger = logging.getLogger(__name__)
 
-#: The most functions that are called by the task runs of one. Endless new code would fill memory.
+#: Interval (seconds) between two writes of the files: what is lost if the process is killed.
+WRITE_EVERY = 10.0
+#: Maximum number of profiled functions per worker. Each has a file.
+MOST_FUNCTIONS = 200
+#: Maximum number of called functions in a profile: code that is made anew would fill memory.
 MOST_CALLED = 20_000
 
+#: None before Python 3.12.
+_MONITORING: Any = getattr(sys, "monitoring", None)
+#: The methods of cProfile that take the events of `sys.monitoring`, by event.
+_METHODS = {
+    **dict.fromkeys(("PY_START", "PY_RESUME", "PY_THROW"), "_pystart_callback"),
+    **dict.fromkeys(("PY_RETURN", "PY_YIELD", "PY_UNWIND"), "_pyreturn_callback"),
+    **dict.fromkeys(("C_RETURN", "C_RAISE"), "_creturn_callback"),
+    "CALL": "_ccall_callback",
+}
+#: A tool number that Python assigns to no tool. cProfile's own number stays free for tasks.
+_TOOL = 4
+#: The method that ends a profile, which is part of the profile before Python 3.12.
+_DISABLE = ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>")
 
-class _Counted:
-    """What `pstats` takes for a profiler."""
 
-    def __init__(self, times: CallTimes) -> None:
-        self.stats = times
+class _Process:
+    """The state of this process."""
+
+    #: Held while a task run is profiled.
+    profiling = threading.Lock()
+
+
+class ThreadProfile(cProfile.Profile):
+    """A profile of the thread that starts it.
+
+    Before Python 3.12, cProfile profiles one thread. Later versions get the events of all threads,
+    nest their calls within each other, and report wrong times. So the events of other threads are
+    left out here.
+    """
+
+    #: Whether something else profiled the thread meanwhile, or an event could not be counted.
+    is_damaged = False
+
+    def start(self) -> bool:
+        """Start, and return True unless another profiler is active."""
+        if _MONITORING is None:
+            if sys.getprofile() is not None:
+                return False
+            self.enable()
+            return True
+        if _MONITORING.get_tool(_TOOL) is not None:
+            return False
+        _MONITORING.use_tool_id(_TOOL, "dasfprof")
+        events = _MONITORING.events
+        for name, method in _METHODS.items():
+            callback = self._of_thread(getattr(self, method), get_ident())
+            _MONITORING.register_callback(_TOOL, getattr(events, name), callback)
+        counted = (getattr(events, name) for name in _METHODS if not name.startswith("C_"))
+        _MONITORING.set_events(_TOOL, sum(counted))  # the events C_* come with CALL
+        return True
+
+    def stop(self) -> None:
+        """Stop."""
+        if _MONITORING is None:
+            self.is_damaged = sys.getprofile() is not self
+            if not self.is_damaged:
+                self.disable()
+            return
+        _MONITORING.set_events(_TOOL, 0)
+        for name in _METHODS:
+            _MONITORING.register_callback(_TOOL, getattr(_MONITORING.events, name), None)
+        _MONITORING.free_tool_id(_TOOL)
+
+    def _of_thread(self, method: Callable[..., object], thread: int) -> Callable[..., None]:
+        def count(*event: Any) -> None:
+            if get_ident() == thread:
+                try:
+                    method(*event)
+                except Exception:  # would be raised into the task
+                    self.is_damaged = True
+
+        return count
 
     def create_stats(self) -> None:
-        """Do nothing."""
+        """Make the statistics that `pstats` reads, without the calls that end the profile."""
+        self.snapshot_stats()
+        self.stats = {
+            place: figures
+            for place, figures in self.stats.items()  # type: ignore[has-type]
+            if figures[0] and place[0] != __file__ and place != _DISABLE
+        }
 
 
 class FunctionProfile:
-    """The profilers of a function's task runs, and their sum.
-
-    A thread takes a profiler out of `idle` and puts it back after the task: so whoever sums them up
-    never meets one that counts.
-    """
+    """The sum of the profiles of a function's task runs."""
 
     def __init__(self, file_part: str) -> None:
-        #: Its part of the file's name.
+        #: The part of the file name that identifies the function.
         self.file_part = file_part
-        self.idle: list[Any] = []
-        #: Task runs in the sum, and those that could not be profiled.
-        self.runs = 0
-        self.left_out = 0
-        #: `left_out` and `runs` as they were last written.
+        self.stats: pstats.Stats | None = None
+        #: Number of task runs in the sum, and of those that were not profiled.
+        self.runs = self.left_out = 0
+        #: `runs` and `left_out` in the file.
         self.written = (0, 0)
-        self._sum: pstats.Stats | None = None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it has called too many functions to go on."""
-        return self._sum is not None and self.called > MOST_CALLED
 
     @property
     def called(self) -> int:
-        """How many functions were called."""
-        return 0 if self._sum is None else len(self._sum.stats)  # type: ignore[attr-defined]
-
-    def sum_up(self, engine: Engine) -> bool:
-        """Add what idle profilers have counted; return whether there is anything to write."""
-        for _ in range(len(self.idle)):  # no more: threads put back as fast as they are taken
-            try:
-                profiler = self.idle.pop()
-            except IndexError:  # a thread was faster
-                break
-            times = engine.call_times(profiler)
-            if not times:
-                continue
-            counted: Any = _Counted(times)
-            if self._sum is None:
-                self._sum = pstats.Stats(counted)
-            else:
-                self._sum.add(counted)
-            self.runs += profiler.runs
-        return (self.runs, self.left_out) != self.written
+        """The number of functions that were called."""
+        return 0 if self.stats is None else len(self.stats.stats)  # type: ignore[attr-defined]
 
     def write(self, path: Path) -> None:
-        """Write the sum, if there is any: the file is whole at any moment."""
-        if self._sum is not None:
+        """Replace the file, which is complete at any moment."""
+        self.written = self.runs, self.left_out
+        if self.stats is not None:
             unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
             try:
-                self._sum.dump_stats(unfinished)
+                self.stats.dump_stats(unfinished)
                 unfinished.replace(path)
             finally:
                 unfinished.unlink(missing_ok=True)
-        self.written = self.runs, self.left_out
-
-
-logger = logging.getLogger(__name__)
-
-#: Seconds after which files are written anew: what is lost if the process is killed.
-WRITE_EVERY = 10.0
-#: The most functions of a worker that are profiled, each with a file.
-MOST_FUNCTIONS = 200
 
 
 class CallProfiles:
-    """Observes the tasks of a worker.
+    """Profiles the task runs of a worker.
 
     Parameters
     ----------
-    engine
-        What counts calls.
-    profiler
-        Its name.
     database
-        The file of the plugin: the others stand beside it, and it says so.
+        The file of the plugin. The profiles are written to the same directory.
     note
-        Takes rows of `CALL_PROFILE`.
+        Appends rows of `CALL_PROFILE`.
     guard
         Handles errors.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        profiler: ProfilerName,
-        database: FileDatabase,
-        note: Callable[[tuple[Any, ...]], object],
-        guard: HookGuard,
+        self, database: FileDatabase, note: Callable[[tuple[Any, ...]], object], guard: HookGuard
     ) -> None:
-        self._engine, self._profiler = engine, profiler
-        self._database, self._guard = database, guard
+        self._database, self._note, self._guard = database, note, guard
         self._functions: dict[str, FunctionProfile] = {}
+        #: Held while profiles are changed or written.
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
         self._due = monotonic() + WRITE_EVERY
-        self._note = note
 
     def wrap(self, run: Run) -> Run:
-        """Return a function that runs another, whose first argument is a task, under a profiler."""
-        engine, guard = self._engine, self._guard
+        """Return a function that calls another, whose first argument is a task, and profiles it."""
 
         @functools.wraps(run)
         def run_profiled(task: Any, /, *args: Any, **kwargs: Any) -> Any:
-            function = profiler = None
-            try:
-                function, profiler = self._take(task)
-            except Exception:
-                guard.caught(RUN_TASK)
-            if function is None or profiler is None:
+            profile = self._start(task)
+            if profile is None:
                 return run(task, *args, **kwargs)
             try:
-                return engine.call(profiler, run, (task, *args), kwargs)
+                return run(task, *args, **kwargs)
             finally:
-                self._put_back(function, profiler)
+                self._stop(task, profile)
 
         return run_profiled
 
-    def _take(self, task: Any) -> tuple[FunctionProfile | None, Any]:
-        """Return the function of a task and a profiler; None where it cannot be profiled."""
-        name = key_split(task.key)
-        function = self._functions.get(name) or self._add(name)
-        if function is None:
-            self._database.writer.losses.add("too many functions")
-            return None, None
-        if function.is_full or self._engine.is_taken():
-            self._leave_out(function, 1)
-            return None, None
+    def _start(self, task: Any) -> ThreadProfile | None:
+        """Return a started profile, or None if the task run cannot be profiled."""
+        profile = None
         try:
-            return function, function.idle.pop()
-        except IndexError:
-            return function, self._engine.new()
+            function = self._function(key_split(task.key))
+            if function is None:
+                self._database.writer.losses.add("too many functions")
+                return None
+            if function.called <= MOST_CALLED and _Process.profiling.acquire(blocking=False):
+                try:
+                    started = ThreadProfile()
+                    profile = started if started.start() else None
+                finally:
+                    if profile is None:
+                        _Process.profiling.release()
+            if profile is None:
+                with self._lock:
+                    function.left_out += 1
+        except Exception:
+            self._guard.caught(RUN_TASK)
+        return profile
 
-    def _add(self, name: str) -> FunctionProfile | None:
+    def _function(self, name: str) -> FunctionProfile | None:
         with self._lock:
-            if name in self._functions or len(self._functions) >= MOST_FUNCTIONS:
-                return self._functions.get(name)
-            part = re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:80] or "_"
-            if part in {function.file_part for function in self._functions.values()}:
-                part = f"{part[:70]}-{len(self._functions)}"
-            function = self._functions[name] = FunctionProfile(part)
-            return function
+            if name not in self._functions and len(self._functions) < MOST_FUNCTIONS:
+                part = re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:80] or "_"
+                if part in {function.file_part for function in self._functions.values()}:
+                    part = f"{part[:70]}-{len(self._functions)}"
+                self._functions[name] = FunctionProfile(part)
+            return self._functions.get(name)
 
-    def _leave_out(self, function: FunctionProfile, runs: int) -> None:
-        with self._lock:
-            function.left_out += runs
-
-    def _put_back(self, function: FunctionProfile, profiler: Any) -> None:
+    def _stop(self, task: Any, profile: ThreadProfile) -> None:
         try:
-            profiler.runs += 1
-            if profiler.spoilt:
-                self._leave_out(function, profiler.runs)
-            else:
-                function.idle.append(profiler)
+            try:
+                profile.stop()
+            finally:
+                _Process.profiling.release()
+            function = self._functions[key_split(task.key)]
+            with self._lock:
+                if profile.is_damaged:
+                    function.left_out += 1
+                    return
+                function.runs += 1
+                if function.stats is None:
+                    function.stats = pstats.Stats(profile)
+                else:
+                    function.stats.add(profile)  # type: ignore[arg-type]
         except Exception:
             self._guard.caught(RUN_TASK)
 
     def look(self) -> None:
-        """Write what is due."""
+        """Write the files if that is due."""
         if monotonic() >= self._due:
             self.commit()
 
     def commit(self) -> None:
-        """Write the files of which there is news, without the task runs that go on."""
-        with self._writing:
-            for name, function in list(self._functions.items()):
+        """Write the files whose profiles have changed."""
+        with self._lock:
+            for name, function in self._functions.items():
+                if (function.runs, function.left_out) == function.written:
+                    continue
                 try:
-                    if function.sum_up(self._engine):
-                        self._write(name, function)
+                    self._write(name, function)
                 except Exception:
                     self._guard.caught("writing a profile of calls")
             self._due = monotonic() + WRITE_EVERY
@@ -227,44 +267,45 @@ class CallProfiles:
         path = self._database.paths[0].with_suffix(f".{function.file_part}.pstats")
         function.write(path)
         file = path.name if function.called else None
-        self._note((time(), file, name, self._profiler, *function.written, None))
+        self._note((time(), file, name, "cprofile", *function.written, None))
 
 
 def profile_calls(
     worker: Any,
-    profiler: ProfilerName | None,
     database: FileDatabase,
     constants: dict[str, Any],
     undo: list[Callable[[], object]],
 ) -> CallProfiles | None:
-    """Profile the tasks of a worker, if that is asked for.
+    """Profile the tasks of a worker.
 
     Parameters
     ----------
     worker
         The worker.
-    profiler
-        Which one; None: none.
     database
-        See `CallProfiles`.
+        The file of the plugin.
     constants
         Fields with the same value in every event.
     undo
-        Gets what ends it, to be called from last to first.
+        Gets the functions that end it, to be called from last to first.
+
+    Returns
+    -------
+    CallProfiles or None
+        None if this Python or this Dask does not allow it: then an event has the reason.
     """
-    if profiler is None:
-        return None
     guard = HookGuard(database.writer)
     source = Source.of(CALL_PROFILE, constants)
     database.writer.add_source(source)
     note = partial(database.writer.append, source)
-    try:
-        engine = _started(profiler, undo)
-    except RuntimeError as error:
-        logger.warning("profiler=%r: the calls of tasks are not profiled: %s", profiler, error)
-        note((time(), None, None, profiler, 0, 0, str(error)))
+    refused = None if availability() == "available" else availability()
+    if _MONITORING is not None and not set(_METHODS.values()) <= set(dir(cProfile.Profile)):
+        refused = f"cProfile of Python {sys.version.split()[0]} cannot profile a single thread"
+    if refused is not None:
+        logger.warning("profiler='cprofile': the calls of tasks are not profiled: %s", refused)
+        note((time(), None, None, "cprofile", 0, 0, refused))
         return None
-    profiles = CallProfiles(engine, profiler, database, note, guard)
+    profiles = CallProfiles(database, note, guard)
     undo.append(profiles.commit)
     leave = observe(worker, profiles.wrap)
     if leave is not None:
@@ -275,19 +316,15 @@ def profile_calls(
     return profiles
 
 
-def _started(profiler: ProfilerName, undo: list[Callable[[], object]]) -> Engine:
-    """Return the profiler, ready for use.
+def _forget() -> None:
+    """Profile nothing in a forked child, whose parent may have been profiling."""
+    if _Process.profiling.locked():
+        if _MONITORING is None:
+            sys.setprofile(None)
+        else:
+            _MONITORING.set_events(_TOOL, 0)
+    _Process.profiling = threading.Lock()
 
-    Raises
-    ------
-    RuntimeError
-        If this Python or this Dask does not allow it.
-    """
-    if availability() != "available":
-        raise RuntimeError(availability())
-    engine = make_engine(profiler)
-    engine.start()
-    undo.append(engine.stop)
-    if not engine.is_taken() and not counts_right(engine):
-        raise RuntimeError("it miscounts the calls of this Python")
-    return engine
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

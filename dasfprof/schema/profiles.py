@@ -14,10 +14,10 @@ CALL_PROFILE = event_kind(
     columns="""
 file            text     text     its name; None: there is none
 name            text     text     dask.utils.key_split of the keys
-profiler        text     text     cprofile or profile
+profiler        text     text     cprofile
 runs            int      count    task runs in it
-left_out        int      count    task runs that are not: another profiler was active in their
-    thread, or they called too many functions
+left_out        int      count    task runs that were not profiled: another task run of the process
+    was, another profiler was active, or the function had called too many functions
 refused         text     text     why this worker profiles nothing; such an event has no file
 """,
 )

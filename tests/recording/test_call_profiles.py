@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import cProfile
-import gc
 import os
 import pstats
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +22,8 @@ import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording import call_profiles as observer
-from dasfprof.recording.call_engines import counts_right, make_engine
+from dasfprof.recording.call_profiles import ThreadProfile
 from dasfprof.recording.settings import make_settings
-
-PROFILERS = ("cprofile", "profile")
-
-
-@pytest.fixture(autouse=True)
-def _no_collector() -> Iterator[None]:
-    """Without it: it calls Dask's own hook at any moment, which `profile` may take for a bad call.
-
-    Such a task run is left out, and told.
-    """
-    gc.disable()
-    yield
-    gc.enable()
-
 
 client = client_of(2, 2, processes=False)
 
@@ -70,43 +54,58 @@ def calls_of(source: Any, function: str | None = None) -> dict[str, tuple[int, i
     return dict(zip(table["Code"], figures, strict=True))
 
 
-@pytest.mark.parametrize("profiler", PROFILERS)
-def test_calls_are_counted_exactly_on_workers_of_two_threads(
-    client: Client, tmp_path: Path, profiler: Any
+def test_calls_of_one_task_run_at_a_time_are_counted_exactly(
+    client: Client, tmp_path: Path
 ) -> None:
-    with dasfprof.profile(client, directory=tmp_path, profiler=profiler) as run:
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
         results = client.map(outer, [100] * 10, pure=False)
         results += client.map(other, [50] * 4, pure=False)
         assert client.gather(results) == [3] * 10 + [50] * 4
     assert_whole(run)
-    # 10 runs: each calls leaf 100 times, and descend 4 times, of which once from elsewhere.
-    assert calls_of(tmp_path, "outer") == {
-        "outer": (10, 10),
-        "leaf": (1000, 1000),
-        "descend": (40, 10),
-    }
-    assert calls_of(tmp_path, "other") == {"other": (4, 4), "leaf": (200, 200)} or (
-        # Comprehensions are functions up to Python 3.11.
-        calls_of(tmp_path, "other") == {"other": (4, 4), "leaf": (200, 200), "<listcomp>": (4, 4)}
-    )
-    assert calls_of(tmp_path)["leaf"] == (1200, 1200)
-    assert calls_of(tmp_path, "no such function") == {}
     analyser = TraceAnalyser(tmp_path, progress=False)
     files = analyser.call_profiles()
-    assert files.groupby("Function")["Task Runs"].sum().to_dict() == {"outer": 10, "other": 4}
-    assert set(files["Profiler"]) == {profiler}
-    assert (files["Left Out"].sum(), set(files["Refused"])) == (0, {""})
-    assert sorted(files["File"]) == sorted(map(str, tmp_path.glob("*.pstats")))
+    runs = files.groupby("Function")["Task Runs"].sum()
+    assert (runs + files.groupby("Function")["Left Out"].sum()).to_dict() == {
+        "outer": 10,
+        "other": 4,
+    }
+    assert (set(files["Profiler"]), set(files["Refused"])) == ({"cprofile"}, {""})
+    # Each run of outer calls leaf 100 times, and descend 4 times, of which once from elsewhere.
+    outers, others = int(runs["outer"]), int(runs["other"])
+    assert outers >= 1
+    assert calls_of(tmp_path, "outer") == {
+        "outer": (outers, outers),
+        "leaf": (100 * outers, 100 * outers),
+        "descend": (4 * outers, outers),
+    }
+    assert calls_of(tmp_path)["leaf"][0] == 100 * outers + 50 * others
+    assert calls_of(tmp_path, "no such function") == {}
     # The standard library's reader finds the same, with who called.
-    named = files[files["Function"] == "outer"]["File"].tolist()
-    assert analyser.cprofile("outer").attrs["files"] == named
+    assert set(files["File"]) - {""} == set(map(str, tmp_path.glob("*.pstats")))
+    named = analyser.cprofile("outer").attrs["files"]
     read: Any = pstats.Stats(*named)
     (place,) = [place for place in read.stats if place[2] == "leaf"]
-    assert read.stats[place][:2] == (1000, 1000)
     assert {caller[2] for caller in read.stats[place][4]} == {"outer"}
+    assert not [place for place in read.stats if place[0] == observer.__file__]
     assert sys.getprofile() is None
     if hasattr(sys, "monitoring"):
-        assert [sys.monitoring.get_tool(number) for number in (3, 4)] == [None, None]
+        assert sys.monitoring.get_tool(4) is None
+
+
+def test_a_task_run_beside_a_profiled_one_is_not_profiled(client: Client, tmp_path: Path) -> None:
+    workers = list(client.nthreads())[:1]
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
+        first = client.submit(wait_for, "first", key="first-1", workers=workers)
+        assert client.submit(wait_for, "never", 0.01, key="second-1", workers=workers).result() == 0
+        Event("first").set()
+        assert first.result() == 3
+        run.flush()
+    files = TraceAnalyser(tmp_path, progress=False).call_profiles().set_index("Function")
+    counted = files[["Task Runs", "Left Out"]].to_dict("index")
+    assert counted in (
+        {"first": {"Task Runs": 1, "Left Out": 0}, "second": {"Task Runs": 0, "Left Out": 1}},
+        {"first": {"Task Runs": 0, "Left Out": 1}, "second": {"Task Runs": 1, "Left Out": 0}},
+    )
 
 
 def test_functions_that_tasks_bring_along_are_summed(client: Client, tmp_path: Path) -> None:
@@ -116,11 +115,9 @@ def test_functions_that_tasks_bring_along_are_summed(client: Client, tmp_path: P
         "def leaf():\n    return 1\n\ndef brought(n):\n    return sum(leaf() for _ in range(n))\n"
     )
     with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
-        futures = []
         for number in range(5):
             exec(compile(source, "/home/me/brought.py", "exec"), scope)
-            futures.append(client.submit(scope["brought"], 10, key=f"brought-{number}"))
-        assert client.gather(futures) == [10] * 5
+            assert client.submit(scope["brought"], 10, key=f"brought-{number}").result() == 10
     table = TraceAnalyser(tmp_path, progress=False).cprofile("brought")
     counted = dict(zip(table["Code"], table["Calls"], strict=True))
     assert (counted["brought"], counted["leaf"]) == (5, 50)
@@ -161,15 +158,14 @@ def profiles_itself() -> int:
     value = profiler.runcall(outer, 7)
     counted = {entry.code.co_name: entry.callcount for entry in profiler.getstats()
                if not isinstance(entry.code, str)}  # fmt: skip
-    assert counted["leaf"] == 7 or hasattr(sys, "monitoring")
+    assert counted["leaf"] == 7
     return value
 
 
-@pytest.mark.parametrize("profiler", PROFILERS)
-def test_errors_and_profilers_of_tasks_are_theirs(
-    client: Client, tmp_path: Path, profiler: Any
+def test_results_errors_and_profilers_of_tasks_are_as_without(
+    client: Client, tmp_path: Path
 ) -> None:
-    with dasfprof.profile(client, directory=tmp_path, profiler=profiler):
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
         with pytest.raises(KeyError, match="planted"):
             client.submit(fail, pure=False).result()
         assert client.submit(profiles_itself, pure=False).result() == 3
@@ -182,29 +178,18 @@ def test_errors_and_profilers_of_tasks_are_theirs(
 
 
 def test_a_thread_with_another_profiler_is_left_alone() -> None:
-    engine = make_engine("profile")
-    seen: list[str] = []
-
-    def program(frame: Any, event: str, arg: Any) -> None:
-        seen.append(event)
-
-    def thread() -> None:
-        sys.setprofile(program)
-        taken.append(engine.is_taken())
+    if hasattr(sys, "monitoring"):
+        sys.monitoring.use_tool_id(4, "another")
+        assert not ThreadProfile().start()
+        assert sys.monitoring.get_tool(4) == "another"
+        sys.monitoring.free_tool_id(4)
+    else:
+        sys.setprofile(lambda *_: None)
+        assert not ThreadProfile().start()
         sys.setprofile(None)
-        taken.append(engine.is_taken())
-
-    taken: list[bool] = []
-    one = threading.Thread(target=thread)
-    one.start()
-    one.join()
-    assert taken == [True, False]
 
 
-@pytest.mark.parametrize("profiler", PROFILERS)
-def test_other_threads_are_not_in_a_profile(profiler: Any) -> None:
-    engine = make_engine(profiler)
-    engine.start()
+def test_other_threads_are_not_in_a_profile() -> None:
     done = threading.Event()
 
     def beside() -> None:
@@ -213,15 +198,16 @@ def test_other_threads_are_not_in_a_profile(profiler: Any) -> None:
 
     thread = threading.Thread(target=beside)
     thread.start()
+    profile = ThreadProfile()
     try:
-        assert counts_right(engine)
-        ours = engine.new()
-        assert engine.call(ours, outer, (20_000,), {}) == 3
+        assert profile.start()
+        assert outer(20_000) == 3
+        profile.stop()
     finally:
         done.set()
         thread.join()
-        engine.stop()
-    counted = {place[2]: figures[1] for place, figures in engine.call_times(ours).items()}
+    read: Any = pstats.Stats(profile)
+    counted = {place[2]: figures[1] for place, figures in read.stats.items()}
     assert (counted["leaf"], counted["descend"]) == (20_000, 4)
     assert "beside" not in counted
 
@@ -232,7 +218,7 @@ def test_a_failing_profiler_does_not_reach_tasks(
     def broken(*_: Any) -> Any:
         raise RuntimeError("injected")
 
-    monkeypatch.setattr(observer.CallProfiles, "_take", broken)
+    monkeypatch.setattr(observer.ThreadProfile, "start", broken)
     with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
         assert client.submit(outer, 6, pure=False).result() == 3
     assert calls_of(tmp_path) == {}
@@ -257,16 +243,17 @@ def test_files_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.M
     assert any("are in no profile of calls" in text for text in lost)
 
 
-def wait_for(event: str) -> int:
-    return outer(1) if Event(event).wait(240) else 0
+def wait_for(event: str, seconds: float = 240) -> int:
+    return outer(1) if Event(event).wait(seconds) else 0
 
 
 def test_flush_and_collect_bring_files_along(client: Client, tmp_path: Path) -> None:
     run = dasfprof.register_default_profiler(
         client, directory=tmp_path / "here", profiler="cprofile"
     )
+    for _ in range(4):
+        assert client.submit(outer, 3, pure=False).result() == 3
     going_on = client.submit(wait_for, "go-on")
-    assert client.gather(client.map(outer, [3] * 4, pure=False)) == [3] * 4
     copies = run.collect(tmp_path / "there")
     assert {path.suffix for path in copies} == {".msgpack"}
     assert calls_of(tmp_path / "there", "outer")["leaf"] == (12, 12)
@@ -294,32 +281,23 @@ def test_files_of_damage_and_of_other_places_are_not_read(client: Client, tmp_pa
 
 def test_the_profiler_is_chosen_by_argument_and_config() -> None:
     assert make_settings().profiler is None
-    assert make_settings(profiler="profile").profiler == "profile"
     assert make_settings(profiler="cProfile").profiler == "cprofile"
-    with dask.config.set({"dasfprof.profiler": "Profile"}):
-        assert make_settings().profiler == "profile"
+    with dask.config.set({"dasfprof.profiler": "cProfile"}):
+        assert make_settings().profiler == "cprofile"
         assert make_settings(profiler="off").profiler is None
-    with pytest.raises(
-        InvalidArgumentError, match="profiler='yappi' must be 'cprofile', 'profile' or 'off'"
-    ):
-        make_settings(profiler="yappi")
+    with pytest.raises(InvalidArgumentError, match="profiler='yappi' must be 'cprofile' or 'off'"):
+        make_settings(profiler="yappi")  # type: ignore[typeddict-item]
 
 
-def test_a_python_that_cannot_tell_threads_apart_is_refused(
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="cProfile sees one thread")
+def test_a_python_that_cannot_profile_one_thread_is_refused(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cannot(_: Any) -> Any:
-        raise RuntimeError("mixes the calls of all threads")
-
-    monkeypatch.setattr("dasfprof.handles.registration.make_engine", cannot)
-    with pytest.raises(dasfprof.errors.RegistrationError, match="mixes the calls of all threads"):
-        dasfprof.register_default_profiler(client, directory=tmp_path, profiler="cprofile")
-    monkeypatch.undo()
-    monkeypatch.setattr(observer, "make_engine", cannot)
+    monkeypatch.setitem(observer._METHODS, "CALL", "_missing")
     with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
         assert client.submit(outer, 3, pure=False).result() == 3
     files = TraceAnalyser(tmp_path, progress=False).call_profiles()
-    assert set(files["Refused"]) == {"mixes the calls of all threads"}
+    assert all("cannot profile a single thread" in reason for reason in files["Refused"])
     assert set(files["File"]) == {""}
 
 

@@ -219,11 +219,11 @@ def call_profiles(run: Run) -> pd.DataFrame:
         A row a worker and function:
 
         - ``Worker``, ``Function``
-        - ``Profiler``: cprofile or profile
+        - ``Profiler``: cprofile
         - ``Task Runs``: those in it
-        - ``Left Out``: task runs that are not in it: another profiler was active in their thread,
-          or they called too many functions. Tasks that are coroutines, and calls of actors, are not
-          counted
+        - ``Left Out``: task runs that were not profiled: another task run of the process was being
+          profiled, another profiler was active, or the function had called too many functions.
+          Tasks that are coroutines, and calls of actors, are not counted
         - ``File``: its path; it stands beside the trace file
         - ``Refused``: why this worker profiled nothing; empty where it did
     """

@@ -136,9 +136,8 @@ class WorkerTaskPlugin(RecordingPart):
         self._watch(worker, constants, rows)
         if self.settings.record_code:
             self._code = FunctionCode(self._writer, constants, self._guard)
-        self.call_profiles = profile_calls(
-            worker, self.settings.profiler, database, constants, self._undo
-        )
+        if self.settings.profiler is not None:
+            self.call_profiles = profile_calls(worker, database, constants, self._undo)
 
     def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
         """Record what is under way, and sample stacks."""

@@ -22,7 +22,7 @@ MOST_FRAMES = 100
 _PLUMBING = (
     "/dask/_task_spec.py",
     "/dasfprof/recording/task_runs/thread_time.py",
-    "/dasfprof/recording/call_engines.py",
+    "/dasfprof/recording/call_profiles.py",
 )
 
 #: The kernel's states of a thread, by its letters in /proc/PID/stat.
