@@ -56,8 +56,11 @@ _METHODS = {
 }
 #: A tool number that Python assigns to no tool. cProfile's own number stays free for tasks.
 _TOOL = 4
-#: The method that ends a profile, which is part of the profile before Python 3.12.
-_DISABLE = ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>")
+#: The calls that end a profile, which are part of the profile before Python 3.12.
+_ENDS = (
+    ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>"),
+    ("~", 0, "<built-in method sys.getprofile>"),
+)
 
 
 class _Process:
@@ -99,7 +102,8 @@ class ThreadProfile(cProfile.Profile):
     def stop(self) -> None:
         """Stop."""
         if _MONITORING is None:
-            self.is_damaged = sys.getprofile() is not self
+            active: Any = sys.getprofile()
+            self.is_damaged = active is not self
             if not self.is_damaged:
                 self.disable()
             return
@@ -123,8 +127,8 @@ class ThreadProfile(cProfile.Profile):
         self.snapshot_stats()
         self.stats = {
             place: figures
-            for place, figures in self.stats.items()  # type: ignore[has-type]
-            if figures[0] and place[0] != __file__ and place != _DISABLE
+            for place, figures in self.stats.items()
+            if figures[0] and place[0] != __file__ and place not in _ENDS
         }
 
 
@@ -240,7 +244,7 @@ class CallProfiles:
                 if function.stats is None:
                     function.stats = pstats.Stats(profile)
                 else:
-                    function.stats.add(profile)  # type: ignore[arg-type]
+                    function.stats.add(profile)
         except Exception:
             self._guard.caught(RUN_TASK)
 

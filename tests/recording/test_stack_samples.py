@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import platform
-import re
-import struct
 import sys
 import threading
 import time
@@ -26,18 +22,14 @@ import dasfprof
 from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import MOST_STACKS, UNKNOWN_STACK, SchemaRow, StackRows
-from dasfprof.recording.stack_samples.kernel import (
-    QUICK,
-    QUICKEST,
-    Kernel,
-    Look,
-    put_back,
-    quicken,
-    wake_in_time,
+from dasfprof.recording.stack_samples.os_threads import OsThreads, ThreadState
+from dasfprof.recording.stack_samples.sampled_threads import (
+    ClientThread,
+    SamplingMode,
+    StackReader,
+    TaskThreads,
 )
-from dasfprof.recording.stack_samples.sampler import sample
-from dasfprof.recording.stack_samples.schedule import Schedule
-from dasfprof.recording.stack_samples.subjects import ClientThread, Pace, StackReader, TaskThreads
+from dasfprof.recording.stack_samples.sampler import Schedule, sample
 
 HERE = __file__
 
@@ -47,9 +39,7 @@ client = client_of(1, 2, processes=False)
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    before = sys.getswitchinterval()
     yield
-    assert sys.getswitchinterval() == before
     wait_until(lambda: "dasfprof-stacks" not in {each.name for each in threading.enumerate()})
 
 
@@ -187,134 +177,44 @@ def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
 # --- what it must not do --------------------------------------------------------------------------
 
 
-def test_the_switch_interval_is_the_programs() -> None:
-    own = sys.getswitchinterval()
-    try:
-        quicken()
-        assert sys.getswitchinterval() == pytest.approx(QUICK)
-        quicken(QUICKEST)
-        assert sys.getswitchinterval() == pytest.approx(QUICKEST)
-        put_back()
-        assert sys.getswitchinterval() == own
-        quicken()
-        sys.setswitchinterval(0.25)  # the program sets another meanwhile
-        put_back()
-        assert sys.getswitchinterval() == 0.25
-        quicken()
-        found = sys.getswitchinterval()  # the program reads it, and sets it again later
-        put_back()
-        sys.setswitchinterval(found)
-        quicken()
-        put_back()
-        assert sys.getswitchinterval() == 0.25
-        sys.setswitchinterval(0.0001)  # a shorter one is left alone
-        quicken()
-        assert sys.getswitchinterval() == pytest.approx(0.0001)
-        quicken(QUICKEST)
-        assert sys.getswitchinterval() == pytest.approx(QUICKEST)
-        put_back()
-        assert sys.getswitchinterval() == pytest.approx(0.0001)
-    finally:
-        sys.setswitchinterval(own)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a facility of Linux")
-def test_the_sampler_wakes_in_time_and_no_other_thread_does() -> None:
-    def slack() -> int:
-        return int(Path(f"/proc/{threading.get_native_id()}/timerslack_ns").read_text())
-
-    def of_the_sampler() -> None:
-        wake_in_time()
-        found.append(slack())
-
-    found: list[int] = []
-    before = slack()
-    thread = threading.Thread(target=of_the_sampler)
-    thread.start()
-    thread.join()
-    assert found == [1]
-    assert slack() == before > 1
-
-
-def _kernel_is_at_least(*version: int) -> bool:
-    return tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= version
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64" or not _kernel_is_at_least(6, 12),
-    reason="a facility of Linux 6.12; the call's number is that of one machine",
-)
-def test_the_sampler_does_not_wait_for_the_slices_of_others() -> None:
-    call = ctypes.CDLL(None).syscall
-
-    def schedule() -> tuple[int, int, int]:
-        """Read the calling thread's policy, nice value and slice; set them as they are, too."""
-        attributes = ctypes.create_string_buffer(48)
-        if call(315, 0, attributes, 48, 0) or call(314, 0, attributes, 0):
-            pytest.skip("sched_getattr(2) or sched_setattr(2) is refused")
-        _, policy, _, nice, _, runtime, _, _ = struct.unpack("=IIQiIQQQ", attributes.raw)
-        return policy, nice, runtime
-
-    def of_the_sampler() -> None:
-        os.nice(3)  # of this thread alone
-        wake_in_time()
-        found.append(schedule())
-
-    found: list[tuple[int, int, int]] = []
-    before = schedule()
-    if before[0] != os.SCHED_OTHER:
-        pytest.skip("this process has another policy, which stays")
-    thread = threading.Thread(target=of_the_sampler)
-    thread.start()
-    thread.join()
-    assert found == [(os.SCHED_OTHER, min(before[1] + 3, 19), 100_000)]
-    assert schedule() == before
-
-
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_has_the_programs_interval_and_no_sampler() -> None:
-    own = sys.getswitchinterval()  # before a look, which sets another for a moment
+def test_a_forked_child_has_no_sampler() -> None:
     rows = Rows()
     taken: list[Any] = []
     stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
     wait_until(lambda: len(taken) > 3)
-    quicken()
     child = os.fork()
     if child == 0:
         stop()
-        alone = len(threading.enumerate()) == 1
-        os._exit(0 if alone and sys.getswitchinterval() != pytest.approx(QUICK) else 1)
+        os._exit(0 if len(threading.enumerate()) == 1 else 1)
     try:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         stop()
-        put_back()
-    assert sys.getswitchinterval() == own
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_what_the_main_thread_of_a_forked_child_does_is_known() -> None:
     ident = threading.get_ident()
-    if Kernel().look(ident, None, 0, 0) == Look(ident, None, None, None):
+    if OsThreads().state(ident, None, 0, 0) == ThreadState(ident, None, None, None):
         pytest.skip("in a container /proc may be hidden")
     child = os.fork()
     if child == 0:
-        kernel = Kernel()
-        kernel.look(ident, None, 0, 0)
+        threads = OsThreads()
+        threads.state(ident, None, 0, 0)
         sum(range(100_000))
-        os._exit(0 if kernel.look(ident, None, 1, 0).run_queue is not None else 1)
+        os._exit(0 if threads.state(ident, None, 1, 0).run_queue is not None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_subject_that_fails_does_not_stop_the_others() -> None:
     class Failing:
         stacks: Any = None
-        loop = turns = None
 
         def threads(self) -> dict[int, Any]:
             raise RuntimeError("on purpose")
 
-        def pace(self, *_: Any) -> Any:
+        def mode(self, *_: Any) -> Any:
             raise AssertionError
 
         def write(self, *_: Any) -> None:
@@ -387,28 +287,28 @@ class Told:
         self.tasks = {key: SimpleNamespace(prefix=key.partition("_")[0]) for key in ages}
 
 
-def test_how_task_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dasfprof.recording.stack_samples.subjects.time", lambda: 1e9)
+def test_how_often_task_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dasfprof.recording.stack_samples.sampled_threads.time", lambda: 1e9)
     ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
-    worker, rows, kernel = Told(1e9, **ages), Rows(), Kernel()
+    worker, rows, os_threads = Told(1e9, **ages), Rows(), OsThreads()
     subject = TaskThreads(worker, worker.began, rows.stacks, rows.written.append)
 
-    def pace(key: str, ahead: float = 0.0) -> Pace:
-        return subject.pace(1, key, kernel, ahead)
+    def mode(key: str) -> SamplingMode:
+        return subject.mode(1, key, os_threads)
 
-    assert [pace(f"{name}_1", 1e-9) for name in ("brief", "slow")] == [Pace.RARELY, Pace.ALWAYS]
-    # A run that has just begun is looked at as those before it.
-    assert pace("slow_2") is Pace.ALWAYS
+    assert [mode("brief_1"), mode("slow_1")] == [SamplingMode.RARELY, SamplingMode.ALWAYS]
+    # A run that has just begun is sampled as those before it.
+    assert mode("slow_2") is SamplingMode.ALWAYS
     # One that began before the recording is slow; a key that nobody knows of, too.
-    assert pace("unheard-of") is Pace.ALWAYS
-    assert pace("fast_1", 1e-9) is pace("fast_1") is Pace.NEVER
-    # Many looks in a row that find young runs: it has become fast.
-    found = [pace("slow_3", 1e-9) for _ in range(30)]
-    assert found[0] is Pace.ALWAYS
-    assert found[-1] is pace("slow_3") is Pace.NEVER
+    assert mode("unheard-of") is SamplingMode.ALWAYS
+    assert mode("fast_1") is SamplingMode.NEVER
+    # Many samples in a row that find young runs: the function has become fast.
+    found = [mode("slow_3") for _ in range(30)]
+    assert found[0] is SamplingMode.ALWAYS
+    assert found[-1] is SamplingMode.NEVER
 
 
-def test_the_client_is_looked_at_while_it_waits_or_keeps_the_cluster_waiting() -> None:
+def test_the_client_is_sampled_while_it_waits_or_keeps_the_cluster_waiting() -> None:
     rows, go, calm = Rows(), threading.Event(), threading.Event()
     thread = threading.Thread(target=lambda: (calm.wait(), [None for _ in iter(go.is_set, True)]))
     thread.start()
@@ -420,44 +320,40 @@ def test_the_client_is_looked_at_while_it_waits_or_keeps_the_cluster_waiting() -
             "two": SimpleNamespace(status="finished"),
         }
 
-    kernel = Kernel()
-    subjects = [ClientThread(client, rows.stacks, rows.written.append) for client in (Idle, Busy)]
+    os_threads = OsThreads()
+    idle, busy = (ClientThread(client, rows.stacks, rows.written.append) for client in (Idle, Busy))
     try:
-        if kernel.activity(ident) is not None:  # in a container /proc may be hidden
-            wait_until(lambda: subjects[0].pace(ident, thread, kernel, 1e-9) is Pace.CALMLY)
-            assert subjects[1].pace(ident, thread, kernel, 1e-9) is Pace.CALMLY
-            # Where others have the interpreter's lock nobody knows whether it always waits.
-            kernel.is_prompt = False
-            assert subjects[1].pace(ident, thread, kernel, 1e-9) is Pace.RARELY
-            kernel.is_prompt = True
+        if os_threads.activity(ident) is not None:  # in a container /proc may be hidden
+            wait_until(lambda: busy.mode(ident, thread, os_threads) is SamplingMode.ALWAYS)
         calm.set()
-        wait_until(lambda: subjects[0].pace(ident, thread, kernel, 1e-9) is Pace.ALWAYS)
-        wait_until(lambda: subjects[1].pace(ident, thread, kernel, 1e-9) is Pace.RARELY)
-        assert subjects[1].pace(ident, thread, kernel) is Pace.RARELY
+        wait_until(lambda: busy.mode(ident, thread, os_threads) is SamplingMode.RARELY)
+        assert idle.mode(ident, thread, os_threads) is SamplingMode.ALWAYS
     finally:
         calm.set()
         go.set()
         thread.join()
-        kernel.close()
+        os_threads.close()
 
 
 def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rare look stands for what those at each time before it left, not for all since a rare."""
     clock, taken = [100.0], list[Any]()
-    monkeypatch.setattr("dasfprof.recording.stack_samples.subjects.monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        "dasfprof.recording.stack_samples.sampled_threads.monotonic", lambda: clock[0]
+    )
     subject = ClientThread(Idle, Rows().stacks, taken.append)
-    for seconds, pace, interval in (
-        (0.25, Pace.ALWAYS, 0.25),
-        (0.5, Pace.ALWAYS, 0.5),
-        (0.125, Pace.RARELY, 0.875),  # all since the begin
-        (1.0, Pace.ALWAYS, 0.25),  # it looked rarely for the rest
-        (0.5, Pace.RARELY, 1.5),
-        (2.0, Pace.RARELY, 2.0),
+    for seconds, mode, interval in (
+        (0.25, SamplingMode.ALWAYS, 0.25),
+        (0.5, SamplingMode.ALWAYS, 0.5),
+        (0.125, SamplingMode.RARELY, 0.875),  # all since the begin
+        (1.0, SamplingMode.ALWAYS, 0.25),  # it looked rarely for the rest
+        (0.5, SamplingMode.RARELY, 1.5),
+        (2.0, SamplingMode.RARELY, 2.0),
     ):
         clock[0] += seconds
-        subject._pace = pace
-        look = Look(1, "running", interval, 0.0)
-        subject.write(clock[0], interval, None, (0, "program"), look)
+        subject._mode = mode
+        state = ThreadState(1, "running", interval, 0.0)
+        subject.write(clock[0], interval, None, (0, "program"), state)
     intervals = [row[4] for row in taken]
     assert intervals == [0.25, 0.5, 0.125, 0.25, 1.25, 2.0]
     assert sum(intervals) == clock[0] - 100.0
@@ -465,64 +361,75 @@ def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPat
     assert [row[5] for row in taken] == [0.25, 0.5, None, 0.25, None, 2.0]
 
 
-def test_nothing_slow_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that waits is looked at in peace; another rarely, if that is enough."""
-    hurried: list[float] = []
-    monkeypatch.setattr("dasfprof.recording.stack_samples.sampler.quicken", hurried.append)
-
-    class Waiting(ClientThread):
-        def pace(self, *_: Any) -> Pace:
-            return Pace.CALMLY
-
+def test_what_is_not_slow_is_not_sampled() -> None:
     class Brief(ClientThread):
-        def pace(self, *_: Any) -> Pace:
-            return Pace.NEVER
+        def mode(self, *_: Any) -> SamplingMode:
+            return SamplingMode.NEVER
 
-    rows, taken = Rows(), list[Any]()
+    rows, sampled, never = Rows(), list[Any](), list[Any]()
     stops = [
-        sample(kind(Idle, rows.stacks, to), 50, HookGuard())
-        for kind, to in ((Waiting, taken.append), (Brief, hurried.append))
+        sample(kind(Idle, rows.stacks, taken.append), 50, HookGuard())
+        for kind, taken in ((ClientThread, sampled), (Brief, never))
     ]
-    wait_until(lambda: len(taken) > 10)
+    wait_until(lambda: len(sampled) > 10)
     for stop in stops:
         stop()
-    assert not hurried
+    assert not never
 
 
 # --- bad input ------------------------------------------------------------------------------------
 
 
 def test_threads_that_end_or_never_were() -> None:
-    kernel = Kernel()
+    threads = OsThreads()
     go = threading.Event()
     thread = threading.Thread(target=go.wait)
     thread.start()
     ident = thread.ident or 0
     first, second = object(), object()
-    assert kernel.look(ident, first, 1, 0).cpu is None  # for the first time
-    look = kernel.look(ident, first, 2, 1)
-    assert kernel.look(12345, first, 2, 1)[1:] == (None, None, None)
-    assert look.activity in ("waiting", "running", "lock")
-    assert look.cpu is None or look.cpu < 1
-    wait_until(lambda: kernel.activity(ident) == "waiting")
+    assert threads.state(ident, first, 1, 0).cpu is None  # for the first time
+    state = threads.state(ident, first, 2, 1)
+    assert threads.state(12345, first, 2, 1)[1:] == (None, None, None)
+    assert state.activity in ("waiting", "running", "lock", None)
+    assert state.cpu is None or state.cpu < 1
     counted = Path(f"/proc/self/task/{thread.native_id}/schedstat")
     if counted.exists() and counted.read_text().split()[0] != "0":  # else it does not count
-        other = Kernel()
-        looks = [other.look(ident, first, number, number - 1) for number in (1, 2)]
-        assert looks[1].cpu is not None  # though the thread has hardly run
-        other.close()
-    kernel.look(ident, first, 3, 2)
-    if kernel.look(ident, first, 3, 2).activity == "waiting":
-        wait_until(lambda: kernel.activity(ident) == "waiting" and kernel.has_rested(ident))
-        assert kernel.look(ident, first, 3, 3, True)[1:] == ("waiting", 0.0, 0.0)
-    assert kernel.look(ident, second, 4, 3).cpu is None  # since then it began something else
-    assert kernel.look(ident, second, 7, 5).cpu is None  # it was not looked at then
+        wait_until(lambda: threads.activity(ident) == "waiting")
+        assert threads.state(ident, first, 3, 2).cpu is not None  # though it has hardly run
+    threads.state(ident, first, 3, 2)
+    assert threads.state(ident, second, 4, 3).cpu is None  # since then it began something else
+    assert threads.state(ident, second, 7, 5).cpu is None  # it was not sampled then
     go.set()
     thread.join()
     # The kernel may know the thread a moment longer.
-    wait_until(lambda: kernel.look(ident, second, 8, 7)[1:] == (None, None, None))
-    assert kernel.activity(ident) is None
-    kernel.close()
+    wait_until(lambda: threads.state(ident, second, 8, 7)[1:] == (None, None, None))
+    assert threads.activity(ident) is None
+    threads.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="a file of Linux")
+def test_a_thread_that_waits_for_the_gil_is_told_from_others() -> None:
+    """This thread has the GIL while it reads the state of the others."""
+    threads, go, mine = OsThreads(), threading.Event(), threading.Lock()
+    mine.acquire()
+    spinning = threading.Thread(target=lambda: [None for _ in iter(go.is_set, True)])
+    waiting = threading.Thread(target=mine.acquire)
+    for thread in (spinning, waiting):
+        thread.start()
+
+    def activities() -> list[str | None]:
+        return [threads.activity(thread.ident or 0) for thread in (spinning, waiting)]
+
+    try:
+        if None in activities():
+            pytest.skip("in a container /proc may be hidden")
+        wait_until(lambda: activities() == ["lock", "waiting"])
+    finally:
+        go.set()
+        mine.release()
+        for thread in (spinning, waiting):
+            thread.join()
+        threads.close()
 
 
 def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,7 +440,7 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
     def refused(path: Any, *args: Any, **kwargs: Any) -> int:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("dasfprof.recording.stack_samples.kernel.os.open", refused)
+    monkeypatch.setattr("dasfprof.recording.stack_samples.os_threads.os.open", refused)
     guard = HookGuard()
     stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, guard)
     wait_until(lambda: len(taken) > 3)
@@ -543,7 +450,7 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
         assert (activity, cpu, run_queue) == (None, None, None)
         assert interval >= 0
         assert rows.names(stack)
-    assert Kernel().look(here, None, 1, 0).thread == here
+    assert OsThreads().state(here, None, 1, 0).thread == here
 
 
 def see(reader: StackReader, function: Any, *args: Any) -> Any:

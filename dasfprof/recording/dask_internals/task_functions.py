@@ -133,11 +133,6 @@ def running_tasks(worker: Any) -> Mapping[int, Any]:
     return getattr(worker, "active_threads", {})
 
 
-def has_actors(worker: Any) -> bool:
-    """Return whether a worker holds actors, whose calls begin without a transition."""
-    return bool(getattr(getattr(worker, "state", None), "actors", None))
-
-
 def task_threads(worker: Any) -> dict[int, Any]:
     """Return the key of the task that runs in each thread, by the thread's identity."""
     running: dict[int, Any] = worker.active_threads

@@ -24,29 +24,6 @@ def last_turn(server: Any) -> float | None:
     return turned
 
 
-def on_turns(server: Any, call: Callable[[], None]) -> Patch | None:
-    """Call a function, which must not raise, whenever Dask takes the time of a turn.
-
-    Returns
-    -------
-    Patch or None
-        To be removed at the end. None if this Dask takes none.
-    """
-    clock = getattr(server, "periodic_callbacks", {}).get("tick")
-    if clock is None or not callable(getattr(clock, "callback", None)):
-        return None
-
-    def wrap(original: Any, patch: Patch) -> Any:
-        def turned(*args: Any, **kwargs: Any) -> Any:
-            if patch.active:
-                call()
-            return original(*args, **kwargs)
-
-        return turned
-
-    return Patch(clock, "callback", wrap)
-
-
 def turn_interval() -> float:
     """Return after how many seconds at most a loop that is free has turned again."""
     return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))

@@ -34,7 +34,7 @@ from dasfprof.recording.probes.process import FamilyUsage
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings, recorded_settings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
-from dasfprof.recording.stack_samples.subjects import ClientThread
+from dasfprof.recording.stack_samples.sampled_threads import ClientThread
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import Submission
 from dasfprof.recording.task_runs.task_notes import SENT_RUN, scheduler_notes

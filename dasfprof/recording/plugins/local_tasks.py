@@ -20,9 +20,8 @@ from dasfprof.recording.dask_internals.local_task import TaskFacts
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.stack_samples.sampled_threads import TaskThreads
 from dasfprof.recording.stack_samples.sampler import SampleFile
-from dasfprof.recording.stack_samples.schedule import REST
-from dasfprof.recording.stack_samples.subjects import TaskThreads
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.logs import Tracebacks, raised_at
@@ -255,8 +254,6 @@ class LocalWorker:
         self.executing[facts.key] = facts.taken
         with self.active_threads_lock:
             self.active_threads[facts.thread] = facts.key
-        if REST.lasts:
-            REST.end()
 
     def ends(self, run: Run) -> Any:
         """Forget a task; return what was known of it."""

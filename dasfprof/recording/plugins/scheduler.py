@@ -28,8 +28,8 @@ from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings, place_mark, recorded_settings, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.stack_samples.sampled_threads import EventLoop
 from dasfprof.recording.stack_samples.sampler import SampleFile
-from dasfprof.recording.stack_samples.subjects import EventLoop
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
 from dasfprof.recording.task_runs.task_notes import (
     RELEASE_WIDTH,

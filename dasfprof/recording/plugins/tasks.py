@@ -33,9 +33,8 @@ from dasfprof.recording.dask_internals.worker_calls import (
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.stack_samples.sampled_threads import EventLoop, TaskThreads
 from dasfprof.recording.stack_samples.sampler import SampleFile
-from dasfprof.recording.stack_samples.schedule import REST
-from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
@@ -186,8 +185,6 @@ class WorkerTaskPlugin(RecordingPart):
                 if self._worker.scheduler_delay != self._clock.current:
                     self._note_correction()
                 self._executing[key] = time()
-                if REST.lasts:
-                    REST.end()
             elif finish == "waiting":
                 # Not for a cancelled run that is wanted again before it ends, and goes on.
                 if key not in self._executing:

@@ -29,8 +29,8 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows, SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.stack_samples.sampled_threads import ClientThread, Subject
 from dasfprof.recording.stack_samples.sampler import SampleFile
-from dasfprof.recording.stack_samples.subjects import ClientThread, Subject
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, NotedLines, place_of
 from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission, watch_pipeline

@@ -1,4 +1,4 @@
-"""What the sampler looks at: the threads of a worker's tasks, event loops, a client's thread."""
+"""The threads that are sampled: those of a worker's tasks, event loops, a client's main thread."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from typing import Any, Protocol
 
 from dasfprof.recording.dask_internals.client_calls import has_pending, phase
 from dasfprof.recording.dask_internals.inspection.stacks import stack_of
-from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.dask_internals.task_functions import first_functions, task_threads
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.rows import UNKNOWN_STACK, StackRows
-from dasfprof.recording.stack_samples.kernel import RESOLUTION, Kernel, Look
-from dasfprof.recording.stack_samples.schedule import BLOCKED, REST
+from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads, ThreadState
 
-#: Seconds from which a task run is slow, and under which it is too brief to be looked at.
+#: Thresholds (seconds): task runs of at least the first are slow, those under the second are too
+#: brief to be sampled.
 SLOW, BRIEF = 0.03, 0.003
-#: Looks in a row that find a function's runs to be younger, after which it is no longer so slow.
+#: Number of samples in a row that find younger runs of a function, after which it is less slow.
 _YOUNG = 20
-#: The most functions that are known.
+#: Maximum number of functions that are known.
 _MOST_FUNCTIONS = 4096
+#: Threshold (seconds): an event loop is blocked if it has not turned for so long, beyond the
+#: interval at which Dask records its turns.
+BLOCKED = 0.05
 
 #: Takes a row.
 Write = Callable[[tuple[Any, ...]], None]
 
 
-class Pace(Enum):
-    """How often a thread is looked at, as long as it does what it does."""
+class SamplingMode(Enum):
+    """How often a thread is sampled, as long as it does what it does."""
 
-    #: Each time; and without any haste, as it waits.
     ALWAYS = "always"
-    CALMLY = "calmly"
-    #: At some looks only.
     RARELY = "rarely"
     NEVER = "never"
 
@@ -47,23 +46,21 @@ class Subject(Protocol):
 
     #: Reads its stacks.
     stacks: StackReader
-    #: The event loop whose turns let the sampler sleep while there are no threads; None: none does.
-    loop: int | None
-    #: What sees those turns, and has to be removed at the end.
-    turns: Patch | None = None
 
     def threads(self) -> dict[int, Any]:
-        """Return the threads to look at now, by identity, and what each does: objects.
+        """Return the threads to sample now, by identity, each with an object for what it does.
 
-        A thread is left out if this is another object after the look than it was before.
+        A thread is left out if this is another object after the sample than it was before.
         """
         ...
 
-    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
-        """Return how a thread is to be looked at some seconds later."""
+    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
+        """Return how often a thread is sampled."""
         ...
 
-    def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
+    def write(
+        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
+    ) -> None:
         """Write a sample."""
         ...
 
@@ -71,15 +68,15 @@ class Subject(Protocol):
 class TaskThreads(Subject):
     """The threads of a worker's tasks. Made on the worker's loop.
 
-    Those of slow functions are looked at each time, from the begin of their runs on; those of
-    others rarely; those of brief runs never, as a look would take longer.
+    Those of slow functions are always sampled, from the start of their runs on; those of others
+    rarely; those of brief runs never, as a sample would take longer.
 
     Parameters
     ----------
     worker
         The worker; only read.
     began
-        By key: when runs under way began, Unix seconds. The event loop adds and removes them.
+        By key: when runs in progress started, Unix seconds. The event loop adds and removes them.
     stacks
         Of the file.
     write
@@ -93,47 +90,50 @@ class TaskThreads(Subject):
         self._tasks = worker.state.tasks
         self._began = began
         self._write = write
-        self.loop = threading.get_ident()
-        #: By function: how slow it is, and how many looks in a row have found younger runs.
-        self._slow: dict[Any, tuple[Pace, int]] = {}
+        #: By function: its mode, and how many samples in a row have found younger runs.
+        self._modes: dict[Any, tuple[SamplingMode, int]] = {}
         self.stacks = StackReader(stacks, first_functions())
 
     def threads(self) -> dict[int, Any]:
         """Return those that run a task, each with its key."""
         return task_threads(self._worker)
 
-    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
-        """Return how the run of a key is to be looked at."""
+    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
+        """Return that of the run of a key: its own or its function's, whichever is more often."""
         began, task = self._began.get(doing), self._tasks.get(doing)
-        age = inf if began is None else time() + ahead - began
-        own = Pace.ALWAYS if age >= SLOW else Pace.RARELY if age >= BRIEF else Pace.NEVER
+        age = inf if began is None else time() - began
+        mode = (
+            SamplingMode.ALWAYS
+            if age >= SLOW
+            else SamplingMode.RARELY
+            if age >= BRIEF
+            else SamplingMode.NEVER
+        )
         function = None if task is None else task.prefix
-        known, young = self._slow.get(function, (Pace.NEVER, 0))
-        if ahead:
-            if _is_faster(own, known) and young < _YOUNG:
-                young += 1
-            else:
-                known, young = own, 0
-            if len(self._slow) >= _MOST_FUNCTIONS:
-                self._slow.clear()
-            self._slow[function] = known, young
-        return known if _is_faster(own, known) else own
+        known, young = self._modes.get(function, (mode, 0))
+        if _BY_RATE.index(mode) < _BY_RATE.index(known) and young < _YOUNG:
+            young += 1
+        else:
+            known, young = mode, 0
+        if len(self._modes) >= _MOST_FUNCTIONS:
+            self._modes.clear()
+        self._modes[function] = known, young
+        return known
 
-    def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
+    def write(
+        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
+    ) -> None:
         """Write a sample of a task."""
-        self._write((now, look.thread, seen[0], look.activity, interval, look.cpu, look.run_queue))
+        self._write(
+            (now, state.thread, seen[0], state.activity, interval, state.cpu, state.run_queue)
+        )
 
 
-_PACES = (Pace.NEVER, Pace.RARELY, Pace.ALWAYS)
-
-
-def _is_faster(run: Pace, function: Pace) -> bool:
-    """Return whether a run seems to be of a faster function than its own is known to be."""
-    return _PACES.index(run) < _PACES.index(function)
+_BY_RATE = (SamplingMode.NEVER, SamplingMode.RARELY, SamplingMode.ALWAYS)
 
 
 class EventLoop(Subject):
-    """The thread of an event loop, while that does not turn. Made on that loop.
+    """The thread of an event loop, while the loop is blocked. Made on that loop.
 
     Parameters
     ----------
@@ -149,8 +149,6 @@ class EventLoop(Subject):
         self._server = server
         self._write = write
         self._thread = threading.get_ident()
-        self.turns = REST.watch(server)
-        self.loop = None if self.turns is None else self._thread
         self._limit = BLOCKED + turn_interval()
         #: When the loop last turned, while it is blocked.
         self._since: float | None = None
@@ -167,23 +165,25 @@ class EventLoop(Subject):
             self._write(ended)
         return {self._thread: turned} if time() - turned > self._limit else {}
 
-    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
+    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return that of a loop that is blocked."""
-        return Pace.ALWAYS
+        return SamplingMode.ALWAYS
 
-    def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
+    def write(
+        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
+    ) -> None:
         """Write a sample of the blocked loop."""
         self._since = doing
-        facts = look.activity, interval, look.cpu, look.run_queue
-        self._write((now, doing, None, seen[0], *facts))
+        times = state.activity, interval, state.cpu, state.run_queue
+        self._write((now, doing, None, seen[0], *times))
 
 
 class ClientThread(Subject):
     """The main thread of a client's process.
 
-    It is looked at each time while it waits, or while the cluster has nothing to do for it. How is
-    decided some time before a look, whatever it does then. The time for which no look at each time
-    stands is put on the next rare one, so that all together stand for what has passed.
+    It is always sampled while it waits, or while the cluster has nothing to do for it, and rarely
+    at other times. A rare sample stands for the time that the others leave, so that all together
+    stand for the time that has passed.
 
     Parameters
     ----------
@@ -198,11 +198,10 @@ class ClientThread(Subject):
     def __init__(self, client: Any, stacks: StackRows, write: Write) -> None:
         self._client = client
         self._write = write
-        self._pace = Pace.NEVER
-        self._looked = monotonic()
-        #: The seconds for which no look stands yet.
+        self._mode = SamplingMode.NEVER
+        self._sampled = monotonic()
+        #: The seconds for which no sample stands yet.
         self._owed = 0.0
-        self.loop = None
         self.stacks = StackReader(stacks, describe=phase)
 
     def threads(self) -> dict[int, Any]:
@@ -210,31 +209,27 @@ class ClientThread(Subject):
         main = threading.main_thread()
         return {main.ident: main} if main.ident is not None and main.is_alive() else {}
 
-    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
+    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return that of a program that waits, or that keeps the cluster waiting."""
-        if ahead:
-            # A sampler that had to wait for the interpreter's lock got it where a thread waits.
-            if kernel.is_prompt and kernel.activity(thread) == "waiting":
-                self._pace = Pace.CALMLY
-            else:
-                self._pace = Pace.RARELY if has_pending(self._client) else Pace.ALWAYS
-        return self._pace
+        is_rare = has_pending(self._client) and os_threads.activity(thread) != "waiting"
+        self._mode = SamplingMode.RARELY if is_rare else SamplingMode.ALWAYS
+        return self._mode
 
-    def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
+    def write(
+        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
+    ) -> None:
         """Write a sample of the program."""
-        before, self._looked = self._looked, monotonic()
-        self._owed += self._looked - before
-        cpu, run_queue = look.cpu, look.run_queue
-        if self._pace is Pace.RARELY:
+        before, self._sampled = self._sampled, monotonic()
+        self._owed += self._sampled - before
+        cpu, run_queue = state.cpu, state.run_queue
+        if self._mode is SamplingMode.RARELY:
             owed = max(round(self._owed * RESOLUTION) / RESOLUTION, 0.0)
             if owed < interval:
-                cpu = run_queue = None  # these are of all the time since the last rare look
+                cpu = run_queue = None  # these are of all the time since the last rare sample
             interval = owed
         self._owed -= interval
-        self._write((now, seen[1], seen[0], look.activity, interval, cpu, run_queue))
+        self._write((now, seen[1], seen[0], state.activity, interval, cpu, run_queue))
 
-
-# --- `StackReader`: the numbers of threads' stacks, with as little work as possible for known ones
 
 #: The most frames that are walked through; a deeper stack is unknown.
 _DEEPEST = range(5000)
@@ -275,15 +270,9 @@ class StackReader:
         #: By identity of code and place in it, from the innermost frame on. The code is kept, or
         #: another might get its identity.
         self._known: dict[tuple[int, ...], tuple[Seen, list[CodeType]]] = {}
-        #: What was returned last.
-        self.last: Seen | None = None
 
     def see(self, frame: FrameType | None) -> Seen | None:
         """Return what is known of a stack, given its innermost frame; None if it is left out."""
-        self.last = self._look(frame)
-        return self.last
-
-    def _look(self, frame: FrameType | None) -> Seen | None:
         place = self._place(frame)
         if place is None:
             return None
@@ -318,7 +307,7 @@ class StackReader:
         frames.reverse()
         word = self._describe(frames) if self._describe is not None else None
         seen = self._rows.number(stack_of(frames)), word
-        # Between two looks at its frames the thread may have run on.
+        # Meanwhile the thread may have run on.
         if self._place(innermost) == place and seen[0] != UNKNOWN_STACK:
             if len(self._known) >= _MOST:
                 self._known.clear()
@@ -329,7 +318,7 @@ class StackReader:
 def _has_run(code: CodeType, place: int) -> bool:
     """Return whether a call has run anything, given the place of its instruction.
 
-    A thread gives the interpreter's lock to the sampler between some instructions, of which the
+    A thread gives the GIL to the sampler between some instructions, of which the
     first of a call is one. What it did until then is the caller's.
     """
     if _BEGIN is None:

@@ -1,0 +1,166 @@
+"""What the operating system reports about the threads of this process.
+
+Linux counts for each thread its time on a core, and the time that it was runnable without one, in
+``/proc/self/task/TID/schedstat``. ``/proc/self/task/TID/syscall`` has the system call that the
+thread is in, with its arguments: a thread that waits for the GIL waits at an address within the
+interpreter. Elsewhere all of this is unknown. `OsThreads` keeps the files open, and reads them
+without giving up the GIL: otherwise another thread would take it for its switch interval.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+#: Counts per second to which times are rounded.
+RESOLUTION = 1024
+#: Maximum number of threads whose files are open.
+_MOST = 256
+#: Maximum number of bytes of a file.
+_LENGTH = 200
+#: The number of the system call `futex`.
+_FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())
+#: The size (bytes) of the part of the interpreter that has the GIL, from its start on.
+_EXTENT = 1 << 20
+
+
+class ThreadState(NamedTuple):
+    """What is known of a thread."""
+
+    #: Its identity.
+    thread: int
+    #: ``running``, ``lock`` (it waits for the GIL), ``waiting``, or None if unknown.
+    activity: str | None
+    #: Time (seconds) on a core, and runnable without one, since an earlier sample, or None.
+    cpu: float | None
+    run_queue: float | None
+
+
+class _Thread:
+    """The open files of a thread, and its times at its last sample."""
+
+    __slots__ = ("cpu", "doing", "run_queue", "sample", "schedstat", "syscall")
+
+    def __init__(self, schedstat: int, syscall: int | None) -> None:
+        self.schedstat, self.syscall = schedstat, syscall
+        self.cpu = self.run_queue = 0
+        #: The number of its last sample, and what it did then.
+        self.sample, self.doing = -1, None
+
+    def close(self) -> None:
+        os.close(self.schedstat)
+        if self.syscall is not None:
+            os.close(self.syscall)
+
+
+class OsThreads:
+    """Reads the state of threads. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, _Thread] = {}
+        self._read = _reader()
+        try:
+            runtime = ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime")
+            self._interpreter: int | None = ctypes.addressof(runtime)
+        except (ValueError, AttributeError):
+            self._interpreter = None
+
+    def state(self, ident: int, doing: Any, sample: int, since: int) -> ThreadState:
+        """Return the state of a thread.
+
+        Parameters
+        ----------
+        ident, doing
+            The identity of the thread, and an object that stands for what it does.
+        sample, since
+            The number of this sample, and of the one from which times are counted. The times are
+            None if the thread was not sampled then, or did something else.
+        """
+        thread = self._threads.get(ident) or self._open(ident)
+        if thread is None:
+            return ThreadState(ident, None, None, None)
+        words = (self._read(thread.schedstat) or b"").split()
+        if len(words) < 3:  # the thread has ended
+            self._threads.pop(ident).close()
+            return ThreadState(ident, None, None, None)
+        cpu, run_queue = (int(word) * RESOLUTION // 1_000_000_000 for word in words[:2])
+        # 0: the kernel does not count. A thread that has only slept has less than the resolution.
+        counts = thread.sample == since and thread.doing is doing and words[0] != b"0"
+        state = ThreadState(
+            ident,
+            self.activity(ident),
+            (cpu - thread.cpu) / RESOLUTION if counts else None,
+            (run_queue - thread.run_queue) / RESOLUTION if counts else None,
+        )
+        thread.cpu, thread.run_queue = cpu, run_queue
+        thread.sample, thread.doing = sample, doing
+        return state
+
+    def activity(self, ident: int) -> str | None:
+        """Return what a thread does now, as in `ThreadState`."""
+        thread = self._threads.get(ident) or self._open(ident)
+        if thread is None or thread.syscall is None:
+            return None
+        text = self._read(thread.syscall)
+        if not text:
+            return None
+        if text.startswith(b"running"):
+            return "running"
+        if _FUTEX is None:  # any wait may be for the GIL
+            return None
+        words = text.split(None, 2)
+        if words[0] != _FUTEX or self._interpreter is None:
+            return "waiting"
+        is_interpreter = 0 <= int(words[1], 16) - self._interpreter < _EXTENT
+        return "lock" if is_interpreter else "waiting"
+
+    def forget(self, before: int) -> None:
+        """Close the files of threads whose last sample has a lower number."""
+        for ident, thread in list(self._threads.items()):
+            if thread.sample < before:
+                self._threads.pop(ident).close()
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._threads:
+            self._threads.popitem()[1].close()
+
+    def _open(self, ident: int) -> _Thread | None:
+        native = {thread.ident: thread.native_id for thread in threading.enumerate()}.get(ident)
+        if ident == threading.main_thread().ident:
+            native = os.getpid()  # after a fork Python reports the identity of the parent's
+        if native is None or len(self._threads) >= _MOST:
+            return None
+        schedstat = _open_file(native, "schedstat")
+        if schedstat is None:
+            return None
+        thread = self._threads[ident] = _Thread(schedstat, _open_file(native, "syscall"))
+        return thread
+
+
+def _open_file(native: int, name: str) -> int | None:
+    try:
+        return os.open(f"/proc/self/task/{native}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _reader() -> Callable[[int], bytes | None]:
+    """Return a function that reads a file by its descriptor, or returns None if it cannot."""
+    try:
+        pread = ctypes.PyDLL(None).pread  # keeps the GIL
+    except (OSError, AttributeError, TypeError):
+        return lambda _: None
+    pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
+    pread.restype = ctypes.c_ssize_t
+    buffer = ctypes.create_string_buffer(_LENGTH)
+
+    def read(descriptor: int) -> bytes | None:
+        length = pread(descriptor, buffer, _LENGTH, 0)
+        return buffer.raw[:length] if length > 0 else None
+
+    return read
