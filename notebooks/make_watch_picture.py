@@ -54,11 +54,8 @@ def record(directory: Path) -> str:
         Client(cluster) as client,
         dasfprof.profile(client, name="train", directory=directory),
     ):
-        with dasfprof.step("load"):
-            chunks = client.map(load_chunk, range(200))
-            cleaned = client.map(clean, chunks)
-        with dasfprof.step("train"):
-            fitted = client.map(fit, cleaned, key="fit")
+        cleaned = client.map(clean, client.map(load_chunk, range(200)))
+        fitted = client.map(fit, cleaned, key="fit")
         time.sleep(AT)
         state = LiveRun(directory).read()
         found = dasfprof.TraceAnalyser(directory, progress=False).diagnose().head(2)

@@ -32,9 +32,9 @@ _INTERVAL = 1.0
 def watch(source: str, *, once: bool, as_json: bool) -> None:
     """Show a run while it goes on, from its files: nothing is asked of the cluster.
 
-    What is done, running and waiting by step and function, the time left, the workers, tasks that
-    run unusually long with the line that they are in, and findings so far, each second until the
-    run ends; then its summary. Ctrl-C ends the view, not the run.
+    What is done, running and waiting by function, the time left, the workers, tasks that run
+    unusually long with the line that they are in, and findings so far, each second until the run
+    ends; then its summary. Ctrl-C ends the view, not the run.
 
     SOURCE is as for `dasfprof analyse`; of a directory with several runs the newest is shown.
     Default: the working directory. Without a terminal a line is printed whenever something changes.

@@ -194,13 +194,13 @@ class ProfiledRun:
     def progress(self) -> dict[str, pd.DataFrame]:
         """Return how far the run is, from its files on this machine: what ``dasfprof watch`` shows.
 
-        Each call reads what was written since the last one. Workers write about once a second.
+        Each call reads what was written since the last one: the scheduler counts once a second.
 
         Returns
         -------
         dict of DataFrame
-            ``total`` (one row), ``functions`` (by step and function), ``workers``, and
-            ``long_tasks`` (over 10 s and three times the median of their function), see
+            ``total`` (one row), ``functions``, ``workers``, and ``long_tasks`` (over 10 s and
+            three times the mean of their function), see
             `dasfprof.analysis.live.RunState.tables`. Unknown is NA.
 
         Raises

@@ -93,6 +93,8 @@ occasion        text     text     interval; client-left: just before its tasks a
 client          text     text     id of the client that left
 tasks           value    object   number of tasks by function (Dask's prefix) and state, of those
     that are waiting, no-worker, queued, processing, memory or erred: a dict of dicts
+finished        value    object   since the recording began, by function: a list of how many tasks
+    succeeded, how many failed (or had an input that did), and the compute seconds of the former
 unfinished      int      count    tasks that are waiting, no-worker, queued or processing
 held_back       value    object   the first 100 tasks that no worker may run: dicts with key,
     function, since, restrictions (as of Unsent Tasks) and unmet (what no worker has, in words)

@@ -20,7 +20,7 @@ from recorded_facts import assert_whole, computed
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.live import state as estimates
+from dasfprof.analysis.live import run as live_run
 from dasfprof.analysis.live.run import LiveRun
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.under_way.causes import find_causes
@@ -153,7 +153,7 @@ def test_functions_sent_without_their_file_while_they_run(
 
     if pickle.loads(cloudpickle.dumps(waits)).__code__.co_filename == __file__:
         pytest.skip("this cloudpickle sends the files of functions")
-    monkeypatch.setattr(estimates, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(live_run, "LONG_SECONDS", 0.0)
     line = waits.__code__.co_firstlineno + 1
     with (
         LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,

@@ -15,7 +15,7 @@ from traces import Plan, Task
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.live.state import still_to_come
+from dasfprof.analysis.live.progress import still_to_come
 
 #: Ten seconds: four tasks that are known from the begin on run one after another, the last fails.
 TASKS = [

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.live.state import still_to_come
+from dasfprof.analysis.live.progress import still_to_come
 from dasfprof.analysis.model.accounting import (
     IDLE,
     WAITING,

@@ -1,8 +1,7 @@
-"""A run while it is being recorded: what was appended to its files, as running totals.
+"""A run while it is being recorded, as the scheduler's last counts have it.
 
 `LiveRun` follows the files of a run; `LiveRun.read` takes what is new and returns a `RunState`.
-Nothing is kept of single task runs but counts, sums and histograms, so that a long run costs what
-a short one does.
+The scheduler writes its totals once a second, so nothing is counted here.
 """
 
 from dasfprof.analysis.live.run import LiveRun

@@ -1,24 +1,24 @@
-"""`LiveRun`: follows the files of a run and keeps its running totals."""
+"""`LiveRun`: follows the files of a run, and returns its state."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from dask.utils import key_split
 
-from dasfprof.analysis.live import counts, workers
-from dasfprof.analysis.live.counts import EndedRuns, TaskCounts, Unfinished
-from dasfprof.analysis.live.state import LongTask, RunState, describe, long_tasks
-from dasfprof.analysis.trace.keys import KeyTable, as_key_column
+from dasfprof.analysis.live.progress import LONG_SECONDS, LONG_TIMES, FunctionProgress, Progress
+from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
+from dasfprof.analysis.under_way.state import Frame, user_line
 from dasfprof.database import find_runs, open_run
 from dasfprof.database.block_codec import Batch
-from dasfprof.database.columns import Array, Column, DictionaryColumn
 from dasfprof.database.ends import (
+    SCHEDULER,
     FileEnd,
     RecordingEnd,
     client_is_gone,
@@ -28,10 +28,9 @@ from dasfprof.database.ends import (
 from dasfprof.database.file import FileDatabase
 from dasfprof.database.following import FollowedFile, Writer, writer_of
 from dasfprof.errors import SourceNotFoundError
-from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN
-from dasfprof.schema.under_way import SCHEDULER_STATE
-
-# --- RunFiles: the files of a run, those that appear while it goes on too -------------------------
+from dasfprof.schema.tasks import WORKER_REMOVED
+from dasfprof.schema.under_way import SCHEDULER_STATE, STACK, TASK_UNDER_WAY
+from dasfprof.text import elide
 
 Source = str | os.PathLike[str] | Sequence[Path]
 
@@ -41,8 +40,24 @@ _LOOK = 3.0
 #: scheduler's file is closed.
 _SILENCE = 60.0
 
-#: Steps, which say what task runs belong to, are read first.
-_ORDER = ("StepRecorder", "SchedulerPlugin", "TracePlugin", "ResourceMonitor")
+#: Seconds after which a task in progress would have been recorded again: it is every 60 s.
+_FORGOTTEN = 90.0
+_MAX_STACKS = 10_000
+
+_DOUBTED = (
+    "All workers' files are closed, and the scheduler's tells of none that left: it may be cut, "
+    "and the run may have ended."
+)
+_NO_COUNTS = "What the scheduler counted is not in the files that are here: progress is unknown."
+
+#: What is read of each kind of event.
+_WANTED = {
+    SCHEDULER_STATE.name: ("tasks", "finished", "workers"),
+    WORKER_REMOVED.name: ("worker",),
+    STACK.name: ("number", "frames", "parent"),
+    TASK_UNDER_WAY.name: ("key", "state", "since", "stack", "waits_in", "waits_for"),
+    **SENT,
+}
 
 
 class RunFiles:
@@ -73,7 +88,7 @@ class RunFiles:
         self._writers: dict[Path, Writer] = {}
 
     def __iter__(self) -> Iterator[FollowedFile]:
-        return iter(sorted(self._files.values(), key=_place))
+        return iter(sorted(self._files.values(), key=lambda file: file.path))
 
     @property
     def name(self) -> str:
@@ -85,10 +100,6 @@ class RunFiles:
         """Read the headers that were not whole yet: the order of files is by them."""
         for file in self._files.values():
             file.read_header()
-
-    def of(self, plugin: str) -> list[FollowedFile]:
-        """Return the files of a plugin, as their headers name it."""
-        return [file for file in self if file.header.get("plugin") == plugin]
 
     def find_new(self) -> None:
         """Look for files that the run's processes began since the last look."""
@@ -148,29 +159,6 @@ def _find(source: Source) -> Sequence[Path]:
     return runs[0].files
 
 
-def _place(file: FollowedFile) -> tuple[int, str]:
-    plugin = file.header.get("plugin")
-    return (_ORDER.index(plugin) if plugin in _ORDER else -1), file.path.name
-
-
-# --- LiveRun: follows the files of a run and keeps its running totals -----------------------------
-
-_OF_SCHEDULER = {
-    TASK_RUN.name: ("key", "state", "start", "stop", "graph"),
-    SCHEDULER_STATE.name: ("tasks", "workers"),
-    **counts.WANTED_OF_SCHEDULER,
-    **workers.WANTED_OF_SCHEDULER,
-}
-_OF_CLIENT = {**counts.WANTED, **SENT}
-#: Without the scheduler's file, the workers' files tell which task runs ended.
-_OF_WORKERS_ALONE = {**workers.WANTED, COMPUTE.name: ("key", "state")}
-
-_DOUBTED = (
-    "All workers' files are closed, and the scheduler's tells of none that left: it may be cut, "
-    "and the run may have ended."
-)
-
-
 class LiveRun:
     """A run that may still be recorded.
 
@@ -188,12 +176,15 @@ class LiveRun:
 
     def __init__(self, source: Source) -> None:
         self._files = RunFiles(source)
-        self._counts = TaskCounts()
-        self._unfinished = Unfinished()
-        self._steps = counts.LiveSteps()
-        self._workers = workers.Workers()
+        self._progress = Progress()
         self._sent = SentFunctions()
-        self._known: set[FollowedFile] = set()
+        #: The time of the scheduler's last row, and its workers by address.
+        self._time = 0.0
+        self._workers: dict[str, Mapping[str, Any]] = {}
+        #: Addresses of workers that have left.
+        self._left: set[str] = set()
+        #: By address: the tasks that each worker last recorded as in progress.
+        self._tasks: defaultdict[str, WorkerTasks] = defaultdict(WorkerTasks)
 
     @property
     def name(self) -> str:
@@ -218,118 +209,179 @@ class LiveRun:
         """Read what was appended since the last call; return the run's state."""
         self._files.read_headers()
         self._files.find_new()
-        files = list(self._files)
-        alone = not any(file.header.get("plugin") == "SchedulerPlugin" for file in files)
-        for file in files:
-            plugin = file.header.get("plugin")
-            if plugin == "SchedulerPlugin":
-                self._take_scheduler(list(file.read(_OF_SCHEDULER)))
-            elif plugin == "StepRecorder":
-                batches = list(file.read(_OF_CLIENT))
-                self._steps.take(batches)
-                self._sent.add(functions_in(batches))
-            elif plugin in ("TracePlugin", "ResourceMonitor"):
-                self._take_worker(file, alone=alone)
+        for file in self._files:
+            batches = [batch for batch in file.read(_WANTED) if batch.rows]
+            self._sent.add(functions_in(batches))
+            for batch in batches:
+                if batch.name == SCHEDULER_STATE.name:
+                    self._read_counts(batch)
+                elif batch.name == WORKER_REMOVED.name:
+                    self._left.update(map(str, batch.args["worker"].to_list()))
+            address = _worker_of(file).get("address")
+            if address is not None and batches:
+                self._tasks[str(address)].append(batches)
         return self._state()
 
-    def _take_scheduler(self, batches: list[Batch]) -> None:
-        counts = []
-        for batch in batches:
-            if batch.name == GRAPH.name:
-                self._steps.take_graphs(batch)
-            elif batch.name == SCHEDULER_STATE.name and batch.rows:
-                times, told = batch.fields["timestamp"].to_list(), batch.args["tasks"].to_list()
-                counts.append((times[-1], told[-1]))
-                self._workers.take_state(batch.args["workers"].to_list()[-1])
-        self._workers.take_from_scheduler(batches)
-        ended = [self._count_runs(batch) for batch in batches if batch.name == TASK_RUN.name]
-        self._unfinished.take([runs for runs in ended if runs is not None], counts)
-
-    def _take_worker(self, file: FollowedFile, *, alone: bool) -> None:
-        batches = list(file.read(_OF_WORKERS_ALONE)) if alone else self._workers.read(file)
-        if file not in self._known and file.header:
-            self._known.add(file)
-            self._workers.add_file(file)
-        if batches:
-            self._workers.take(file, batches)
-        for batch in batches:
-            if alone and batch.name == COMPUTE.name:
-                self._count_runs(batch)
-
-    def _count_runs(self, batch: Batch) -> EndedRuns | None:
-        """Count the task runs of a batch that ended for good, and return them."""
-        states = batch.args.get("state")
-        if not isinstance(states, DictionaryColumn) or "key" not in batch.args:
-            return None
-        done = _is(states, "memory")
-        rows = np.flatnonzero(done | _is(states, "erred"))
-        if not len(rows):
-            return None
-        key = as_key_column(batch.args["key"])
-        codes, names = KeyTable.of(key).functions()
-        begins = _numbers(batch.fields["timestamp"], batch.rows)
-        seconds = _numbers(batch.fields["duration"], batch.rows)
-        ends = begins + seconds
-        if batch.name == TASK_RUN.name:
-            started, stopped = (_numbers(batch.args.get(x), batch.rows) for x in ("start", "stop"))
-            seconds = stopped - started
-            begins = np.where(np.isfinite(started), started, begins)
-        step_codes, step_names = self._steps.find(key, batch.args.get("graph"))
-        pairs, places = np.unique(step_codes[rows] * len(names) + codes[rows], return_inverse=True)
-        numbers = [
-            self._counts.number(step_names[pair // len(names)], names[pair % len(names)])
-            for pair in pairs.tolist()
-        ]
-        self._counts.add(
-            np.array(numbers, dtype=np.int64)[places],
-            done[rows],
-            begins[rows],
-            ends[rows],
-            seconds[rows],
-        )
-        return EndedRuns(names, codes[rows], ends[rows])
+    def _read_counts(self, batch: Batch) -> None:
+        times = batch.fields["timestamp"].to_list()
+        for row in zip(times, _column(batch, "tasks"), _column(batch, "finished"), strict=True):
+            self._progress.append(*row)
+        self._time = times[-1]
+        rows = [row for row in _column(batch, "workers")[-1] or () if isinstance(row, Mapping)]
+        self._workers = {str(row.get("worker")): row for row in rows}
 
     def _state(self) -> RunState:
-        schedulers = self._files.of("SchedulerPlugin")
-        files = schedulers or [*self._files]
+        files = [*self._files]
+        files = [file for file in files if file.header.get("plugin") == SCHEDULER] or files
         now = max((file.now() for file in files), default=0.0)
-        clocks = [file.clock for file in files if file.clock is not None]
-        ends, left = self._files.ends(), self._workers.left()
-        how = recording_end(ends, left)
+        ends = self._files.ends()
+        how = recording_end(ends, self._left)
         goes_on: bool | None = how is RecordingEnd.GOES_ON
         if how is RecordingEnd.UNKNOWN and self._files.silence() < _SILENCE:
             goes_on = None
-        doubted = how is RecordingEnd.UNKNOWN and scheduler_is_cut(ends, left)
-        notes = (_DOUBTED,) if doubted else ()
+        doubted = how is RecordingEnd.UNKNOWN and scheduler_is_cut(ends, self._left)
         if goes_on is False:
-            now = max(clocks, default=now)
-        return describe(
-            self._files.name,
+            now = max((file.clock for file in files if file.clock is not None), default=now)
+        progress, functions = self._progress, self._progress.functions()
+        known = progress.is_known
+        counts = {
+            name: sum(getattr(row, name) for row in functions) if known else None
+            for name in ("done", "failed", "on_workers", "waiting", "total")
+        }
+        quiet = progress.quiet(now) if goes_on else None
+        left, unknown = progress.time_left(now) if goes_on else (None, 0)
+        workers = self._worker_states()
+        return RunState(
+            self.name,
             now,
-            max(clocks, default=now),
+            progress.began,
             goes_on,
-            counts=self._counts,
-            unfinished=self._unfinished,
-            tasks_of_graphs=self._steps.tasks if schedulers else None,
-            workers=self._workers.states(),
-            long_tasks=self._long_tasks() if goes_on else [],
-            elsewhere=self._steps.elsewhere(),
+            tuple(functions),
+            **counts,
+            rate=sum(row.rate for row in functions),
+            seconds_left=left if quiet is None else None,
+            unknown_tasks=unknown,
+            threads=sum(worker.threads for worker in workers) if known else None,
+            busy=sum(worker.busy for worker in workers) if known else None,
+            workers=tuple(workers),
+            long_tasks=tuple(self._long_tasks(functions, now)) if goes_on else (),
+            quiet_for=quiet,
             closed=how is RecordingEnd.CLOSED,
             client_is_gone=client_is_gone(ends),
-            notes=notes,
+            notes=(_DOUBTED,) * doubted + (_NO_COUNTS,) * (not known),
         )
 
-    def _long_tasks(self) -> list[LongTask]:
-        return long_tasks(self._workers.open_tasks(), self._counts, self._sent)
+    def _worker_states(self) -> list[WorkerState]:
+        """Return the workers that have not left, sorted by host and name."""
+        hosts = {
+            str(_worker_of(file).get("address")): str(file.header.get("host"))
+            for file in self._files
+        }
+        states = [
+            WorkerState(
+                name=str(row.get("name")),
+                host=hosts.get(address, address.partition("://")[2].rpartition(":")[0]),
+                address=address,
+                threads=row.get("threads") or 0,
+                busy=min(row.get("executing") or 0, row.get("threads") or 0),
+                status=str(row.get("status")),
+                memory=row.get("memory"),
+                memory_limit=row.get("memory_limit"),
+                open_tasks=row.get("processing") or 0,
+                silent_for=max(self._time - (row.get("last_seen") or self._time), 0.0),
+            )
+            for address, row in self._workers.items()
+            if address not in self._left
+        ]
+        return sorted(states, key=_by_name)
+
+    def _long_tasks(self, functions: Sequence[FunctionProgress], now: float) -> list[LongTask]:
+        """Return the tasks that run unusually long, the longest first.
+
+        The worker tells what a task does, the scheduler whether it still waits for the task.
+        """
+        means = {row.function: row.mean_seconds for row in functions}
+        found = []
+        for address, row in self._workers.items():
+            tasks = self._tasks[address] if address not in self._left else WorkerTasks()
+            for key in set(map(str, row.get("keys") or ())) & tasks.rows.keys():
+                task = tasks.rows[key]
+                seconds, function = now - task["since"], key_split(task["key"])
+                mean = means.get(function)
+                if seconds <= max(LONG_SECONDS, LONG_TIMES * (mean or 0.0)):
+                    continue
+                line = user_line(_stack(self._sent.in_frames(tasks.frames(task["stack"]))))
+                name, state = str(row.get("name")), str(task["state"])
+                waits = _in_words(task["waits_in"], task["waits_for"])
+                shown = elide(key, 1000)
+                found.append(LongTask(shown, function, name, state, seconds, mean, line, waits))
+        return sorted(found, key=lambda task: -task.seconds)[:100]
 
 
-def _is(states: DictionaryColumn, state: str) -> Array:
-    same = np.array([entry == state for entry in states.entries], dtype=bool)
-    return same[states.codes]
+class WorkerTasks:
+    """The tasks that a worker last recorded as in progress."""
+
+    def __init__(self) -> None:
+        #: By the text of their keys.
+        self.rows: dict[str, dict[str, Any]] = {}
+        self._stacks: dict[int, tuple[int, Any]] = {}
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Add what was appended to the worker's file."""
+        for batch in batches:
+            if batch.name == STACK.name:
+                columns = (_column(batch, name) for name in _WANTED[STACK.name])
+                for number, frames, parent in zip(*columns, strict=True):
+                    self._stacks[number] = parent, frames
+            elif batch.name == TASK_UNDER_WAY.name:
+                names = _WANTED[TASK_UNDER_WAY.name]
+                times = batch.fields["timestamp"].to_list()
+                columns = (_column(batch, name) for name in names)
+                for time_, *row in zip(times, *columns, strict=True):
+                    task = dict(zip(names, row, strict=True))
+                    task["seen"] = time_
+                    task["since"] = time_ if task["since"] is None else task["since"]
+                    self.rows[str(task["key"])] = task
+        newest = max((task["seen"] for task in self.rows.values()), default=0.0)
+        self.rows = {
+            key: task for key, task in self.rows.items() if newest - task["seen"] < _FORGOTTEN
+        }
+        if len(self._stacks) > _MAX_STACKS:
+            self._stacks.clear()
+
+    def frames(self, number: int) -> list[Any]:
+        """Return the frames of a stack, the outermost first."""
+        frames: list[Any] = []
+        while number in self._stacks:
+            parent, inner = self._stacks[number]
+            frames = [*(inner or ()), *frames]
+            number = parent if parent is not None and parent < number else -1
+        return frames
 
 
-def _numbers(column: Column | None, rows: int) -> Array:
-    if column is None:
-        return np.full(rows, np.nan)
-    values: Any = getattr(column, "array", None)
-    return np.array(column.to_list() if values is None else values, dtype=float)
+def _worker_of(file: FollowedFile) -> Mapping[str, Any]:
+    """Return what the header of a worker's file says of it; empty for other files."""
+    worker = file.header.get("worker")
+    return worker if isinstance(worker, Mapping) else {}
+
+
+def _column(batch: Batch, name: str) -> list[Any]:
+    column = batch.args.get(name)
+    return [None] * batch.rows if column is None else column.to_list()
+
+
+def _stack(frames: Sequence[Any]) -> tuple[Frame, ...]:
+    known = [frame for frame in frames if isinstance(frame, list | tuple) and len(frame) == 3]
+    return tuple(Frame(str(name), str(file), line) for name, file, line in known)
+
+
+def _in_words(kind: Any, name: Any) -> str | None:
+    if not kind:
+        return None
+    names = ", ".join(map(repr, name)) if isinstance(name, list | tuple) else repr(name)
+    return str(kind) if name is None else f"{kind} {names}"
+
+
+def _by_name(worker: WorkerState) -> tuple[str, int, str]:
+    number = int(worker.name) if worker.name.isdecimal() else -1
+    return worker.host, number, worker.name

@@ -215,6 +215,8 @@ SCHEDULER_STATE = Names(
     (SCHEDULER,),
     f"{_STATE}.task_prefixes",
     f"{_STATE}.unrunnable",
+    "distributed.scheduler:TaskPrefix.state_counts",
+    "distributed.scheduler:TaskPrefix.all_durations",
 )
 TRANSITIONS = Names(
     "what the scheduler has under way is recorded every 10 s only",

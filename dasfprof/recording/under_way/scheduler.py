@@ -13,7 +13,12 @@ from time import monotonic, thread_time
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.inspection.views import MOST_WANTED, scheduler_view
+from dasfprof.recording.dask_internals.inspection.views import (
+    MOST_WANTED,
+    Finished,
+    finished_tasks,
+    scheduler_view,
+)
 from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_dropped_copies
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
@@ -53,6 +58,8 @@ class SchedulerUnderWay:
         self._loop = asyncio.get_running_loop()
         self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).look], guard)
         self._can_record = names.SCHEDULER_STATE.exist()
+        #: What had finished before the recording began.
+        self._before: Finished = finished_tasks(scheduler, {}) if self._can_record else {}
         self._stopped = False
         self._hear_no_more: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
@@ -66,8 +73,10 @@ class SchedulerUnderWay:
         self._pulse.start()
 
     def stop(self) -> None:
-        """Stop looking."""
-        self._stopped = True
+        """Write a last row and stop looking."""
+        if not self._stopped:
+            self._stopped = True
+            self._guarded(partial(self._write, "interval"))
         self._hear_no_more()
         self._pulse.stop()
 
@@ -118,6 +127,6 @@ class SchedulerUnderWay:
     def _write(
         self, occasion: str, client: str | None = None, most_wanted: int = MOST_WANTED
     ) -> None:
-        view = scheduler_view(self._scheduler, most_wanted)
+        view = scheduler_view(self._scheduler, most_wanted, self._before)
         facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
         self._rows.write(SCHEDULER_STATE, {**facts, **view})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.diagnosis import table_of
-from dasfprof.analysis.live.state import still_to_come
+from dasfprof.analysis.live.progress import still_to_come
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.model.sizing import find_chunks

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
+from dasfprof.analysis.live.progress import FunctionProgress
+from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
 from dasfprof.report.terminal.console import as_html
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
@@ -47,38 +48,26 @@ def state_in_words(state: RunState) -> str:
 
 def counts_in_words(state: RunState) -> str:
     """Write how many tasks are done, and where the others are."""
-    bound = "at most " * state.total_is_bound
-    total = f" of {bound}{state.total:,}" if state.total is not None else ""
-    words = [f"{state.done:,}{total} done"]
-    if state.on_workers is not None:
-        words.append(f"{state.on_workers:,} on workers")
-    if state.waiting is not None:
-        words.append(f"{state.waiting:,} waiting")
-    if state.failed:
-        words.append(f"{state.failed:,} failed")
-    return ", ".join(words)
+    if state.done is None:
+        return "progress unknown"
+    words = [f"{state.done:,} of {state.total:,} done"]
+    for number, where in ((state.on_workers, "on workers"), (state.waiting, "waiting")):
+        words.append(f"{number:,} {where}")
+    return ", ".join([*words, *([f"{state.failed:,} failed"] if state.failed else [])])
 
 
 def pace_in_words(state: RunState) -> Iterator[str]:
     """Write the rate and the time left, as far as they are known."""
     if state.quiet_for is not None:
-        yield f"no task has ended for {format_duration(round(state.quiet_for))}"
+        yield f"no task has finished for {format_duration(round(state.quiet_for))}"
     elif state.rate:
         yield f"{rate(state.rate)} a second"
-    left = state.total is None or state.done + state.failed < state.total
-    if state.seconds_left is not None and state.goes_on and left:
-        bound = "at most " * state.total_is_bound or "at least " * bool(state.unknown_tasks)
+    if state.seconds_left is not None and (state.on_workers or state.waiting):
+        bound = "at least " * bool(state.unknown_tasks)
         seconds = round(state.seconds_left)
         yield f"{bound}{format_duration(seconds)} left" if seconds else "the rest is due"
     if state.unknown_tasks:
-        yield f"{count_of(state.unknown_tasks, 'task')} of functions of which none has ended"
-
-
-def share_in_words(state: RunState) -> str:
-    """Write the share of the tasks that have ended, 100 % only if all have."""
-    ended, total = state.done + state.failed, state.total or 1
-    share = format_share(min(ended / total, 0.99) if ended < total else 1.0)
-    return f"at least {share}" if state.total_is_bound and ended < total else share
+        yield f"{count_of(state.unknown_tasks, 'task')} of functions of which none has succeeded"
 
 
 def rate(number: float) -> str:
@@ -110,7 +99,7 @@ def live_view(
     room = 1000 if height is None else max(height - _FRAME - 2 * len(state.long_tasks[:3]), 6)
     share = max(room // 2, _FEWEST)
     verdict, findings = _verdict(state, findings)
-    parts: list[RenderableType] = [_head(state), *verdict, _whole(state, width)]
+    parts: list[RenderableType] = [_head(state), *verdict, _totals(state, width)]
     parts += ["", _functions(state, share, width)]
     if state.workers:
         parts += [
@@ -127,10 +116,7 @@ def live_view(
 
 def state_line(state: RunState) -> str:
     """Write a state in a line, for logs and pipes."""
-    words = [counts_in_words(state)]
-    words += pace_in_words(state)
-    if state.threads is not None and state.busy is not None:
-        words.append(f"{state.busy} of {count_of(state.threads, 'thread')} busy")
+    words = [counts_in_words(state), *pace_in_words(state), *_threads(state)]
     if state.long_tasks:
         longest = state.long_tasks[0]
         words.append(
@@ -158,90 +144,71 @@ def _verdict(
     return [told, Padding(advice, (0, 0, 1, 2))], (findings or ())[1:] or None
 
 
-def _whole(state: RunState, width: int) -> RenderableType:
-    line = Text(counts_in_words(state))
-    for words in pace_in_words(state):
-        line.append(f", {words}")
-    if state.threads is not None and state.busy is not None:
-        line.append(f", {state.busy} of {count_of(state.threads, 'thread')} busy")
+def _totals(state: RunState, width: int) -> RenderableType:
+    line = Text(", ".join([counts_in_words(state), *pace_in_words(state), *_threads(state)]))
     if not state.total:
         return line
+    ended = (state.done or 0) + (state.failed or 0)
+    # 100 % only if all have finished.
+    percentage = format_share(min(ended / state.total, 0.99) if ended < state.total else 1.0)
     style = "yellow" if state.stands_still else "green"
-    bar = _bar(state.done + state.failed, state.total, min(_WHOLE_BAR, width - 8), style)
     grid = Table.grid(padding=(0, 1))
-    grid.add_row(share_in_words(state), bar)
+    grid.add_row(percentage, _bar(ended, state.total, min(_WHOLE_BAR, width - 8), style))
     return Group(line, grid)
+
+
+def _threads(state: RunState) -> list[str]:
+    if not state.threads:
+        return []
+    return [f"{state.busy} of {count_of(state.threads, 'thread')} busy"]
 
 
 def _functions(state: RunState, most: int, width: int) -> RenderableType:
     if not state.functions:
-        return Text("No task has ended yet.", "dim")
-    counted = any(row.total is not None for row in state.functions)
-    stepped = any(row.step is not None for row in state.functions)
-    table = _table()
-    if stepped:
-        table.add_column("Step", overflow="ellipsis", no_wrap=True, max_width=24)
-    table.add_column("Function", overflow="ellipsis", no_wrap=True, min_width=8, max_width=40)
-    if counted and width >= _WIDE:
-        table.add_column("", width=_BAR)
-    columns = ["Done", *(["On workers", "Waiting"] if counted else []), "Failed"]
-    columns += ["Total"] if counted else []
-    columns += ["Rate", "Mean"]
-    for label in columns:
-        table.add_column(label, justify="right", no_wrap=True)
+        return Text("No task has come yet.", "dim")
+    wide = [""] if width >= _WIDE else []
+    table = _table("Function", *wide, "Done", "On workers", "Waiting", "Failed", "Total", "Rate")
+    table.add_column("Mean", justify="right", no_wrap=True)
     for row in _shown(state.functions, most):
-        cells: list[RenderableType] = [elide(row.step or "", 200)] if stepped else []
-        cells.append(elide(row.function, 200))
-        if counted and width >= _WIDE:
-            cells.append(_bar(row.done + row.failed, row.total or 0, _BAR))
-        cells.append(f"{row.done:,}")
-        if counted:
-            cells += [_some(row.on_workers), _some(row.waiting)]
-        cells.append(Text(_some(row.failed), "red"))
-        if counted:
-            cells.append(_some(row.total))
-        cells.append(f"{rate(row.rate)}/s" if row.rate else "")
-        cells.append("" if row.mean_seconds is None else format_duration(row.mean_seconds))
-        table.add_row(*cells)
+        counts = map(_some, (row.done, row.on_workers, row.waiting))
+        table.add_row(
+            elide(row.function, 200),
+            *(_bar(row.done + row.failed, row.total, _BAR) for _ in wide),
+            *counts,
+            Text(_some(row.failed), "red"),
+            _some(row.total),
+            f"{rate(row.rate)}/s" if row.rate else "",
+            "" if row.mean_seconds is None else format_duration(row.mean_seconds),
+        )
     return _with_rest(table, len(state.functions) - most, "function")
 
 
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
     """Return the rows to show: those where something happens before those that are done."""
-    if len(rows) <= most:
-        return list(rows)
-    order = sorted(rows, key=lambda row: -(row.rate + (row.on_workers or 0)))
-    kept = {id(row) for row in order[:most]}
-    return [row for row in rows if id(row) in kept]
+    order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
+    kept = {row.function for row in order[:most]}
+    return [row for row in rows if row.function in kept]
 
 
 def _workers(workers: Sequence[WorkerState], most: int, width: int) -> RenderableType:
-    table = _table()
-    table.add_column("Worker", overflow="ellipsis", no_wrap=True, max_width=30)
-    hosts = {worker.host for worker in workers}
-    if len(hosts) > 1:
-        table.add_column("Host", overflow="ellipsis", no_wrap=True, max_width=24)
-    for label in ("Busy", "Open tasks", "Memory"):
-        table.add_column(label, justify="right", no_wrap=True)
-    if width >= _WIDE:
-        table.add_column("", width=_BAR)
+    several = len({worker.host for worker in workers}) > 1
+    hosts, wide = ["Host"] if several else [], [""] if width >= _WIDE else []
+    table = _table("Worker", *hosts, "Busy", "Open tasks", "Memory", *wide)
     table.add_column("Status", no_wrap=True)
     order = sorted(workers, key=lambda worker: -(_memory_share(worker) or 0.0))
     kept = {worker.address for worker in order[:most]}
-    for worker in workers:
-        if worker.address not in kept:
-            continue
-        cells: list[RenderableType] = [elide(worker.name, 60)]
-        cells += [elide(worker.host, 60)] if len(hosts) > 1 else []
-        cells.append("" if worker.busy is None else f"{worker.busy} of {worker.threads or '?'}")
-        cells.append(_some(worker.open_tasks))
-        cells.append(_memory(worker))
-        if width >= _WIDE:
-            share = _memory_share(worker)
-            style = "red" if share and share >= _FULL else "green"
-            cells.append("" if share is None else _bar(share, 1.0, _BAR, style))
-        cells.append(_status(worker))
-        table.add_row(*cells)
+    for worker in (worker for worker in workers if worker.address in kept):
+        share = _memory_share(worker)
+        bar = "" if share is None else _bar(share, 1.0, _BAR, "red" if share >= _FULL else "green")
+        table.add_row(
+            elide(worker.name, 60),
+            *(elide(worker.host, 60) for _ in hosts),
+            f"{worker.busy} of {worker.threads}",
+            _some(worker.open_tasks),
+            _memory(worker),
+            *(bar for _ in wide),
+            _status(worker),
+        )
     return _with_rest(table, len(workers) - most, "worker")
 
 
@@ -259,8 +226,7 @@ def _memory_share(worker: WorkerState) -> float | None:
 
 
 def _status(worker: WorkerState) -> Text:
-    status = clean(worker.status or "")
-    text = Text(status, "" if status == "running" else "yellow")
+    text = Text(clean(worker.status), "" if worker.status == "running" else "yellow")
     if worker.silent_for is not None and worker.silent_for > _SILENT:
         text.append(f" silent for {format_duration(round(worker.silent_for))}", "red")
     return text
@@ -269,15 +235,15 @@ def _status(worker: WorkerState) -> Text:
 def _long_tasks(tasks: Sequence[LongTask], most: int, width: int) -> Iterator[RenderableType]:
     yield Text("Tasks that run unusually long", "bold")
     for task in tasks[:most]:
-        median = "no other run of its function has ended"
-        if task.median_seconds is not None:
-            median = f"the median of its function is {format_duration(task.median_seconds)}"
+        mean = "no other task of its function has succeeded"
+        if task.mean_seconds is not None:
+            mean = f"the mean of its function is {format_duration(task.mean_seconds)}"
         text = Text(elide(task.key, min(_LONGEST_KEY, width - 4)), "yellow")
         text.append(
             f" {task.state} on worker {elide(task.worker, 40)} for {format_duration(task.seconds)}",
             "default",
         )
-        text.append(f"; {median}", "dim default")
+        text.append(f"; {mean}", "dim default")
         yield Padding(text, (0, 0, 0, 2))
         if task.line is not None:
             waits = f", waits in {elide(task.waits, 60)}" if task.waits else ""
@@ -304,10 +270,20 @@ def _findings(
     yield table
 
 
-def _table() -> Table:
-    return Table(
+def _table(first: str, *columns: str) -> Table:
+    """Return a table: texts in the first column, bars in columns without a label, else figures."""
+    table = Table(
         box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False
     )
+    table.add_column(first, overflow="ellipsis", no_wrap=True, min_width=8, max_width=40)
+    for label in columns:
+        if label == "Host":
+            table.add_column(label, overflow="ellipsis", no_wrap=True, max_width=24)
+        elif label:
+            table.add_column(label, justify="right", no_wrap=True)
+        else:
+            table.add_column(label, width=_BAR)
+    return table
 
 
 def _with_rest(table: Table, more: int, noun: str) -> RenderableType:

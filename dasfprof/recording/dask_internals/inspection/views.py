@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib
 import inspect
+import operator
 import sys
 import time
 from itertools import islice
@@ -20,13 +21,19 @@ from dasfprof.recording.dask_internals.inspection import stacks
 COUNTED = ("waiting", "no-worker", "queued", "processing", "memory", "erred")
 UNFINISHED = COUNTED[:4]
 
+#: By function: how many tasks succeeded, how many failed, and the compute seconds of the former.
+Finished = dict[str, tuple[Any, ...]]
+OTHERS = "other functions"
+
 #: The most functions, tasks that are held back, and keys of a worker or client.
 MOST_FUNCTIONS, MOST_HELD_BACK, MOST_KEYS = 1000, 100, 20
 #: A client's results are looked through for unfinished ones up to so many.
 MOST_WANTED = 1000
 
 
-def scheduler_view(scheduler: Any, most_wanted: int = MOST_WANTED) -> dict[str, Any]:
+def scheduler_view(
+    scheduler: Any, most_wanted: int = MOST_WANTED, before: Finished | None = None
+) -> dict[str, Any]:
     """Return what a scheduler has under way: the columns of the event `Scheduler State`.
 
     Parameters
@@ -35,10 +42,13 @@ def scheduler_view(scheduler: Any, most_wanted: int = MOST_WANTED) -> dict[str, 
         The scheduler.
     most_wanted
         A client with more results than that has unknown numbers of unfinished ones (None).
+    before
+        What had finished before the recording began, see `finished_tasks`.
     """
     tasks, unfinished = task_counts(scheduler)
     return {
         "tasks": tasks,
+        "finished": finished_tasks(scheduler, before or {}),
         "unfinished": unfinished,
         "held_back": held_back(scheduler),
         "clients": [_client(client, most_wanted) for client in list(scheduler.clients.values())],
@@ -67,6 +77,26 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
     room = max(0, MOST_FUNCTIONS - len(open_functions))
     counts = {**dict(list(ended.items())[len(ended) - room :]), **open_functions}
     return dict(list(counts.items())[-MOST_FUNCTIONS:]), unfinished
+
+
+def finished_tasks(scheduler: Any, before: Finished) -> Finished:
+    """Return by function how many tasks succeeded and failed, and the seconds of those that did.
+
+    The scheduler counts since it began, what it has forgotten too; `before` is taken off. Data that
+    was scattered does not count. Of too many functions the first ones are put together.
+    """
+    finished: Finished = {}
+    for name, prefix in list(scheduler.task_prefixes.items()):
+        seconds = prefix.all_durations.get("compute", 0.0)
+        done = prefix.state_counts.get("memory", 0) if seconds else 0
+        counts = done, prefix.state_counts.get("erred", 0), seconds
+        counts = tuple(map(operator.sub, counts, before.get(str(name), (0, 0, 0.0))))
+        if any(counts):
+            finished[str(name)] = counts
+    for name in list(finished)[: max(0, len(finished) - MOST_FUNCTIONS)]:
+        others = finished.get(OTHERS, (0, 0, 0.0))
+        finished[OTHERS] = tuple(map(operator.add, others, finished.pop(name)))
+    return finished
 
 
 def held_back(scheduler: Any) -> list[dict[str, Any]]:

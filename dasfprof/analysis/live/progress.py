@@ -1,0 +1,194 @@
+"""The progress of a run: the scheduler's running totals, and what the last 30 s of them tell."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.state import UNFINISHED
+from dasfprof.database.ends import RecordingEnd
+
+#: Seconds over which rates are taken.
+_WINDOW = 30.0
+#: Seconds between two of the scheduler's rows while something changes, and after which a row
+#: about a change is certain to be in the file.
+_INTERVAL, _LAG = 1.0, 2.0
+#: A task is unusually long from this duration (seconds) and this multiple of its function's mean.
+#: If no task has finished for as long, the pace before predicts no time left.
+LONG_SECONDS, LONG_TIMES = 10.0, 3.0
+
+
+@dataclass(frozen=True)
+class FunctionProgress:
+    """How far the tasks of a function are."""
+
+    function: str
+    done: int = 0
+    #: Also those of which an input failed.
+    failed: int = 0
+    #: Tasks that run on a worker, or are next there.
+    on_workers: int = 0
+    waiting: int = 0
+    #: Tasks per second that finished in the last 30 s.
+    rate: float = 0.0
+    #: Compute time per successful task; None: none has succeeded.
+    mean_seconds: float | None = None
+
+    @property
+    def total(self) -> int:
+        """All tasks that the scheduler knows of."""
+        return self.done + self.failed + self.on_workers + self.waiting
+
+
+class _Row(NamedTuple):
+    """The scheduler's totals at a time."""
+
+    time: float
+    #: By function: tasks that succeeded, tasks that failed, compute seconds.
+    finished: dict[str, tuple[int, int, float]]
+    #: By function: tasks on workers, tasks that wait.
+    unfinished: dict[str, tuple[int, int]]
+
+
+class Progress:
+    """The progress of a run, from rows of `Scheduler State` in the order of time."""
+
+    def __init__(self) -> None:
+        #: Those of the last 30 s and one before, so that differences cover 30 s.
+        self._rows: deque[_Row] = deque()
+        #: When the first task was seen, and when one was last seen to have finished.
+        self.began: float | None = None
+        self._last_end: float | None = None
+
+    def append(self, time: float, tasks: Any, finished: Any) -> None:
+        """Add a row: its time in seconds, and its columns *tasks* and *finished*."""
+        if not isinstance(finished, Mapping):  # recorded before this column existed
+            return
+        row = _Row(time, _finished(finished), _unfinished(tasks))
+        if not self._rows:
+            self._rows.append(_Row(time - _INTERVAL, {}, {}))
+        if self.began is None and (row.finished or row.unfinished):
+            self.began = time - _INTERVAL
+        if row.finished != self._rows[-1].finished:
+            self._last_end = time
+        self._rows.append(row)
+        while self._rows[1].time <= time - _WINDOW:
+            self._rows.popleft()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a row."""
+        return bool(self._rows)
+
+    def functions(self) -> list[FunctionProgress]:
+        """Return a row per function, in the order in which the scheduler met them."""
+        if not self._rows:
+            return []
+        last, (before, seconds) = self._rows[-1], self._window()
+        found = []
+        for function in dict.fromkeys([*last.finished, *last.unfinished]):
+            done, failed, compute = last.finished.get(function, (0, 0, 0.0))
+            earlier = before.get(function, (0, 0, 0.0))
+            rate = max(done + failed - earlier[0] - earlier[1], 0) / seconds
+            mean = compute / done if done else None
+            unfinished = last.unfinished.get(function, (0, 0))
+            found.append(FunctionProgress(function, done, failed, *unfinished, rate, mean))
+        return found
+
+    def time_left(self, now: float) -> tuple[float | None, int]:
+        """Estimate the seconds until all tasks of known duration have finished.
+
+        That is the remaining compute time, by each function's mean, divided by the compute time per
+        second of the last 30 s. The second value counts tasks of functions without a mean.
+        """
+        functions = self.functions()
+        unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
+        if not functions:
+            return None, unknown
+        before, seconds = self._window()
+        computed = sum(row[2] for row in self._rows[-1].finished.values())
+        pace = (computed - sum(row[2] for row in before.values())) / seconds
+        work = sum((row.on_workers + row.waiting) * (row.mean_seconds or 0.0) for row in functions)
+        if pace <= 0 or (unknown and not work):
+            return None, unknown
+        return max(work / pace - (now - self._rows[-1].time), 0.0), unknown
+
+    def quiet(self, now: float) -> float | None:
+        """Return the seconds since a task last finished, if that is unusually long; else None."""
+        functions = self.functions()
+        if self._last_end is None or not any(row.on_workers + row.waiting for row in functions):
+            return None
+        silence = now - _LAG - self._last_end
+        longest = max((row.mean_seconds or 0.0 for row in functions), default=0.0)
+        return silence if silence > max(LONG_SECONDS, LONG_TIMES * longest) else None
+
+    def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
+        """Return what had finished before the time window of rates, and the window's seconds.
+
+        It begins where tasks began to finish, if nothing finished at its start.
+        """
+        rows = list(self._rows)
+        begin = next(
+            (at for at in range(1, len(rows)) if rows[at].finished != rows[at - 1].finished), 1
+        )
+        start = rows[begin - 1].time
+        if not rows[begin - 1].unfinished:  # nothing was to be done: rows are 10 s apart
+            start = max(start, rows[begin].time - _INTERVAL)
+        return rows[begin - 1].finished, max(rows[-1].time - start, _INTERVAL)
+
+
+def _finished(columns: Mapping[Any, Any]) -> dict[str, tuple[int, int, float]]:
+    return {
+        str(function): (int(_number(row[0])), int(_number(row[1])), _number(row[2]))
+        for function, row in columns.items()
+        if isinstance(row, list | tuple) and len(row) == 3
+    }
+
+
+def _unfinished(tasks: Any) -> dict[str, tuple[int, int]]:
+    counts = {}
+    for function, states in tasks.items() if isinstance(tasks, Mapping) else ():
+        if isinstance(states, Mapping):
+            on_workers = int(_number(states.get("processing")))
+            waiting = sum(int(_number(states.get(state))) for state in UNFINISHED) - on_workers
+            if on_workers or waiting:
+                counts[str(function)] = on_workers, waiting
+    return counts
+
+
+def _number(value: Any) -> float:
+    """Return a number of a file, which may hold anything."""
+    return value if isinstance(value, int | float) and 0 < value < 1e15 else 0
+
+
+# --- still_to_come: what a run that goes on had left when its trace was read ----------------------
+
+
+@dataclass(frozen=True)
+class StillToCome:
+    """What is left of a run that goes on."""
+
+    #: Tasks that the scheduler knows of and that have not finished.
+    tasks: int
+    #: Seconds until they have, see `Progress.time_left`; None: unknown.
+    seconds: float | None
+    #: Those of them of functions without a finished task: their time is not in `seconds`.
+    unknown: int
+
+
+def still_to_come(trace: Trace) -> StillToCome | None:
+    """Return what is left at the end of a trace; None if it has ended, or nothing is recorded."""
+    states = trace.scheduler_states
+    if trace.recording is not RecordingEnd.GOES_ON or not len(states):
+        return None
+    progress = Progress()
+    for row in zip(states["time"], states["tasks"], states["finished"], strict=True):
+        progress.append(*row)
+    left = sum(row.on_workers + row.waiting for row in progress.functions())
+    seconds, unknown = progress.time_left(trace.end)
+    if progress.quiet(trace.end) is not None:
+        seconds = None
+    return StillToCome(left, seconds, unknown) if left else None
