@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { stretched } from "../../dasfprof/report/page/comparison/axis.js";
 import { treeOf } from "../../dasfprof/report/page/flame/graph.js";
 import { spentWords } from "../../dasfprof/report/page/flame/sources.js";
 import { histogram } from "../../dasfprof/report/page/functions/histogram.js";
@@ -43,12 +42,6 @@ test("what seconds were spent with is told as far as it is known", () => {
   assert.equal(spentWords({ ...spent, computing: NaN }), "computing or waiting: unknown");
   assert.equal(spentWords(spent), "50 % computing, 25 % waiting for a core, 25 % waiting");
   assert.equal(spentWords({ ...spent, uncertain: 1 }), "75 % computing or waiting for a core, 25 % waiting");
-});
-
-test("a time between known ones is as far between their places", () => {
-  assert.equal(stretched(3, [0, 2, 4], [0, 10, 20]), 15);
-  assert.equal(stretched(4, [0, 2, 4], [0, 10, 20]), 20);
-  assert.equal(stretched(2, [0, 2, 2], [0, 10, 20]), 10);
 });
 
 test("an axis has up to three round values", () => {

@@ -12,10 +12,12 @@ function packed(numbers, width) {
   return deflateSync(Buffer.from(planes.flat())).toString("base64");
 }
 
-/** A page of elements that are taken once. */
+/** Has the document hold elements with these texts; gives what it still holds. */
 function pageOf(texts) {
   const left = new Map(Object.entries(texts));
-  return { left, getElementById: (id) => ({ textContent: left.get(id), remove: () => left.delete(id) }) };
+  const getElementById = (id) => ({ textContent: left.get(id), remove: () => left.delete(id) });
+  Object.assign(globalThis, { document: { getElementById } });
+  return left;
 }
 
 test("a group has numbers in their units, and texts", async () => {
@@ -28,7 +30,7 @@ test("a group has numbers in their units, and texts", async () => {
     "one/texts": { type: "text", count: 1 },
     "other/bytes": { type: "u1", count: 1 },
   };
-  const from = pageOf({
+  const left = pageOf({
     "column-one/bytes": packed([0, 7, 255], 1),
     "column-one/far": packed([70_000, 2 ** 32 - 1, 5], 4),
     "column-one/times": packed([3, 0xffffffff, 2_500_000], 4),
@@ -36,20 +38,20 @@ test("a group has numbers in their units, and texts", async () => {
     "column-one/sizes": packed([0, 1, 0], 1),
     "column-one/texts": deflateSync('["ä"]').toString("base64"),
   });
-  const { bytes, far, times, shares, sizes, texts } = await new Columns(about, { from }).group("one");
+  const { bytes, far, times, shares, sizes, texts } = await new Columns(about).group("one");
   assert.deepEqual([...bytes], [0, 7, 255]);
   assert.deepEqual([...far], [70_000, 69_999, 70_004]);
   assert.deepEqual([...times], [3e-6, NaN, 2.5]);
   assert.deepEqual([...shares], [0, 1]);
   assert.deepEqual([...sizes], [8, NaN, 8]);
   assert.deepEqual(texts, ["ä"]);
-  assert.equal(from.left.size, 0);
+  assert.equal(left.size, 0);
 });
 
 test("a prefix stands before the group's name", async () => {
   const about = { "before-one/bytes": { type: "u1", count: 1 }, "after-one/bytes": { type: "u1", count: 1 } };
-  const from = pageOf({ "column-after-one/bytes": packed([9], 1) });
-  const { bytes } = await new Columns(about, { from, prefix: "after-" }).group("one");
+  pageOf({ "column-after-one/bytes": packed([9], 1) });
+  const { bytes } = await new Columns(about, "after-").group("one");
   assert.deepEqual([...bytes], [9]);
 });
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { blocksOf, levelsOf, ordered, planOf, usualLevel } from "../../dasfprof/report/page/plan/boxes.js";
-import { layOut, onPaper } from "../../dasfprof/report/page/plan/layout.js";
+import { layOut } from "../../dasfprof/report/page/plan/layout.js";
 import { drawn } from "./random.js";
 
 const SIZES = { wide: 100, gap: 10, slim: 4 };
@@ -116,10 +116,4 @@ test("edges that close a circle are left out of the order", () => {
   const { places, edges: kept } = ordered([0, 1, 2, 3], edges);
   assert.deepEqual(places, [0, 1, 2, 3]);
   assert.deepEqual(kept.map(({ from, to }) => [from, to]).sort(), [[0, 1], [1, 2], [2, 3]]);
-});
-
-test("a picture on paper is whole: smaller, or across where that makes it larger", () => {
-  assert.deepEqual(onPaper(300, 200), { scale: 1, across: false });
-  assert.deepEqual(onPaper(690, 1800), { scale: 0.5, across: false });
-  assert.deepEqual(onPaper(2040, 560), { scale: 0.5, across: true });
 });

@@ -53,9 +53,9 @@ test("runs at a time are spread over as many tracks, and no more", () => {
   assert.deepEqual(packed(tasks, [0, 1, 2, 3, 4]), [[0, 4], [1, 2, 3]]);
 });
 
-test("the first tracks stay while the others scroll", () => {
+test("the first track may stay while the others scroll", () => {
   const place = { left: 100, top: 10, width: 500, height: 100, from: 2, to: 12 };
-  const frame = new Frame({ ...place, trackHeight: 20, scroll: 30, staying: [30] });
+  const frame = new Frame({ ...place, trackHeight: 20, scroll: 30, pinned: 30 });
   assert.equal(frame.x(7), 350);
   assert.equal(frame.time(350), 7);
   assert.deepEqual([0, 0.5, 1, 3].map((track) => frame.y(track)), [10, 25, 10, 50]);

@@ -55,7 +55,7 @@ def test_a_report_with_a_task_run_and_a_function_opened(
 ) -> None:
     tasks = [*filled(["load", "clean"], 0.4, count=20), Task("sum-1", 0, 9.0, 9.5)]
     report = Plan(tasks).write(tmp_path / "traces").report(tmp_path / "run.html")
-    for fragment in ("#view=flatten&task=sum-1", "#view=flatten&gap=0,8.7", "#about=load"):
+    for fragment in ("#view=flatten&task=sum-1", "#about=load"):
         page = open_page(report, fragment, color_scheme=scheme, bypass_csp=True)
         assert violations(page.tab) == []
 

@@ -108,15 +108,6 @@ def test_equal_runs_have_equal_pictures_and_move_together(opened: Opener, tmp_pa
     assert pixels(page, "before") == pixels(page, "after") == whole
 
 
-def test_step_by_step_a_stretched_run_looks_as_the_other(opened: Opener, tmp_path: Path) -> None:
-    page = opened(compare(write_steps(tmp_path / "a"), write_steps(tmp_path / "b", 2.0, 2)))
-    assert pixels(page, "before") != pixels(page, "after")
-    page.tab.check("input[name=pair-axis][value=step]", force=True)
-    assert pixels(page, "before") == pixels(page, "after")
-    page.tab.check("input[name=pair-view][value=critical]", force=True)
-    assert pixels(page, "before") == pixels(page, "after")
-
-
 def test_cursor_and_selection_are_linked(opened: Opener, slower: RunComparison) -> None:
     page = opened(slower)
     nothing = pixels(page, "after", "overlay")
@@ -258,7 +249,6 @@ def test_odd_pairs_are_said_to_be_so(opened: Opener, odd: dict[str, Any], name: 
         assert not page.tab.is_visible("#waterfall-section")
     if not comparison.same_pipeline:
         assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
-    page.tab.check("input[name=pair-axis][value=step]", force=True)
     page.tab.check("input[name=pair-view][value=critical]", force=True)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from opened_pages import OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
-from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.page import flame_data
@@ -149,24 +148,3 @@ def test_few_samples_of_many_task_runs_are_left_out(
     page.tab.evaluate("location.hash = '#task=nearest-1'")
     page.until(lambda: page.details().get("Key") == "nearest-1")
     assert "Fewer than 3 samples" in page.text("#details .absent")
-
-
-def test_a_task_run_shows_its_assignment_and_its_waits(opened: Opener, tmp_path: Path) -> None:
-    queued = {"sent": 1.1, "received": 1.1, "ready": 1.1, "dependencies": ["make-0"]}
-    tasks = [
-        Task("make-0", 0, 0.0, 1.0, size=10_000_000),
-        Task("busy-0", 0, 1.0, 3.0, sent=0.5, received=0.5, ready=0.5),
-        Task("take-0", 0, 3.0, 4.0, **queued),
-    ]
-    path = Plan(tasks, threads=1).write(tmp_path).report(tmp_path / "page.html")
-    page = opened("#task=take-0", path)
-    page.until(lambda: page.details().get("Key") == "take-0")
-    told = dict(zip(page.texts("#details ul.why b"), page.texts("#details ul.why li"), strict=True))
-    assert told.keys() == {"waiting for inputs", "assigned", "other worker", "waiting for a thread"}
-    assert "busy-0" in told["waiting for a thread"]
-    assert "worker-node1-0, from 1.100 s, 1.9 s" in told["waiting for a thread"]
-    assert "1 other task assigned; inputs there: 10 MB." in told["assigned"]
-    page = opened("#task=make-0", path)
-    page.until(lambda: page.details().get("Key") == "make-0")
-    command = "dasfprof analyse -a 'why(\"make-0\")' TRACES"
-    assert page.text("#details p.why code") == command

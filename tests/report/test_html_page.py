@@ -269,14 +269,6 @@ def test_links_to_a_time_and_a_function(opened: Opener) -> None:
     assert page.window() == (2.0, 4.0)
 
 
-@pytest.mark.parametrize("by", ["worker", "status", "state"])
-def test_colours(opened: Opener, by: str) -> None:
-    page = opened()
-    page.tab.select_option("#colour", by)
-    names = {"worker": "worker-node-1", "status": "Running", "state": "erred"}
-    page.until(lambda: any(names[by] in text for text in page.texts("#legend li")))
-
-
 def first_chart(page: OpenedPage) -> dict[str, float]:
     """Give the place of the first chart in the window, into which it is scrolled."""
     chart = page.tab.locator("#charts canvas").first
@@ -297,16 +289,6 @@ def test_resources(opened: Opener) -> None:
     box = first_chart(page)
     page.tab.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
     page.until(lambda: "100 %" in page.texts("#charts .chart:first-child output b"))
-
-
-def test_resources_summed(opened: Opener) -> None:
-    page = opened()
-    page.tab.check("#summed")
-    box = first_chart(page)
-    page.tab.mouse.move(box["x"] + GUTTER + 0.95 * (box["width"] - GUTTER), box["y"] + 20)
-    # At 9.5 s the last counts are 3 on worker 0 and 4 on worker 1.
-    last = "#charts .chart:has([aria-label^=Tasks]) output"
-    page.until(lambda: "all together 7" in page.text(last))
 
 
 def test_strip_chooses_the_time(opened: Opener) -> None:
@@ -338,12 +320,6 @@ def test_filter_of_functions(opened: Opener) -> None:
     page.tab.fill("#functions-filter", "SUM")
     names = "#functions-table .rows .row > div:nth-child(1)"
     page.until(lambda: page.texts(names) == [SUM, SUM])  # letters alone are no hash to Dask
-
-
-def test_dark(opened: Opener) -> None:
-    page = opened(color_scheme="dark")
-    colour = "getComputedStyle(document.body).backgroundColor"
-    assert page.tab.evaluate(colour) == "rgb(18, 21, 26)"
 
 
 @pytest.mark.parametrize("width", [1280, 1920])

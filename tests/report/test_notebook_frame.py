@@ -155,7 +155,7 @@ def test_only_a_number_is_a_height(height: str, browser: Any, tmp_path: Path) ->
 def test_outputs_share_script_and_style(report: str, browser: Any, tmp_path: Path) -> None:
     first = frame_html(report, "first")
     later = frame_html(report, "later", parts_elsewhere=True)
-    # Escaping adds to what stands in attributes; page.css and the packed script are over 110 kB.
+    # Escaping adds to what stands in attributes; the style and the packed script are over 110 kB.
     assert len(first) - len(later) > 110_000
     assert len(later) < 75_000
 
@@ -165,7 +165,7 @@ def test_outputs_share_script_and_style(report: str, browser: Any, tmp_path: Pat
             inner = whole(tab, number)
             assert inner.text_content("h1") == "run"
             styled = "getComputedStyle(document.querySelector('h1')).fontWeight"
-            assert inner.evaluate(styled) == "650", "that of page.css"
+            assert inner.evaluate(styled) == "650", "that of the page"
             inner.fill("#search", "fails")
             inner.wait_for_selector("#found:has-text('1')", timeout=DEADLINE * 1000)
         assert complaints == []

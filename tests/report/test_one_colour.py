@@ -58,7 +58,8 @@ def test_classes_of_time_share_no_colour_with_what_ran(
 
 
 def test_a_worker_has_one_colour_in_all_charts(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten&colour=worker")
+    page = open_page(report, "#view=flatten")
+    page.tab.select_option("#colour", "worker")
     lanes = colours_of(page, "#legend li")
     charts = page.tab.locator("#charts .reading")
     page.until(lambda: any("worker" in text for text in charts.all_text_contents()))

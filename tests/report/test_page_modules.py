@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import dasfprof
-from dasfprof.report.page.document import joined
+from dasfprof.report.page.document import STYLES, joined
 
 PAGE = Path(dasfprof.__file__).parent / "report/page"
 #: What begins to run: a script of its own each.
@@ -52,6 +53,21 @@ def test_each_name_that_is_exported_is_imported() -> None:
     lone = re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", wanted, re.MULTILINE)
     namespaces = set(re.findall(r"\bformat\.(\w+)", wanted))
     assert [name for name in lone if name not in imported | namespaces] == []
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    rests_on = {
+        path.relative_to(PAGE).as_posix(): [
+            (path.parent / name).resolve().relative_to(PAGE.resolve()).as_posix()
+            for name in re.findall(r'^import \{[^}]*\} from "([^"]+)";', path.read_text(), re.M)
+        ]
+        for path in PAGE.rglob("*.js")
+    }
+    assert list(TopologicalSorter(rests_on).static_order())
+
+
+def test_each_style_is_part_of_the_pages() -> None:
+    assert sorted(STYLES) == sorted(p.relative_to(PAGE).as_posix() for p in PAGE.rglob("*.css"))
 
 
 def test_each_file_is_in_a_page_and_behind_what_it_rests_on() -> None:

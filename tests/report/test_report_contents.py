@@ -29,7 +29,6 @@ def test_a_section_is_one_click_away_from_anywhere(open_page: Opener, report: Pa
             "Findings",
             "Timeline",
             "Plan",
-            "Progress",
             "Thread time",
             "Flame graph",
             "Task runs",

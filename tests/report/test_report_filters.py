@@ -65,23 +65,10 @@ def test_a_row_of_a_function_filters(
     assert page.text("#filtered-by") == (
         f"Only function {LOAD}, worker worker-node-1: 2 of 8 task runs"
     )
-    # The table with the row stays whole, others show what is about the same.
     assert len(listed(page, "functions")) == len(table)
-    status = analyser.per_function_status()
-    assert listed(page, "status") == [LOAD] * int((status["Function"] == LOAD).sum())
     page.tab.keyboard.press("Escape")
     page.until(lambda: len(listed(page)) == len(analyser.trace.tasks))
-    assert len(listed(page, "status")) == len(status)
     assert not page.tab.locator("#filtered").is_visible()
-
-
-def test_a_row_of_a_step_filters(open_page: Opener, report: Path, analyser: TraceAnalyser) -> None:
-    page = open_page(report)
-    row = page.tab.locator("#steps-table .rows .row", has_text=REDUCE)
-    row.click()
-    page.until(lambda: set(listed(page)) == keys_of(analyser, lambda t: t["step"] == REDUCE))
-    row.click()  # again: all
-    page.until(lambda: len(listed(page)) == len(analyser.trace.tasks))
 
 
 def test_a_class_of_the_verdict_is_shown_alone(open_page: Opener, report: Path) -> None:
@@ -112,24 +99,21 @@ def test_selecting_does_not_move_the_picture(open_page: Opener, report: Path) ->
 
 
 def test_the_address_has_what_is_seen(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=compact&least=400&time=3.5,9")
+    page = open_page(report, "#view=compact&time=3.5,9")
     page.tab.fill("#search", "load")
     page.tab.select_option("#only-worker", label="worker-node-0")
-    page.tab.check("#summed")
     page.tab.click("#task-table .rows .row >> nth=0")
 
     def address() -> dict[str, list[str]]:
         return parse_qs(str(page.tab.evaluate("location.hash.slice(1)")))
 
-    wanted = {"view": ["compact"], "least": ["400"], "search": ["load"], "summed": ["1"]}
+    wanted = {"view": ["compact"], "search": ["load"]}
     wanted |= {"worker": ["worker-node-0"], "task": [str((LOAD, 0))], "run": ["1"]}
     page.until(lambda: wanted.items() <= address().items())
     fragment = str(page.tab.evaluate("location.hash"))
     other = open_page(report, fragment)
     other.until(lambda: other.details().get("Key") == str((LOAD, 0)))
     assert other.tab.input_value("#search") == "load"
-    assert other.tab.input_value("#threshold") == "400"
-    assert other.tab.is_checked("#summed")
     assert listed(other) == listed(page) == [str((LOAD, 0))]
     assert other.window() == page.window()
 

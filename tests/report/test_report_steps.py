@@ -71,21 +71,10 @@ def test_the_band_of_steps(page: OpenedPage) -> None:
     page.until(lambda: page.text("#found") == "2 found")
 
 
-def test_the_table_has_the_step(page: OpenedPage) -> None:
-    exported = pd.DataFrame(page.download("#task-csv"))
-    assert exported["Step"].value_counts().to_dict() == {READ: 3, REDUCE: 2, "(no step)": 1}
-
-
 @pytest.mark.parametrize(("step", "left"), [(READ, 3), (REDUCE, 2), ("(no step)", 1)])
 def test_filter_by_step(page: OpenedPage, step: str, left: int) -> None:
     page.tab.select_option("#only-step", label=step)
     page.until(lambda: page.text("#found") == f"{left} found")
-
-
-def test_a_link_to_a_step(browser: Any, report: Path) -> None:
-    page = OpenedPage(browser, report, "#step=reduce/sums&view=hierarchy")
-    page.until(lambda: page.text("#found") == "2 found")
-    page.close()
 
 
 def test_colour_by_step(page: OpenedPage) -> None:

@@ -36,7 +36,7 @@ def test_classes_and_statuses_explain_themselves(open_page: Opener, report: Path
         assert found, selector
         return found
 
-    for selector in ("#class-names a", "#gap-legend button", ".status-legend li"):
+    for selector in ("#class-names a", "#gap-legend button"):
         assert all(HELPS_WORDS in title for title in titles(selector)), selector
     assert all(HELPS_WORDS in text for text in page.texts(".classes .meaning"))
     named = dict(zip(page.texts("#details dt"), titles("#details dt"), strict=True))

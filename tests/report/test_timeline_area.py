@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from opened_pages import GUTTER, Opener
+from opened_pages import Opener
 from shown_numbers import shown
 from timeline_runs import TALL, many_workers, scroll_tracks, sums_of
 from traces import Plan, Task, filled
@@ -50,13 +49,11 @@ def test_the_whole_run_is_the_accounting(
     for name, seconds in table.items():
         assert shown(classes[name][0]).shows(seconds), name
     tasks = analyser.trace.tasks
-    for column, name in (("function", "functions-in"), ("worker", "workers-in")):
-        for group, cells in sums_of(page, name).items():
-            own = tasks["duration"][tasks[column].astype(str) == group].to_numpy()
-            assert cells[0] == str(len(own))
-            middle = np.quantile(own, [0.5, 0.95, 1.0])
-            for text, seconds in zip(cells[1:], [own.sum(), *middle], strict=True):
-                assert shown(text).shows(seconds), (group, text)
+    for group, cells in sums_of(page, "functions-in").items():
+        own = tasks["duration"][tasks["function"].astype(str) == group]
+        assert cells[0] == str(len(own))
+        for text, seconds in zip(cells[1:], [own.sum(), own.max()], strict=True):
+            assert shown(text).shows(seconds), (group, text)
     page.tab.keyboard.press("Escape")
     page.until(lambda: not page.tab.locator("#area").is_visible())
 
@@ -75,7 +72,6 @@ def test_the_lanes_of_a_worker_are_its_accounts(
     page.tab.mouse.up()
     page.until(lambda: page.tab.locator("#area").is_visible())
     assert "2 lanes" in page.text("#area h3")
-    assert list(sums_of(page, "workers-in")) == ["worker-node1-1"]
     table = analyser.time_accounting("worker")
     own = table[(table["Worker"] == "worker-node1-1") & (table["Thread Time (s)"] > 0.05)]
     classes = sums_of(page, "classes-in")
@@ -85,34 +81,6 @@ def test_the_lanes_of_a_worker_are_its_accounts(
         # The last pixel of the canvas may be left out.
         low, high = shown(text).bounds
         assert low * 0.98 <= row["Thread Time (s)"] <= high * 1.02, row["Class"]
-
-
-def test_a_time_on_a_chart(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
-    chart = page.tab.locator("#charts canvas").first
-    chart.scroll_into_view_if_needed()
-    box = chart.bounding_box()
-    width = box["width"] - GUTTER
-    page.tab.mouse.move(box["x"] + GUTTER + 0.25 * width, box["y"] + 20)
-    page.tab.mouse.down()
-    page.tab.mouse.move(box["x"] + GUTTER + 0.5 * width, box["y"] + 20, steps=3)
-    page.tab.mouse.up()
-    page.until(lambda: page.tab.locator("#area").is_visible())
-    assert page.text("#area h3").startswith("3.0 s to 6.0 s, 4 lanes: ")
-
-
-def test_charts_have_axes_and_limits(open_page: Opener, tmp_path: Path) -> None:
-    used = [(0, at, {"cpu": 150.0, "memory": 700_000_000}) for at in (0.0, 1.0)]
-    plan = Plan(filled(["load"], 0.5, count=4), used=used, memory_limit=1_000_000_000)
-    page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "limits.html"))
-    charts = page.tab.locator("#charts canvas").all()
-    labels = [chart.get_attribute("aria-label") for chart in charts]
-    assert "CPU of workers over time, at most 150 %, one core: 100 %" in labels
-    assert "Memory of workers over time, at most 700 MB, a worker's limit: 1 GB" in labels
-    # Names stand above the curves, not upon them.
-    for chart in page.tab.locator("#charts .chart").all():
-        name, curve = (chart.locator(part).bounding_box() for part in ("output", "canvas"))
-        assert name["y"] + name["height"] <= curve["y"] + 0.5
 
 
 def test_the_critical_path_stays_readable_above_many_workers(

@@ -82,40 +82,6 @@ def test_a_match_below_the_fold_is_brought_into_sight(open_page: Opener, report:
         assert bars["y"] + bars["height"] < y < height
 
 
-def test_the_panel_is_made_wider_by_pointer_and_by_keyboard(
-    open_page: Opener, report: Path
-) -> None:
-    page = open_page(report, "#view=flatten&task=last-1", viewport={"width": 1600, "height": 900})
-    page.until(lambda: page.details().get("Key") == "last-1")
-    edge = page.tab.locator("#dock-edge")
-
-    def width() -> float:
-        return box(page, "#details")["width"]
-
-    def told() -> int:
-        return int(edge.get_attribute("aria-valuenow"))
-
-    first = width()
-    page.tab.locator("#timeline").scroll_into_view_if_needed()
-    place = box(page, "#dock-edge")
-    x, y = place["x"] + place["width"] / 2, box(page, "#timeline")["y"] + 40
-    page.tab.mouse.move(x, y)
-    page.tab.mouse.down()
-    page.tab.mouse.move(x - 150, y, steps=3)
-    page.tab.mouse.up()
-    assert abs(width() - first - 150) < 2
-    wide, chart = told(), page.canvas()["width"]
-    edge.press("ArrowRight")
-    assert told() == wide - 24
-    page.until(lambda: abs(page.canvas()["width"] - chart - 24) < 2)
-    edge.press("End")
-    # The chart keeps the room that it needs.
-    assert told() == int(edge.get_attribute("aria-valuemax"))
-    page.until(lambda: 450 < page.canvas()["width"] < 500)
-    edge.press("Home")
-    assert told() == int(edge.get_attribute("aria-valuemin")) == 280
-
-
 def test_a_double_click_zooms_to_what_the_first_click_selected(
     open_page: Opener, report: Path
 ) -> None:

@@ -97,31 +97,8 @@ def test_a_click_pins_what_the_gap_was_and_what_the_client_did(
     ]
     assert page.texts("#details .line-list .seconds") == ["4 s", "3 s"]
     assert page.texts("#details .line-list .place") == ["mine.py:7 main", "mine.py:20 prepare"]
-    # The address leads there again.
-    page.until(lambda: "gap=" in page.tab.evaluate("location.hash"))
-    again = open_page(report, str(page.tab.evaluate("location.hash")))
-    assert again.text("#details h3") == "8 s without a task"
     page.tab.keyboard.press("Escape")
     page.until(lambda: not page.tab.locator("#details").is_visible())
-
-
-def test_the_flame_graph_is_of_that_time_alone(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
-    whole = page.text("#flame-about")
-    click(page, 8.0)
-    page.tab.click("#details button:has-text('Flame graph')")
-    told = "The client from 4.00 to 12.00 s, of which 7 s were sampled"
-    assert page.text("#flame-about") == told
-    labels = page.tab.locator("#flame button").evaluate_all("all => all.map((one) => one.title)")
-    seconds = {label.split(":")[0]: label.split(": ")[1].split(",")[0] for label in labels}
-    assert seconds["waiting"] == "4 s" and seconds["program"] == "3 s"
-    assert all("unknown" in label for label in labels)
-    assert page.texts("#flame-frame .seconds") == ["4 s", "3 s"]
-    page.tab.click("#flame-unlimited")
-    assert page.text("#flame-about") != told
-    assert not page.tab.locator("#flame-unlimited").is_visible()
-    page.tab.click("#flame-view label >> nth=0")
-    assert page.text("#flame-about") == whole
 
 
 def test_the_gap_behind_a_task_run_by_keyboard(open_page: Opener, report: Path) -> None:
@@ -155,7 +132,8 @@ def test_in_a_folded_lane_the_shortest_gap_is_told(open_page: Opener, tmp_path: 
     tasks = [Task("a-1", 0, 0.0, 4.0), Task("b-1", 0, 0.0, 6.0, thread=2)]
     tasks += [Task("c-1", 0, 12.0, 16.0), Task("d-1", 0, 13.0, 16.0, thread=2)]
     path = Plan(tasks, workers=1, threads=2).write(tmp_path / "two").report(tmp_path / "two.html")
-    page = open_page(path, "#view=flatten&folded=*")
+    page = open_page(path, "#view=flatten")
+    page.tab.click("#fold-all")
     click(page, 8.0)
     page.until(lambda: page.text("#details h3") == "7 s without a task")
     assert page.details()["From"].startswith("6.000 s")

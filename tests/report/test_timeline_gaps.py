@@ -169,7 +169,7 @@ def test_failed_runs_are_marked_and_found(open_page: Opener, tmp_path: Path) -> 
     failed = [Task(f"fails-{at}", 1, 4.0 + at, 4.5 + at, state="erred", size=0) for at in range(2)]
     analyser = Plan([*tasks, *failed]).write(tmp_path / "traces")
     page = open_page(analyser.report(tmp_path / "failed.html"))
-    for by in ("function", "worker", "class", "duration"):
+    for by in ("function", "worker", "class"):
         page.tab.select_option("#colour", by)
         page.until(lambda: "failed 2" in page.texts("#legend li"))
     page.tab.click("#tiles .bad a")

@@ -1,14 +1,13 @@
-"""Lanes of workers fold, stay on top and show transfers, in a real browser."""
+"""Lanes of workers fold and show transfers, in a real browser."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from opened_pages import RULER, OpenedPage, Opener
 from shown_numbers import shown
-from timeline_runs import LANE, MANY_SECONDS, TALL, many_workers, scroll_tracks, sums_of
+from timeline_runs import LANE, sums_of
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
@@ -43,28 +42,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return planned(tmp_path_factory.mktemp("traces"))
 
 
-def fold(name: str) -> str:
-    return f'.handles [aria-label="Threads of {name} in one lane"]'
-
-
-def pin(name: str) -> str:
-    return f'.handles [aria-label="Keep {name} on top"]'
-
-
-def pressed(page: OpenedPage, button: str) -> bool:
-    return page.tab.locator(button).get_attribute("aria-pressed") == "true"
-
-
-def order(page: OpenedPage) -> list[str]:
-    """Give the workers from top to bottom."""
-    found: list[str] = page.tab.evaluate(
-        """() => [...document.querySelectorAll(".handles > div")]
-            .sort((one, other) => one.offsetTop - other.offsetTop)
-            .map((handle) => handle.lastChild.title.slice("Keep ".length, -" on top".length))"""
-    )
-    return found
-
-
 def told(page: OpenedPage, time: float, lane: float) -> list[str]:
     """Give the lines told of a time on a lane, of ten seconds."""
     page.tab.locator("#timeline").scroll_into_view_if_needed()
@@ -78,8 +55,7 @@ def test_a_folded_lane_tells_what_its_threads_run(
     open_page: Opener, report: Path, analyser: TraceAnalyser
 ) -> None:
     page = open_page(report, "#view=flatten")
-    page.tab.click(fold(NAMES[0]))
-    page.until(lambda: pressed(page, fold(NAMES[0])))
+    page.tab.click("#fold-all")
     tasks, begin = analyser.trace.tasks, analyser.trace.begin
     for time in (3.0, 4.5, 6.5, 8.0):
         start = tasks["start"] - begin
@@ -88,32 +64,8 @@ def test_a_folded_lane_tells_what_its_threads_run(
         counts = own["function"].astype(str).value_counts()
         expected = [f"{name}: {count}" for name, count in counts.items()]
         assert told(page, time, 0) == [f"{len(own)} of 2 threads run tasks", *expected]
-    # The others have a lane a thread as before.
-    assert told(page, 6.0, 1)[0] == "load"
-    page.tab.click(fold(NAMES[0]))
-    page.until(lambda: not pressed(page, fold(NAMES[0])))
+    page.tab.click("#fold-all")
     assert told(page, 3.0, 1)[0] == "load"
-
-
-def test_lanes_by_keyboard_and_their_link(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
-    assert order(page) == NAMES
-    page.tab.locator('.handles [tabindex="0"]').focus()
-    for key in ("ArrowDown", "Enter", "ArrowDown", "ArrowRight", "Space"):
-        page.tab.keyboard.press(key)
-    page.until(lambda: pressed(page, fold(NAMES[1])) and pressed(page, pin(NAMES[2])))
-    page.until(lambda: order(page) == [NAMES[2], NAMES[0], NAMES[1]])
-    page.tab.check("#transfers")
-    page.tab.select_option("#order", "least")
-    page.until(lambda: order(page) == [NAMES[2], *NAMES[:2]])
-    page.tab.click("#copy-link")
-    page.until(lambda: "folded" in page.tab.evaluate("location.hash"))
-    again = open_page(report, page.tab.evaluate("location.hash"))
-    assert order(again) == order(page)
-    assert [pressed(again, fold(name)) for name in NAMES] == [False, True, False]
-    assert [pressed(again, pin(name)) for name in NAMES] == [False, False, True]
-    assert again.tab.is_checked("#transfers")
-    assert again.tab.input_value("#order") == "least"
 
 
 def test_all_workers_fold_and_their_lanes_are_the_accounts(
@@ -121,7 +73,6 @@ def test_all_workers_fold_and_their_lanes_are_the_accounts(
 ) -> None:
     page = open_page(report, "#view=flatten")
     page.tab.click("#fold-all")
-    page.until(lambda: all(pressed(page, fold(name)) for name in NAMES))
     page.tab.locator("#timeline .overlay").focus()
     page.tab.keyboard.press("m")
     assert ", 3 lanes: 6 task runs" in page.text("#area h3")
@@ -130,20 +81,13 @@ def test_all_workers_fold_and_their_lanes_are_the_accounts(
     assert set(sums) == set(table.index[table > 0])
     for name, (text, *_) in sums.items():
         assert shown(text).shows(table[name]), name
-    # The worker of the selected task run, by keyboard.
-    page.tab.keyboard.press("Escape")
-    page.tab.keyboard.press("Enter")
-    page.tab.keyboard.press("c")
-    page.until(lambda: not pressed(page, fold(NAMES[0])))
-    page.tab.keyboard.press("p")
-    page.until(lambda: pressed(page, pin(NAMES[0])))
-    assert not pressed(page, "#fold-all")
 
 
 def test_transfers_are_those_of_the_table(
     open_page: Opener, report: Path, analyser: TraceAnalyser
 ) -> None:
-    page = open_page(report, "#view=flatten&transfers=1")
+    page = open_page(report, "#view=flatten")
+    page.tab.check("#transfers")
     transfers, workers = analyser.trace.transfers, analyser.trace.workers
     labels = workers.set_index("address")["worker"]
     # Two lanes, as two are there at a time; then the two threads of the next worker and its own.
@@ -157,20 +101,3 @@ def test_transfers_are_those_of_the_table(
         assert shown(seconds).shows(row.duration)
     page.tab.uncheck("#transfers")
     assert told(page, 6.0, 2)[0] == "load"
-
-
-def test_what_is_pinned_stays_above_many_workers(open_page: Opener, tmp_path: Path) -> None:
-    many = many_workers(tmp_path / "traces").report(tmp_path / "many.html")
-    link = "".join(f"&pinned={quote(f'worker-node1-{number}')}" for number in (30, 41))
-    page = open_page(many, f"#view=flatten{link}", viewport=TALL)
-    # Natural order, those that stay first; titles that have no room are left out.
-    seen = [int(name.rpartition("-")[2]) for name in order(page)]
-    assert seen[:2] == [30, 41]
-    assert seen[2:] == sorted(seen[2:])
-    for _ in range(2):
-        for lane, worker in enumerate((30, 41)):
-            page.tab.mouse.move(
-                *page.at((0.1 * worker + 0.5) / MANY_SECONDS, RULER + (lane + 0.5) * 18)
-            )
-            page.until(lambda key=f"work-{worker}": key in page.text("#timeline .tip"))
-        scroll_tracks(page, 300)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from opened_pages import RULER, OpenedPage, Opener
@@ -31,75 +30,8 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return Plan(tasks, threads=1, used=used).write(tmp_path_factory.mktemp("traces"))
 
 
-def entry(page: OpenedPage, name: str, legend: str = "legend") -> Any:
-    return page.tab.locator(f"#{legend} button", has_text=name).first
-
-
-def isolated(page: OpenedPage, legend: str = "legend") -> list[str]:
-    return [text.split()[0] for text in page.texts(f'#{legend} [aria-pressed="true"]')]
-
-
-def test_a_click_isolates_and_shift_adds(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
-) -> None:
-    tasks = analyser.trace.tasks
-    page = open_page(report, "#view=flatten")
-
-    def found(*functions: str, failed: bool = False) -> str:
-        wanted = tasks["function"].astype(str).isin(functions)
-        if failed:
-            wanted |= tasks["state"].astype(str) == "erred"
-        return f"{wanted.sum()} found"
-
-    entry(page, "step1").click()
-    page.until(lambda: page.text("#found") == found("step1"))
-    entry(page, "step2").click(modifiers=["Shift"])
-    page.until(lambda: page.text("#found") == found("step1", "step2"))
-    entry(page, "failed").click(modifiers=["Shift"])
-    page.until(lambda: page.text("#found") == found("step1", "step2", failed=True))
-    entry(page, "step1").click(modifiers=["Shift"])
-    page.until(lambda: page.text("#found") == found("step2", failed=True))
-    # The functions without a colour of their own, together.
-    entry(page, "others").click()
-    page.until(lambda: page.text("#found") == found("step7", "step8"))
-    entry(page, "others").click()
-    page.until(lambda: page.text("#found") == "")
-    assert isolated(page) == []
-    page.tab.emulate_media(media="print")
-    assert entry(page, "step1").is_visible()
-    assert entry(page, "No runnable task", "gap-legend").is_visible()
-
-
-def test_by_keyboard_and_from_a_link(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten&colour=worker")
-    assert page.tab.input_value("#colour") == "worker"
-    entry(page, "worker-node1-0").focus()
-    page.tab.keyboard.press("Enter")
-    page.until(lambda: page.text("#found") == "14 found")
-    page.tab.keyboard.press("Tab")
-    page.tab.keyboard.press("Shift+Enter")
-    page.until(lambda: page.text("#found") == "27 found")
-    page.tab.keyboard.press("Shift+Space")
-    page.until(lambda: page.text("#found") == "14 found")
-    entry(page, "No runnable task", "gap-legend").click()
-    page.tab.click("#copy-link")
-    page.until(lambda: "shown=" in page.tab.evaluate("location.hash"))
-    again = open_page(report, page.tab.evaluate("location.hash"))
-    assert isolated(again) == ["worker-node1-0"]
-    assert isolated(again, "gap-legend") == ["No"]
-    assert again.text("#found") == "14 found"
-    for one in (page, again):
-        one.tab.locator("#timeline .overlay").focus()
-        one.tab.keyboard.press("Escape")
-        one.until(lambda one=one: one.text("#found") == "")
-        assert isolated(one) == isolated(one, "gap-legend") == []
-    entry(page, "worker-node1-1").click()
-    page.until(lambda: page.text("#found") == "13 found")
-    page.tab.keyboard.press("Escape")  # in the legend itself
-    page.until(lambda: page.text("#found") == "")
-    entry(page, "worker-node1-1").click()
-    page.tab.select_option("#colour", "function")  # other names: nothing is isolated
-    page.until(lambda: page.text("#found") == "")
+def isolated(page: OpenedPage) -> list[str]:
+    return [text.split()[0] for text in page.texts('#gap-legend [aria-pressed="true"]')]
 
 
 def inked(page: OpenedPage, time: float, lane: int) -> bool:
@@ -140,12 +72,10 @@ def test_a_class_between_bars_alone(open_page: Opener, report: Path) -> None:
 def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
     open_page: Opener, report: Path, analyser: TraceAnalyser
 ) -> None:
-    page = open_page(report, "#view=flatten")
-    entry(page, "step1").click()
-    page.until(lambda: page.text("#found") != "")
+    page = open_page(report, "#view=flatten&class=No+runnable+task")
+    assert isolated(page) == ["No"]
     page.tab.click("#classes > [title^=Computing]")
-    page.until(lambda: isolated(page, "gap-legend") == ["Computing"])
-    assert isolated(page) == []
+    page.until(lambda: isolated(page) == ["Computing"])
     assert page.text("#found") == "", "all task runs may have computed"
     # Of each bar the part in which it computed, here a half.
     first = analyser.trace.tasks.query("worker == 'worker-node1-0'").iloc[0]
@@ -157,7 +87,7 @@ def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
         time = begin + share * first["duration"]
         page.until(lambda at=time, is_so=wanted: (colour_of(page, at, 0) == colour) == is_so)
     page.tab.keyboard.press("Escape")
-    page.until(lambda: isolated(page, "gap-legend") == [])
+    page.until(lambda: isolated(page) == [])
 
 
 def colour_of(page: OpenedPage, time: float, lane: int) -> str:
@@ -175,34 +105,3 @@ def colour_of(page: OpenedPage, time: float, lane: int) -> str:
         [round(x - box["x"]), round(y - box["y"])],
     )
     return found
-
-
-def luminance(colour: str) -> float:
-    """Give the relative luminance of ``rgb(r, g, b)``, by WCAG 2.2."""
-    shares = [float(part) / 255 for part in colour[4:-1].split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_is_wcag_aa(open_page: Opener, report: Path, scheme: str) -> None:
-    page = open_page(report, "#view=flatten&shown=step1&pinned=worker-node1-0", color_scheme=scheme)
-    style = "(element, name) => getComputedStyle(element)[name]"
-    card = page.tab.locator("#timeline-section").evaluate(style, "backgroundColor")
-
-    def colour(selector: str, name: str = "color") -> str:
-        found: str = page.tab.locator(selector).first.evaluate(style, name)
-        return found
-
-    chosen = '#legend [aria-pressed="true"]'
-    for text in (chosen, f"{chosen} small"):
-        assert contrast(colour(text), colour(chosen, "backgroundColor")) >= 4.5
-    for text in ("#legend button small", ".handles button", ".handles [aria-pressed=true]"):
-        assert contrast(colour(text), card) >= 4.5
-    # Of lines that mean something.
-    assert contrast(colour("#charts span.limit i", "borderTopColor"), card) >= 3

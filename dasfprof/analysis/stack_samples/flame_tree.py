@@ -46,8 +46,6 @@ class FlameTree:
     line_counts: Array
     lines: Array
     line_spent: Split
-    #: The call that each sample was in, of those that are not left out the innermost; -1: none.
-    of_samples: Array
     #: The seconds of all samples, and how many calls were left out.
     seconds: float
     omitted: int
@@ -155,7 +153,6 @@ def flame_tree(
         line_counts=np.bincount(place[call_of[kept]], minlength=len(order)),
         lines=tree.lines[codes[kept]],
         line_spent=split(spent.take(kept)),
-        of_samples=place[_nearest(ends, callers, place)][pair_of],
         seconds=total,
         omitted=len(numbers) - len(order),
     )
@@ -192,14 +189,6 @@ def _in_order(callers: Array, seconds: Array, total: float) -> tuple[Array, Arra
         depths.append(depth)
         pending += [(each, depth + 1) for each in inner.get(call, [])]
     return np.array(order, dtype=np.int64), np.array(depths, dtype=np.int64)
-
-
-def _nearest(calls: Array, callers: Array, place: Array) -> Array:
-    """Return for each call itself, or its nearest caller, if that has a place; else any."""
-    calls = calls.copy()
-    while len(left := np.flatnonzero((place[calls] < 0) & (callers[calls] >= 0))):
-        calls[left] = callers[calls[left]]
-    return calls
 
 
 def _numbered(codes: Array) -> tuple[Array, Array]:

@@ -13,11 +13,7 @@ export function showAccounting(root, { cluster, workers }, classes) {
   const whole = rowsOf(cluster);
   if (!whole.length) {
     root.append(
-      make(
-        "p",
-        { class: "absent" },
-        "No thread of a worker is known, so there is no time to account for.",
-      ),
+      make("p", { class: "absent" }, "No thread of a worker is known, so there is no time to account for."),
     );
     return;
   }

@@ -1,25 +1,18 @@
 // The columns of the page: base64 of zlib of shuffled bytes, each in an element of its own, which
 // is removed once it is read. document.py is the other half.
 
+import { byId } from "./dom.js";
 import { bytesOfBase64, inflate } from "./inflate.js";
 
 const MISSING = 0xffffffff;
 const NUMBERS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
 
-/** @typedef {{getElementById(id: string): ?{textContent: string, remove(): void}}} Page */
-
 export class Columns {
   about; prefix;
-  /** @type {Page} */ from;
 
-  /**
-   * Of a page, this one or another; `prefix`: of the names of the groups to read.
-   *
-   * @param {object} about how each column is decoded, by its name
-   * @param {{from?: Page, prefix?: string}} [where]
-   */
-  constructor(about, { from = document, prefix = "" } = {}) {
-    Object.assign(this, { about, from, prefix });
+  /** `about`: how each column is decoded, by its name; `prefix`: of the names of the groups to read. */
+  constructor(about, prefix = "") {
+    Object.assign(this, { about, prefix });
   }
 
   /** The columns of a group by their names: numbers in the unit of each (NaN: unknown), or texts. */
@@ -28,7 +21,7 @@ export class Columns {
     const columns = {};
     for (const [own, about] of Object.entries(this.about)) {
       if (!own.startsWith(begin)) continue;
-      const element = this.from.getElementById(`column-${own}`);
+      const element = byId(`column-${own}`);
       const bytes = await inflate(bytesOfBase64(element.textContent));
       element.remove();
       columns[own.slice(begin.length)] = decoded(bytes, about);

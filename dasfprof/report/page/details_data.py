@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import annotation_texts
-from dasfprof.analysis.model.task_waits import ASSIGNED, OTHER_WORKER, Part, TaskWaits
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
-from dasfprof.text import count_of, elide, format_size
+from dasfprof.text import elide
 
 #: The most different texts of a page; those of most task runs are kept.
 MOST_ARGUMENTS = 5000
@@ -131,54 +130,6 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
             told = [elide(text, LONGEST_LOG) if isinstance(text, str) else "" for text in fields]
             found.setdefault(str(place), []).append(told)
     return found
-
-
-#: Maximum number of task runs whose waits a page shows, and of other workers for each.
-MAXIMUM_WAITS, _MAXIMUM_OTHERS = 30, 3
-#: Threshold (s) for a wait, and for each part of it; and parts that the page shows elsewhere.
-_LEAST_WAIT = 0.001
-_SHOWN_ELSEWHERE = ("starting", "running", "storing the result", "reporting")
-
-
-def why_facts(whole: Run, rows: Array) -> dict[str, list[list[Any]]]:
-    """Return what the task runs with the longest waits waited for, by the page's row as text.
-
-    Parameters
-    ----------
-    whole
-        The trace with the task runs that had not ended.
-    rows
-        The row of its tasks that each row of the page is about.
-
-    Returns
-    -------
-    dict
-        For each of those that waited longest between being runnable and a thread a list, by time:
-        part, worker, start (seconds since the start of the run), seconds (None: of a worker at the
-        time of the assignment), description. See `TraceAnalyser.why`.
-    """
-    times = whole.slots.times
-    waited = np.nan_to_num((times.executing - times.runnable)[rows])
-    longest = np.argsort(-waited, kind="stable")[:MAXIMUM_WAITS]
-    longest = longest[waited[longest] >= _LEAST_WAIT]
-    waits = TaskWaits(whole)
-    return {str(place): _waits(waits.parts(int(rows[place]))) for place in longest.tolist()}
-
-
-def _waits(parts: list[Part]) -> list[list[Any]]:
-    others = [part for part in parts if part.name == OTHER_WORKER][_MAXIMUM_OTHERS:]
-    lines: list[list[Any]] = []
-    for part in parts:
-        if part.name in _SHOWN_ELSEWHERE or part.duration < _LEAST_WAIT or part in others:
-            continue
-        description = part.description
-        if part.name in (ASSIGNED, OTHER_WORKER):
-            held = "unknown" if np.isnan(part.input_bytes) else format_size(part.input_bytes)
-            tasks = count_of(int(part.tasks), "other task")
-            description = f"{tasks} assigned; inputs there: {held}. {description}"
-        seconds = None if np.isnan(part.duration) else round(part.duration, 6)
-        lines.append([part.name, part.worker, round(part.start, 6), seconds, description])
-    return lines
 
 
 def code_facts(run: Run) -> dict[str, list[list[Any]]]:

@@ -203,6 +203,24 @@ def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
 #
 # A browser waits with modules until all of a page is read, and loads none from files.
 
+#: The style of all pages: that of any page first, then that of each component.
+STYLES = (
+    "page.css",
+    "summary.css",
+    "contents.css",
+    "findings.css",
+    "accounting.css",
+    "timeline/timeline.css",
+    "timeline/dock.css",
+    "resources/resources.css",
+    "plan/plan.css",
+    "flame/flame.css",
+    "functions/drawer.css",
+    "tables/table.css",
+    "comparison/comparison.css",
+    "history.css",
+)
+
 _IMPORT = re.compile(r'^import \{[^}]*\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
 _INDENT = re.compile(r"^ +", re.MULTILINE)
@@ -294,7 +312,7 @@ def shell(title: str, *scripts: str) -> tuple[str, str]:
     scripts
         Those that the page may run.
     """
-    style = _INDENT.sub("", asset("page.css"))
+    style = _INDENT.sub("", "".join(map(asset, STYLES)))
     hashes = " ".join(f"'{_policy_hash(script)}'" for script in scripts)
     contents = {
         "title": ascii_html(title),

@@ -12,6 +12,26 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A button that closes what it is in. */
+export function closeButton(onclick) {
+  return make("button", { type: "button", class: "close", "aria-label": "Close", onclick }, "✕");
+}
+
+/** A choice of one of several values, `options` by value with their labels. */
+export function radios(name, options, chosen, onchange) {
+  return Object.entries(options).map(([value, text]) => {
+    const radio = { type: "radio", name, value, checked: value === chosen, onchange: () => onchange(value) };
+    return make("label", {}, make("input", radio), make("span", {}, text));
+  });
+}
+
+/** A table of rows of cells, each a text or an element; the first cell of a row is its head. */
+export function tableOf(attributes, labels, rows) {
+  const cell = (content, at) => (at ? make("td", {}, content) : make("th", { scope: "row" }, content));
+  const head = make("tr", {}, ...labels.map((text) => make(text ? "th" : "td", text ? { scope: "col" } : {}, text)));
+  return make("table", attributes, head, ...rows.map((row) => make("tr", {}, ...row.map(cell))));
+}
+
 /** Makes an element of a picture. */
 export function svg(tag, attributes, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);

@@ -160,8 +160,6 @@ class FlameData:
     #: ``views``: a dict each with its ``name`` and ``title``, its ``seconds``, ``samples``, and how
     #: many calls were left out; ``lines``: see `LineData`.
     facts: dict[str, Any]
-    #: The call of the client's view that each row of `Trace.client_samples` was in; -1: none.
-    client: Array
 
     @classmethod
     def of(cls, run: Run, rows: Array) -> FlameData:
@@ -180,15 +178,13 @@ class FlameData:
         columns: dict[str, PackedColumn] = dict(lines.columns)
         views = []
         names: dict[Name, int] = {}
-        client = np.empty(0, dtype=np.int64)
         for name, title, tree, number in _views(run, samples.stack, functions, parts):
             columns |= in_group(f"flame-{name}", _packed(tree, names))
             facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
             views.append({"name": name, "title": title, **facts})
-            client = tree.of_samples if name == "client" else client
         listed = texts([[*name, _origin(name)] for name in names])
         columns |= in_group("flames", {"names": listed})
-        return cls(columns, {"views": views, "lines": lines.facts}, client)
+        return cls(columns, {"views": views, "lines": lines.facts})
 
 
 def _views(
@@ -268,15 +264,13 @@ MOST_CALLS, MOST_STAYS = 20_000, 100_000
 _APART = 0.002
 
 
-def client_columns(run: Run, flame_calls: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the client's calls and its stays in stacks, each by begin.
 
     Parameters
     ----------
     run
         The trace.
-    flame_calls
-        The call of the client's flame graph that each row of `Trace.client_samples` was in.
 
     Returns
     -------
@@ -284,13 +278,13 @@ def client_columns(run: Run, flame_calls: Array) -> tuple[dict[str, PackedColumn
         Of rows of calls from when to when they went on, ``call_seconds`` of them all, how many they
         were, of which of ``kinds`` and of which of ``places``, and whether by the main thread; of
         stays, spans in which samples found the main thread in one stack, apart from each other:
-        when they ended, for how long, the place of the line and the call of the flame graph (plus
-        1; 0: none). ``called`` and ``sampled``: from when to when it was recorded; None: not at
-        all. ``left``: how many calls and stays the page has not.
+        when they ended, for how long, and the place of the line. ``called`` and
+        ``sampled``: from when to when it was recorded; None: not at all. ``left``: how many calls
+        and stays the page has not.
     """
     known: dict[tuple[str, int, str], int] = {}
     calls, kinds, called, fewer_calls = _calls(run, known)
-    stays, sampled, fewer_stays = _stays(run, flame_calls, known)
+    stays, sampled, fewer_stays = _stays(run, known)
     facts = {
         "kinds": kinds,
         "places": [list(place) for place in known],
@@ -336,7 +330,7 @@ def _calls(
 
 
 def _stays(
-    run: Run, flame_calls: Array, known: dict[tuple[str, int, str], int]
+    run: Run, known: dict[tuple[str, int, str], int]
 ) -> tuple[dict[str, PackedColumn], list[float] | None, int]:
     table = run.client_samples
     if not len(table):
@@ -351,9 +345,7 @@ def _stays(
     time = time[order]
     interval = np.minimum(interval[order], np.diff(time, prepend=0.0))
     stack = table["stack"].to_numpy(dtype=np.int64)[order]
-    call = flame_calls[order]
-    goes_on = (stack[1:] == stack[:-1]) & (call[1:] == call[:-1])
-    goes_on &= time[1:] - interval[1:] - time[:-1] < _APART
+    goes_on = (stack[1:] == stack[:-1]) & (time[1:] - interval[1:] - time[:-1] < _APART)
     first = np.flatnonzero(np.append(True, ~goes_on))
     ends = time[np.append(first[1:], len(time)) - 1]
     lengths = np.add.reduceat(interval, first)
@@ -368,7 +360,6 @@ def _stays(
         "stay_ends": seconds(ends[kept], delta=True),
         "stay_lengths": seconds(lengths[kept]),
         "stay_places": whole_numbers(np.array(numbers, dtype=np.int64)),
-        "stay_calls": whole_numbers(call[first[kept]] + 1),
     }
     sampled = [max(float(time[0] - interval[0]), 0.0), float(time[-1])]
     return columns, sampled, len(first) - len(kept)

@@ -69,10 +69,7 @@ function significant(number) {
 /** A number of a table: a fixed count of decimals, so that points stand under each other. */
 export function formatCell(number, decimals) {
   if (number === null || Number.isNaN(number)) return "NA";
-  return number.toLocaleString("en-US", {
-    minimumFractionDigits: decimals,
-    maximumFractionDigits: decimals,
-  });
+  return number.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
 export function formatDate(unixSeconds) {

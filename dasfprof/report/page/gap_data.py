@@ -37,6 +37,7 @@ _LEAST = 0.01
 #: The class behind all others, of a page alone: accounts have the seconds of these tasks as theirs.
 _ELSEWHERE = len(ThreadTime)
 _ELSEWHERE_FACTS = {
+    "id": "HELD_FROM_ELSEWHERE",
     "name": "Held from elsewhere",
     "meaning": "A task had this thread's place, so that no other began here, and was not in it: it "
     "runs in the worker's event loop, as coroutines and barriers of P2P shuffles do, or another "
@@ -141,8 +142,9 @@ def gap_columns(
     columns, facts
         Of each cell its begin, where its classes begin, and these with their shares of the free
         time of the worker's tracks (what is missing to the whole is unknown); ``classes``, their
-        names, meanings and looks, and ``first``, the first cell of each worker of `tracks`, and one
-        behind the last. The last cell of a worker is none: its last life ends there.
+        ids (the names of `ThreadTime`), names, meanings and looks, and ``first``, the first cell
+        of each worker of `tracks`, and one behind the last. The last cell of a worker is none:
+        its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))
@@ -173,6 +175,7 @@ def gap_columns(
     }
     classes = [
         {
+            "id": spent.name,
             "name": spent.label,
             "meaning": spent.meaning,
             "helps": HELPS[spent],

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.diagnosis import table_of
-from dasfprof.analysis.live.progress import still_to_come
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.model.sizing import find_chunks
@@ -20,7 +19,6 @@ from dasfprof.report.page.details_data import (
     code_facts,
     failure_facts,
     log_facts,
-    why_facts,
 )
 from dasfprof.report.page.document import (
     PackedColumn,
@@ -31,7 +29,7 @@ from dasfprof.report.page.document import (
     write_document,
 )
 from dasfprof.report.page.flame_data import FlameData, client_columns
-from dasfprof.report.page.link_data import moved_facts, path_columns, transfer_columns
+from dasfprof.report.page.link_data import path_columns, transfer_columns
 from dasfprof.report.page.resource_data import ResourceData
 from dasfprof.report.page.timeline_data import TimelineData
 from dasfprof.report.run_summary import summarise, title_of, verdict
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
 
 #: Of more task runs than this no report tells what would fit elsewhere: each takes 0.4 ms there.
 _MOST_REPLAYED = 3000
-#: Of what the page's data are: a page reads those of another one only if it has the same.
-_DATA_VERSION = 2
 
 
 def write_report(
@@ -96,7 +92,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
         resources = ResourceData.of(trace)
         flames = FlameData.of(trace, timeline.rows)
         path, path_facts = path_columns(trace, timeline.rows)
-        client, client_facts = client_columns(trace, flames.client)
+        client, client_facts = client_columns(trace)
         transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
         columns = {
             **in_group("path", path),
@@ -109,7 +105,6 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             **in_group("details", argument_columns(whole, timeline.rows)),
         }
         facts = {
-            "data": _DATA_VERSION,
             "title": title,
             "timeline": {
                 **timeline.facts,
@@ -117,14 +112,11 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
                 "transfers": transfer_facts,
                 "logs": log_facts(whole, timeline.rows),
                 "code": code_facts(trace),
-                "why": why_facts(whole, timeline.rows),
                 **failure_facts(trace, whole, timeline.rows),
             },
             "resources": resources.metrics,
             "flame": flames.facts,
             "client": client_facts,
-            "moved": moved_facts(trace),
-            "left": None if (left := still_to_come(trace)) is None else asdict(left),
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),
         }

@@ -3,7 +3,6 @@
 import { showAccounting } from "./accounting.js";
 import { Address } from "./address.js";
 import { showContents } from "./contents.js";
-import { OtherReport } from "./comparison/other_report.js";
 import { Columns, rowsOf } from "./data.js";
 import { breathe, byId, find, findAll, onceParsed } from "./dom.js";
 import { Findings, placesOf } from "./findings.js";
@@ -11,24 +10,18 @@ import { Flames } from "./flame/flames.js";
 import { Sources } from "./flame/sources.js";
 import { formatCount, formatSeconds, shortened, visible } from "./format.js";
 import { Drawer } from "./functions/drawer.js";
-import { Durations } from "./functions/durations.js";
-import { movedFigure, showPictures } from "./pictures/matrix.js";
-import { progressFigure } from "./pictures/progress.js";
 import { Resources } from "./resources/resources.js";
 import { PlanPicture } from "./plan/plan.js";
 import { showSummary, Strip } from "./summary.js";
 import { taskColumns } from "./tables/columns.js";
-import { preparePrint } from "./tables/printed.js";
 import { buildTables, exportButton } from "./tables/sections.js";
 import { DataTable } from "./tables/table.js";
-import { listenToTakers } from "./taken.js";
 import { Area } from "./timeline/area.js";
 import { ClientTimes } from "./timeline/client.js";
-import { functionColours, statusLegend } from "./timeline/colours.js";
+import { functionColours } from "./timeline/colours.js";
 import { Dock } from "./timeline/dock.js";
 import { FILTERS, Filters } from "./timeline/filters.js";
 import { Gaps } from "./timeline/gaps.js";
-import { Handles } from "./timeline/handles.js";
 import { Lanes } from "./timeline/lanes.js";
 import { Legends } from "./timeline/legend.js";
 import { clockText, endText, ticks } from "./timeline/marks.js";
@@ -64,7 +57,7 @@ class Page {
       pointed: (time) => this.onPointed(time),
       chosen: (area) => this.area.show(area),
       step: (name) => this.only(new URLSearchParams([["step", name]])),
-      cleared: () => this.legends.clear(),
+      cleared: () => this.legends.choose([]),
       dragsChoose: () => byId("choose").getAttribute("aria-pressed") === "true",
     };
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
@@ -72,7 +65,6 @@ class Page {
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
     this.resources = new Resources(facts.resources, this.columns, byId("charts"), {
       pointed: (time) => this.onPointed(time),
-      chosen: (from, to) => this.area.show(this.timeline.wholeTracks(from, to)),
       colourOf: functionColours(this.tasks),
     });
     this.area = new Area(this, byId("area"));
@@ -94,8 +86,7 @@ class Page {
     await this.tasks.readGaps();
     this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks);
     if (this.tasks.steps) this.timeline.band = new StepBand(this.tasks);
-    this.lanes = new Lanes(this.tasks, () => this.arrange());
-    this.timeline.handles = new Handles(find("#timeline .handles"), this.timeline, this.lanes);
+    this.lanes = new Lanes(this.tasks);
     this.legends = new Legends(this, rowsOf(this.facts.accounting.cluster));
     this.colour("function");
     this.view(this.tasks.path.rows.length ? "critical" : "flatten");
@@ -109,14 +100,12 @@ class Page {
     await this.client.read(this.columns);
     this.filters = new Filters(this.tasks, () => this.light());
     this.plan = new PlanPicture(this, (await this.columns.group("plan")).nodes);
-    this.filters.choices = [this.legends, this.plan];
+    this.filters.plan = this.plan;
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
     await breathe();
-    showPictures(byId("pictures"), [progressFigure(this.tasks, this.facts), movedFigure(this.facts.moved)]);
     showContents(find("#contents ul"));
     this.listen();
-    this.otherReport = new OtherReport(this);
     this.address = new Address(this);
     await this.address.follow();
     ready("whole");
@@ -133,16 +122,10 @@ class Page {
       // Who goes through the table stays there.
       selected: (row) => this.timeline.select(row, { reveal: true, scroll: false }),
     });
-    this.taskTable.sort(
-      columns.find((column) => column.label === "Duration (s)"),
-      true,
-    );
+    this.taskTable.sort(columns.find((column) => column.label === "Duration (s)"), true);
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
-    this.listed = buildTables(facts, { about, chosen, durations: new Durations(tasks) });
-    for (const list of findAll(".status-legend")) {
-      list.replaceChildren(...statusLegend(facts.timeline));
-    }
+    this.listed = buildTables(facts, { about, chosen });
     this.countRows();
   }
 
@@ -157,15 +140,17 @@ class Page {
       this.lanes.order = event.target.value;
       this.arrange();
     });
-    byId("fold-all").addEventListener("click", () => this.lanes.foldAll(!this.lanes.allFolded));
+    byId("fold-all").addEventListener("click", () => {
+      this.lanes.folded = !this.lanes.folded;
+      this.arrange();
+    });
     byId("transfers").addEventListener("change", (event) => {
       this.lanes.transfers = event.target.checked ? this.tasks.transfers : null;
       this.arrange();
     });
     byId("transfers-box").hidden = !this.tasks.transfers.facts.all;
-    byId("fold-all").hidden = !this.lanes.foldable.length;
+    byId("fold-all").hidden = !this.lanes.foldable;
     byId("colour").addEventListener("change", (event) => this.colour(event.target.value));
-    byId("summed").addEventListener("change", (event) => this.sum(event.target.checked));
     const search = byId("search");
     search.addEventListener("input", () => this.search(search.value));
     search.addEventListener("keydown", (event) => {
@@ -188,11 +173,6 @@ class Page {
       search.focus();
       event.preventDefault();
     });
-    listenToTakers(this);
-    preparePrint(() => {
-      this.timeline.paint();
-      this.resources.paintAll();
-    });
     if (!this.tasks.steps) find("#colour [value=step]").remove();
     for (const control of findAll("[data-waits]")) control.disabled = false;
   }
@@ -204,16 +184,10 @@ class Page {
     const { timeline } = this;
     if (timeline.area) this.area.show(null);
     else if (timeline.selected >= 0 || timeline.gap) timeline.select(-1);
-    else if (this.matches || timeline.marked || this.legends.any) this.showAll({ focus: false });
+    else if (this.matches || timeline.marked || this.legends.chosen.size) this.showAll({ focus: false });
     else return;
     event.preventDefault();
     event.stopPropagation();
-  }
-
-  sum(summed) {
-    byId("summed").checked = summed;
-    this.resources.sum(summed);
-    this.address?.note();
   }
 
   view(name) {
@@ -242,9 +216,7 @@ class Page {
   /** Shows the lanes as they are arranged now. */
   arrange() {
     const { lanes, timeline } = this;
-    byId("order").value = lanes.order;
-    byId("transfers").checked = lanes.transfers !== null;
-    byId("fold-all").setAttribute("aria-pressed", String(lanes.allFolded));
+    byId("fold-all").setAttribute("aria-pressed", String(lanes.folded));
     const { scroll } = timeline;
     this.view(find("input[name=view]:checked").value);
     timeline.scrollTo(scroll);
@@ -254,7 +226,6 @@ class Page {
     byId("colour").value = by;
     this.timeline.colour(by);
     this.legends.colour(by);
-    this.address?.note();
   }
 
   async search(query) {
@@ -274,8 +245,7 @@ class Page {
     this.matches = matches;
     this.timeline.highlight(matches);
     this.taskTable.filter(matches && ((row) => matches[row] === 1));
-    const { chosen } = this;
-    for (const table of this.listed) table.narrow(chosen);
+    for (const table of this.listed) table.unmark(this.chosen);
     this.countRows();
     this.address?.note();
   }
@@ -292,7 +262,7 @@ class Page {
     const found = this.filters?.found?.reduce((sum, flag) => sum + flag, 0) ?? count;
     const hidden = found > count ? `, ${formatCount(found - count)} more hidden by filters` : "";
     byId("found").textContent = this.matches ? `${formatCount(count)} found${hidden}` : "";
-    byId("show-all").hidden = !this.matches && !this.timeline.marked && !this.legends?.any;
+    byId("show-all").hidden = !this.matches && !this.timeline.marked && !this.legends?.chosen.size;
     byId("filtered").hidden = !this.matches;
     const what = this.matches ? [...this.chosen.entries()].map(([name, one]) => `${name} ${one}`) : [];
     what.push(...(this.plan?.told ?? []));
@@ -343,8 +313,8 @@ class Page {
   async only(link) {
     for (const name of FILTERS) this.filters.choose(name, link.get(name));
     byId("search").value = link.get("search") ?? "";
-    this.legends.read(link);
-    this.plan.read(link);
+    this.legends.choose(link.getAll("class"));
+    if (this.plan.chosen.length) this.plan.choose([]);
     await this.search(byId("search").value);
   }
 

@@ -120,7 +120,6 @@ class TimelineData:
         }
         facts = {
             "span": _span(run),
-            "begin": None if np.isnan(run.begin) else run.begin,
             "tracks": tracks.facts,
             "workers": tracks.workers,
             "functions": functions,

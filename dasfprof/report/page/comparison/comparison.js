@@ -52,8 +52,7 @@ class ComparisonPage {
       const by = section.querySelector("input[name=by]:checked").value;
       const table = this.facts.waterfalls[what][by];
       const low = showWaterfall(byId("waterfall"), rowsOf(table), by === "step" ? "Step" : "Function");
-      byId("waterfall-axis").textContent =
-        low > 0 ? `The bars begin at ${formatSeconds(low)}, not at 0.` : "";
+      byId("waterfall-axis").textContent = low > 0 ? `The bars begin at ${formatSeconds(low)}, not at 0.` : "";
       this.waterfallShown = { table, name: `waterfall_${what}_${by}.csv` };
     };
     for (const radio of section.querySelectorAll("input")) radio.addEventListener("change", shown);
@@ -87,7 +86,7 @@ class ComparisonPage {
     const runs = [];
     for (const side of SIDES) {
       const { name, timeline } = this.facts.sides[side];
-      const tasks = new Tasks(timeline, new Columns(this.facts.columns, { prefix: `${side}-` }));
+      const tasks = new Tasks(timeline, new Columns(this.facts.columns, `${side}-`));
       await tasks.readPicture();
       await tasks.readKeys();
       runs.push({ name, tasks });
@@ -99,8 +98,7 @@ class ComparisonPage {
 
 /** Lists findings by what became of them; those of both sides are folded away. */
 function showFindingsOfBoth(root, rows) {
-  const list = (own) =>
-    make("ol", { class: "findings" }, ...own.map((row) => bothFinding(row)));
+  const list = (own) => make("ol", { class: "findings" }, ...own.map((row) => bothFinding(row)));
   const changed = rows.filter((row) => row.Status === "new" || row.Status === "gone");
   const others = rows.filter((row) => !changed.includes(row));
   root.replaceChildren(

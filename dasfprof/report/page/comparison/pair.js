@@ -1,15 +1,14 @@
 // Two timelines under one axis, with one window, one cursor and one selection.
 
-import { find, make } from "../dom.js";
+import { make, radios } from "../dom.js";
 import { counted, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
-import { pathLegend } from "../timeline/colours.js";
+import { pathLegend, seriesSwatch } from "../timeline/colours.js";
 import { plainLegend } from "../timeline/legend.js";
 import { OTHER } from "../timeline/palette.js";
 import { criticalView } from "../timeline/path.js";
 import { Timeline } from "../timeline/timeline.js";
 import { flattenView } from "../timeline/views.js";
-import { onAxis, stepAxis, wallAxis } from "./axis.js";
 import { placesByLabel, secondsByLabel, SIDES } from "./names.js";
 
 const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
@@ -39,7 +38,7 @@ export class Pair {
       };
     }
     this.ranks = rankedLabels(this.seconds);
-    this.show("wall", "threads");
+    this.show("threads");
     this.showLegend();
   }
 
@@ -48,26 +47,13 @@ export class Pair {
   }
 
   tools() {
-    const steps = this.tasks.every((tasks) => tasks.steps);
-    const axes = { wall: "Wall time", step: steps ? "Step by step" : "Function by function" };
-    const choice = (title, name, options, chosen) =>
-      make(
-        "fieldset",
-        { class: "choice" },
-        make("legend", {}, title),
-        ...Object.entries(options).map(([value, text]) => {
-          const checked = chosen === value;
-          const radio = { type: "radio", name, value, checked, onchange: () => this.refresh() };
-          return make("label", {}, make("input", radio), make("span", {}, text));
-        }),
-      );
+    const choices = radios("pair-view", PAIR_VIEWS, "threads", (view) => this.show(view));
     const button = (text, label, act) =>
       make("button", { type: "button", "aria-label": label, onclick: act }, text);
     return make(
       "div",
       { class: "tools" },
-      choice("Axis", "pair-axis", axes, "wall"),
-      choice("View", "pair-view", PAIR_VIEWS, "threads"),
+      make("fieldset", { class: "choice" }, make("legend", {}, "View"), ...choices),
       make(
         "span",
         { class: "buttons" },
@@ -100,17 +86,13 @@ export class Pair {
     );
   }
 
-  refresh() {
-    const checked = (name) => find(`input[name=${name}]:checked`).value;
-    this.show(checked("pair-axis"), checked("pair-view"));
-  }
-
-  show(axis, view) {
-    const { whole, places, ruler } =
-      axis === "wall" ? wallAxis(this.tasks) : stepAxis(this.tasks, this.names);
+  /** Shows both runs from their first submission on. */
+  show(view) {
+    const bounds = this.tasks.map(boundsOf);
+    const longest = Math.max(...bounds.map(([begin, end]) => end - begin)) || 1;
     for (const [side, timeline] of this.timelines.entries()) {
-      const tasks = onAxis(this.tasks[side], places[side]);
-      timeline.putOn(tasks, whole, ruler);
+      const tasks = since(bounds[side][0], this.tasks[side]);
+      timeline.putOn(tasks, longest);
       timeline.colours = this.coloursOf(side);
       timeline.show(view === "critical" ? criticalView(tasks) : flattenView(tasks));
       this.stages[side].querySelector(".path-legend").hidden = view !== "critical";
@@ -128,17 +110,12 @@ export class Pair {
   showLegend() {
     const shown = [...this.ranks.keys()].slice(0, OTHER);
     const entries = shown.map((label, rank) => {
-      const swatch = make("i");
-      swatch.style.background = `var(--series-${rank})`;
-      const choose = () => this.light(this.lit === label ? null : label);
-      return make("li", {}, make("button", { type: "button", onclick: choose }, swatch, shortened(label, 40)));
+      const onclick = () => this.light(this.lit === label ? null : label);
+      const button = make("button", { type: "button", onclick }, seriesSwatch(rank), shortened(label, 40));
+      return make("li", {}, button);
     });
     const others = this.ranks.size - shown.length;
-    if (others > 0) {
-      const swatch = make("i");
-      swatch.style.background = `var(--series-${OTHER})`;
-      entries.push(make("li", {}, swatch, counted(others, "other")));
-    }
+    if (others > 0) entries.push(make("li", {}, seriesSwatch(OTHER), counted(others, "other")));
     this.legend.replaceChildren(...entries);
   }
 
@@ -176,6 +153,23 @@ export class Pair {
     });
     return `${label}: ${parts.join("; ")}`;
   }
+}
+
+/** Task runs whose times count from another one; `recorded` has them as they were. */
+function since(begin, tasks) {
+  const shifted = (times) => times.map((time) => time - begin);
+  const path = { ...tasks.path, starts: shifted(tasks.path.starts) };
+  return Object.assign(Object.create(tasks), { starts: shifted(tasks.starts), path, recorded: tasks });
+}
+
+/** From the first submission to the last end of a task. */
+function boundsOf({ path, starts, durations }) {
+  let [begin, end] = [path.starts[0] ?? Infinity, 0];
+  for (let row = 0; row < starts.length; row += 1) {
+    begin = Math.min(begin, starts[row]);
+    end = Math.max(end, starts[row] + durations[row]);
+  }
+  return [Math.min(begin, end), end];
 }
 
 /** The labels of functions, those that took most in both runs first, each with its place. */

@@ -1,16 +1,14 @@
 // The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
 
-import { breathe, byId, find, make } from "../dom.js";
-import { counted, formatCell, formatSeconds, formatShare, shortened, visible } from "../format.js";
+import { breathe, byId, find, make, radios } from "../dom.js";
+import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { lastAtMost } from "../numbers.js";
 import { FlameGraph, treeOf } from "./graph.js";
-import { inTree } from "../timeline/client.js";
-import { dressSpent, lineList, lineTable, spentWords } from "./sources.js";
+import { dressSpent, lineTable, spentWords } from "./sources.js";
 /** @import { Columns } from "../data.js" */
 
 export class Flames {
   facts; sources; tree;
-  /** What is shown of the client, see `limit`; null: the whole run. */ limited = null;
   /** @type {Columns} */ columns;
 
   constructor(facts, columns, sources) {
@@ -18,16 +16,11 @@ export class Flames {
     this.trees = new Map();
     byId("flame-absent").hidden = facts.views.length > 0;
     byId("flame-parts").hidden = facts.views.length === 0;
-    const radios = facts.views.map(({ name, title }, at) => {
-      const choice = { type: "radio", name: "flame", value: name, checked: at === 0 };
-      const radio = make("input", { ...choice, onchange: () => this.show(name) });
-      return make("label", {}, radio, make("span", {}, title));
-    });
-    byId("flame-view").append(...radios);
+    const titles = Object.fromEntries(facts.views.map(({ name, title }) => [name, title]));
+    byId("flame-view").append(...radios("flame", titles, facts.views[0]?.name, (name) => this.show(name)));
     this.places = facts.lines.places.map(([file, line, name]) => ({ file, line, name }));
     byId("flame-search").addEventListener("input", () => this.search());
     byId("flame-whole").addEventListener("click", () => this.graph.zoom(null));
-    byId("flame-unlimited").addEventListener("click", () => this.show(this.tree.view.name));
   }
 
   async read() {
@@ -41,22 +34,14 @@ export class Flames {
     if (this.facts.views.length) this.show(this.facts.views[0].name);
   }
 
-  /** Shows the client's calls between two times alone. */
-  limit(client, from, to) {
-    const { calls } = this.trees.get("client");
-    const { byCall, seconds } = client.staysWithin(from, to);
-    const lines = client.linesWithin(from, to);
-    this.show("client", null, { from, to, seconds, inCalls: inTree(calls, byCall), lines });
-  }
-
-  /** Shows a view; zooms to a group of it, if one is named; `limited`: a time of it, see `limit`. */
-  show(name, group = null, limited = null) {
+  /** Shows a view; zooms to a group of it, if one is named. */
+  show(name, group = null) {
     const tree = this.trees.get(name);
-    Object.assign(this, { tree, limited });
+    this.tree = tree;
     find(`input[name=flame][value=${name}]`).checked = true;
     this.graph = new FlameGraph(byId("flame"), {
       calls: tree.calls,
-      seconds: (call) => this.secondsOf(call),
+      seconds: ({ at }) => tree.seconds[at],
       name: ({ at }) => this.nameOf(tree, at)[0],
       title: (call) => this.title(tree, call),
       dress: (element, call) => this.dress(element, tree, call),
@@ -64,11 +49,7 @@ export class Flames {
     });
     const { samples, omitted } = tree.view;
     const left = omitted ? `; ${counted(omitted, "brief call")} left out` : "";
-    const span = limited && [limited.from, limited.to].map((time) => formatCell(time, 2)).join(" to ");
-    byId("flame-about").textContent = limited
-      ? `The client from ${span} s, of which ${formatSeconds(limited.seconds)} were sampled`
-      : `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
-    byId("flame-unlimited").hidden = limited === null;
+    byId("flame-about").textContent = `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
     this.search();
     const wanted = this.groupOf(tree, group);
     if (wanted) this.graph.zoom(wanted);
@@ -122,43 +103,29 @@ export class Flames {
     return tree?.calls.find((call) => !call.caller && this.nameOf(tree, call.at)[0] === group);
   }
 
-  /** The seconds of a call in what is shown. */
-  secondsOf({ at }) {
-    return this.limited ? this.limited.inCalls[at] : this.tree.seconds[at];
-  }
-
-  /** What they were spent with, which is told of the whole run alone. */
-  spentOf(call) {
-    return this.limited ? { seconds: this.secondsOf(call), computing: NaN } : spentAt(this.tree, call.at);
-  }
-
-  get whole() {
-    return this.limited ? this.limited.seconds : this.tree.view.seconds;
-  }
-
   nameOf(tree, at) {
     return this.names[tree.functions[at]];
   }
 
   title(tree, call) {
     const [name, file] = this.nameOf(tree, call.at);
-    const seconds = this.secondsOf(call);
+    const seconds = tree.seconds[call.at];
     const place = file ? ` (${file})` : "";
-    const share = formatShare(seconds / this.whole);
-    return `${name}${place}: ${formatSeconds(seconds)}, ${share}; ${spentWords(this.spentOf(call))}`;
+    const share = formatShare(seconds / tree.view.seconds);
+    return `${name}${place}: ${formatSeconds(seconds)}, ${share}; ${spentWords(spentAt(tree, call.at))}`;
   }
 
   dress(element, tree, call) {
     const [, file, library] = this.nameOf(tree, call.at);
     const origin = !file ? "group" : library === "" ? "program" : library === "(Python)" ? "python" : "library";
     element.classList.add("spent-in", origin);
-    dressSpent(element, this.spentOf(call));
+    dressSpent(element, spentAt(tree, call.at));
   }
 
   search() {
     const wanted = byId("flame-search").value;
     const { count, seconds } = this.graph.find(wanted);
-    const share = formatShare(seconds / this.whole);
+    const share = formatShare(seconds / this.tree.view.seconds);
     byId("flame-found").textContent =
       wanted === "" ? "" : `${counted(count, "call")}, ${formatSeconds(seconds)} (${share})`;
   }
@@ -167,7 +134,6 @@ export class Flames {
   tellOf(tree, call) {
     const root = byId("flame-frame");
     byId("flame-whole").disabled = call === null;
-    if (this.limited) return root.replaceChildren(make("h3", {}, "Lines of this time"), lineList(this.limited.lines));
     if (call === null) {
       root.replaceChildren(make("p", { class: "absent" }, "Choose a call to see its lines."));
       return;

@@ -1,7 +1,7 @@
 // The drawer of a function: how long its task runs took, which were slowest, on which workers, in
 // which lines, and its code.
 
-import { byId, make } from "../dom.js";
+import { byId, closeButton, make, tableOf } from "../dom.js";
 import { lineList, sourceTable } from "../flame/sources.js";
 import { counted, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
@@ -70,9 +70,7 @@ export class Drawer {
 
   head(name) {
     const title = make("h2", { id: "function-title" }, shortened(name, 200));
-    const attributes = { type: "button", class: "close", "aria-label": "Close" };
-    const close = make("button", { ...attributes, onclick: () => this.dialog.close() }, "✕");
-    return make("header", {}, title, close);
+    return make("header", {}, title, closeButton(() => this.dialog.close()));
   }
 
   parts(name, rows) {
@@ -139,16 +137,15 @@ export class Drawer {
     });
     listed.sort((one, other) => other.sum - one.sum);
     const most = Math.max(...listed.map(({ sum }) => sum), 1e-9);
-    const head = ["Worker", "Task runs", "In all", "", "Median"].map((text) => make(text ? "th" : "td", {}, text));
     const body = listed.slice(0, WORKERS_SHOWN).map(({ worker, count, sum, middle }) => {
       const bar = make("div", { class: "meter" }, make("div"));
       bar.firstChild.style.width = `${(sum / most) * 100}%`;
-      const numbers = [formatCount(count), formatSeconds(sum), bar, formatSeconds(middle)];
-      return make("tr", {}, make("th", {}, shortened(worker, 40)), ...numbers.map((each) => make("td", {}, each)));
+      return [shortened(worker, 40), formatCount(count), formatSeconds(sum), bar, formatSeconds(middle)];
     });
     const more = listed.length - body.length;
     const rest = more > 0 ? [make("p", { class: "absent" }, `and ${counted(more, "more worker")}`)] : [];
-    return make("div", {}, make("table", { class: "of-workers" }, make("tr", {}, ...head), ...body), ...rest);
+    const labels = ["Worker", "Task runs", "In all", "", "Median"];
+    return make("div", {}, tableOf({ class: "plain of-workers" }, labels, body), ...rest);
   }
 
   lines(name) {

@@ -47,19 +47,6 @@ export function layOut(boxes, links, { wide, gap, slim }) {
   };
 }
 
-/** Pixels that an A4 page has for a picture under its heading, upright and across. */
-const PAPER = [{ wide: 690, high: 900 }, { wide: 1020, high: 560 }];
-
-/**
- * How a picture fits onto a page: the scale, and whether the page lies across.
- *
- * @returns {{scale: number, across: boolean}}
- */
-export function onPaper(width, height) {
-  const [upright, across] = PAPER.map(({ wide, high }) => Math.min(1, wide / width, high / height));
-  return { scale: Math.max(upright, across), across: across > upright };
-}
-
 /** The points of a link: it leaves and enters boxes beside their other links, in the order of where these go. */
 function pointsOf(through, gap) {
   const points = through.map(({ x, level }) => [x, level]);

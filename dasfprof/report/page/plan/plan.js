@@ -1,19 +1,17 @@
 // The plan of the run: boxes of what it computed, what they took of the threads, and what they handed on.
 
 import { swatch, swatchesOf } from "../accounting.js";
-import { byId, find, findAll, make, svg } from "../dom.js";
+import { byId, findAll, make, radios, svg } from "../dom.js";
 import { counted, formatBytes, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
 import { plainLegend } from "../timeline/legend.js";
 import { blocksOf, levelsOf, planOf, usualLevel } from "./boxes.js";
-import { layOut, onPaper } from "./layout.js";
+import { layOut } from "./layout.js";
 
 /** Pixels: a box, between boxes, and between levels, where the sizes of what is handed on stand. */
 const [BROAD, HIGH, GAP, BETWEEN, SLIM] = [256, 76, 24, 44, 16];
 /** A picture of more computations than this has the longest alone. */
 const MOST_BLOCKS = 12;
-/** Rows of a computation on paper. */
-const MOST_WRITTEN = 100;
 const WORDS = { node: "layer", line: "line", step: "step", function: "function" };
 
 export class PlanPicture {
@@ -33,17 +31,9 @@ export class PlanPicture {
     this.whole = sumOf(this.plan.nodes.map(({ seconds }) => seconds));
     byId("plan-section").hidden = false;
     const usual = usualLevel(this.plan);
-    byId("plan-by").append(...levelsOf(this.plan).map((level) => this.radio(level, level === usual)));
+    const levels = Object.fromEntries(levelsOf(this.plan).map((level) => [level, WORDS[level]]));
+    byId("plan-by").append(...radios("plan-by", levels, usual, (level) => this.show(level)));
     this.show(usual);
-    addEventListener("beforeprint", () => {
-      for (const figure of findAll(".plan-figure", byId("plan"))) figure.append(writtenOut(boxesOf.get(figure)));
-    });
-  }
-
-  radio(level, checked) {
-    const onchange = () => this.show(level);
-    const input = make("input", { type: "radio", name: "plan-by", value: level, checked, onchange });
-    return make("label", {}, input, make("span", {}, WORDS[level]));
   }
 
   show(level) {
@@ -75,11 +65,9 @@ export class PlanPicture {
     const own = links.map((link) => ({ ...link, from: ghosts.get(link.from) ?? link.from }));
     const found = layOut([...ghosts.values(), ...boxes], own, { wide: BROAD, gap: GAP, slim: SLIM });
     const [width, height] = [found.width, found.levels * (HIGH + BETWEEN) - BETWEEN];
-    const paper = onPaper(width, height);
     const drawing = make("div", { class: "plan-drawing" }, this.linksOf(found, width, height, largest));
     drawing.style.width = `${width}px`;
     drawing.style.height = `${height}px`;
-    drawing.style.setProperty("--paper", String(paper.scale));
     for (const { box, x, level } of found.boxes) {
       const element = box.of ? ghost(box.of) : this.box(box);
       element.style.left = `${x - BROAD / 2}px`;
@@ -90,10 +78,7 @@ export class PlanPicture {
     const title = count > 1 ? `Computation ${first} and ${count - 1} alike` : `Computation ${first}`;
     const tasks = counted(sumOf(boxes.map((box) => box.tasks)), "task run");
     const about = ` ${tasks}, ${formatSeconds(seconds)} of thread time`;
-    const kind = `plan-figure${paper.across ? " across" : ""}`;
-    const figure = make("figure", { class: kind }, make("figcaption", {}, make("b", {}, title), about), drawing);
-    boxesOf.set(figure, boxes);
-    return figure;
+    return make("figure", { class: "plan-figure" }, make("figcaption", {}, make("b", {}, title), about), drawing);
   }
 
   linksOf({ links }, width, height, largest) {
@@ -179,58 +164,10 @@ export class PlanPicture {
     const words = ({ functions, lines }) => [functions, lines].map((names) => names.join(", ")).filter(Boolean);
     return this.chosen.map((box) => words(box).join(" of "));
   }
-
-  /** Puts into a link which nodes are chosen, and by what they are put together. */
-  write(link) {
-    if (!this.chosen.length) return;
-    link.set("nodes", this.chosen.flatMap(({ nodes }) => nodes.map(({ at }) => at + 1)).join(","));
-    link.set("plan", find("input[name=plan-by]:checked").value);
-  }
-
-  /** Chooses what a link has, and nothing else. */
-  read(link) {
-    if (!this.plan) return;
-    const wanted = new Set((link.get("nodes") ?? "").split(",").map((number) => Number(number) - 1));
-    const by = find(`input[name=plan-by][value="${CSS.escape(link.get("plan") ?? "")}"]`);
-    if (by && !by.checked) {
-      by.checked = true;
-      this.show(by.value);
-    }
-    const boxes = [...elementOf.keys()].filter((box) => elementOf.get(box).isConnected);
-    const chosen = boxes.filter(({ nodes }) => nodes.every(({ at }) => wanted.has(at)));
-    if (chosen.length || this.chosen.length) this.choose(chosen);
-  }
 }
 
-/** The elements of boxes, and the boxes of figures. */
+/** The elements of boxes. */
 const elementOf = new Map();
-const boxesOf = new WeakMap();
-
-/** What boxes say, as a table on paper: nothing of it is cut there, and there is no pointer to ask with. */
-function writtenOut(boxes) {
-  const longest = [...boxes].sort((one, other) => other.seconds - one.seconds).slice(0, MOST_WRITTEN);
-  const heads = ["Function", "Line", "Text", "Tasks", "Thread time", "Critical path"];
-  const widths = [17, 13, 40, 8, 11, 11];
-  const kind = (at) => ({ class: at > 2 ? "number" : "" });
-  const rows = longest.map((box) => [
-    box.functions.join(" · "),
-    box.lines.join(", "),
-    box.texts.join("; "),
-    [box.tasks, box.failed && `${box.failed} failed`, box.again && `${box.again} again`].filter(Boolean).join(", "),
-    formatSeconds(box.seconds),
-    box.path > 0 ? formatSeconds(box.path) : "–",
-  ]);
-  const head = make("tr", {}, ...heads.map((text, at) => make("th", kind(at), text)));
-  for (const [at, cell] of [...head.children].entries()) cell.style.width = `${widths[at]}%`;
-  const body = rows.map((row) => make("tr", {}, ...row.map((text, at) => make("td", kind(at), visible(text)))));
-  const left = boxes.length - longest.length;
-  return make(
-    "div",
-    { class: "printed" },
-    make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)),
-    ...(left ? [make("p", {}, `${counted(left, "shorter box")} left out.`)] : []),
-  );
-}
 
 /** What another computation made. */
 function ghost({ functions, nodes }) {

@@ -23,15 +23,13 @@ export class Resources {
   from; to;
 
   /**
-   * `events` has `pointed(time)`, null: none, `chosen(from, to)`, and `colourOf(name)`, the place in
-   * the palette of a function.
+   * `events` has `pointed(time)`, null: none, and `colourOf(name)`, the place in the palette of a function.
    */
   constructor(metrics, columns, root, events) {
     this.events = events;
     this.metrics = metrics;
     this.columns = columns;
     this.root = root;
-    this.summed = false;
     this.pointed = null;
     this.charts = [];
     new ResizeObserver(() => this.draw()).observe(root);
@@ -71,14 +69,8 @@ export class Resources {
       this.events.pointed(event.offsetX < GUTTER ? null : this.frame().time(event.offsetX));
     });
     canvas.addEventListener("pointerleave", () => this.events.pointed(null));
-    canvas.addEventListener("pointerdown", (event) => this.onPress(event, canvas));
     this.charts.push(chart);
     this.root.append(box);
-  }
-
-  sum(wanted) {
-    this.summed = wanted;
-    this.draw();
   }
 
   window(from, to) {
@@ -91,17 +83,6 @@ export class Resources {
     if (this.pointed === time) return;
     this.pointed = time;
     this.draw();
-  }
-
-  /** A drag chooses a time. */
-  onPress(event, canvas) {
-    canvas.setPointerCapture(event.pointerId);
-    const choose = (moved) => {
-      const ends = [event.offsetX, moved.offsetX].map((x) => Math.max(this.frame().time(x), this.from));
-      const [from, to] = [Math.min(...ends), Math.min(Math.max(...ends), this.to)];
-      if (Math.abs(moved.offsetX - event.offsetX) > 4) this.events.chosen(from, to);
-    };
-    canvas.addEventListener("pointerup", choose, { once: true });
   }
 
   frame() {
@@ -131,18 +112,15 @@ export class Resources {
     const frame = this.frame();
     context.fillStyle = palette.background;
     context.fillRect(0, 0, width, CHART_HEIGHT);
-    const { metric } = chart;
-    const sums = this.summed && !metric.stacked;
-    const series = sums ? [summed(chart, frame)] : chart.series;
-    const limits = sums ? [] : metric.limits;
-    const highest = topOf(sums ? Math.max(...series[0].values, 0) : metric.highest, limits, metric.unit);
+    const { metric, series, named } = chart;
+    const { limits } = metric;
+    const highest = topOf(metric.highest, limits, metric.unit);
     context.save();
     context.beginPath();
     context.rect(frame.left, 0, frame.width, CHART_HEIGHT);
     context.clip();
     paintGrid(context, frame, palette);
     paintAxisLines(context, metric, frame, highest, palette);
-    const named = sums ? series : chart.named;
     const colourOf = (one) => palette.series[this.colourIn(chart, one)];
     if (metric.stacked) paintStacked(context, chart, frame, colourOf, palette);
     else paintLines(context, series, named, frame, highest || 1, palette);
@@ -153,7 +131,7 @@ export class Resources {
     paintChartTitle(context, metric, frame, highest, palette);
     chart.canvas.setAttribute("aria-label", labelOf(metric, limits));
     const near = limits.filter(({ value }) => value <= highest);
-    this.paintReading(chart, { series, named, limits: near }, frame, context, palette);
+    this.paintReading(chart, near, frame, context, palette);
   }
 
   /** The place in the palette of a series that is named. */
@@ -162,7 +140,8 @@ export class Resources {
   }
 
   /** Names series and limits, and tells the series' values where the pointer is. */
-  paintReading(chart, { series, named, limits }, frame, context, palette) {
+  paintReading(chart, limits, frame, context, palette) {
+    const { series, named } = chart;
     const inside = this.pointed !== null && this.pointed >= this.from && this.pointed <= this.to;
     const time = inside ? this.pointed : NaN;
     if (inside) {
@@ -180,7 +159,7 @@ export class Resources {
           ? "–"
           : formatUnit(one.values[place], chart.metric.unit);
       const colour = make("i");
-      colour.style.background = palette.series[named === chart.named ? this.colourIn(chart, one) : 0];
+      colour.style.background = palette.series[this.colourIn(chart, one)];
       return make("span", {}, colour, `${shortened(one.label, 30)} `, make("b", {}, text));
     });
     if (series.length > named.length)
@@ -339,19 +318,4 @@ function paintChartTitle(context, metric, frame, highest, palette) {
     context.fillText(formatUnit(value, metric.unit), frame.left - 6, y);
   }
   context.textAlign = "left";
-}
-
-/** The sum of all series at each second pixel; each counts from its first to its last reading. */
-function summed({ series }, frame) {
-  const points = Math.max(2, Math.floor(frame.width / 2));
-  const times = Float64Array.from({ length: points }, (_, at) => frame.time(frame.left + at * 2));
-  const values = new Float64Array(points);
-  for (const one of series) {
-    const end = one.times.at(-1);
-    for (let at = 0; at < points && times[at] <= end; at += 1) {
-      const place = lastAtMost(one.times, times[at]);
-      if (place >= 0) values[at] += one.values[place];
-    }
-  }
-  return { label: "all together", times, values };
 }

@@ -1,10 +1,7 @@
 // The columns of the tables: what each shows, exports and is sorted by.
 
-import { make } from "../dom.js";
-import { formatCell, formatSeconds, formatShare, shortened } from "../format.js";
+import { formatCell, shortened } from "../format.js";
 import { ascending } from "../numbers.js";
-import { STATUS_COLOURS } from "../timeline/colours.js";
-import { OTHER } from "../timeline/palette.js";
 import { byDuration, HEX, UUID } from "../timeline/tasks.js";
 import { columnWords } from "../words.js";
 
@@ -75,39 +72,6 @@ export function decimalsOf(values) {
   const sizes = known.map(Math.abs).sort((one, other) => one - other);
   const digits = Math.floor(Math.log10(sizes[sizes.length >> 1])) + 1;
   return Math.min(6, Math.max(1, 4 - digits));
-}
-
-/** Puts a bar of the shares of the statuses in the place of their columns of numbers. */
-export function withBars(columns, statuses) {
-  const column = (label) => columns.find((one) => one.label === label);
-  const seconds = statuses.map((name) => column(`${name} (s)`).value);
-  const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
-  const cell = (row) => {
-    const bar = make("div", { class: "stack" });
-    for (const [at, name] of statuses.entries()) {
-      const share = (seconds[at](row) ?? 0) / sum(row);
-      const part = make("div", {
-        title: `${name}: ${formatShare(share)}, ${formatSeconds(seconds[at](row) ?? NaN)}`,
-      });
-      part.style.width = `${share * 100}%`;
-      part.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
-      bar.append(part);
-    }
-    return bar;
-  };
-  const bars = {
-    label: "Share of each status",
-    place: FIRST.length,
-    width: 14,
-    grow: 2,
-    cell,
-    value: sum,
-    numeric: true,
-  };
-  const labels = new Set(statuses.map((name) => `${name} (%)`));
-  const kept = columns.map((one) => (labels.has(one.label) ? { ...one, hidden: true } : one));
-  const place = kept.findIndex((one) => one.label === "Task Runs") + 1;
-  return [...kept.slice(0, place), bars, ...kept.slice(place)];
 }
 
 /** Columns of the table of task runs; `about(name)` is called when a function is followed. */

@@ -2,7 +2,7 @@
 
 import { byId, download, make } from "../dom.js";
 import { shortened, visible } from "../format.js";
-import { isOneText, isUnknown, listedColumns, withBars } from "./columns.js";
+import { isOneText, isUnknown, listedColumns } from "./columns.js";
 import { DataTable } from "./table.js";
 
 /** The columns by which a row of a table is about some task runs, and the filters for these. */
@@ -13,13 +13,13 @@ const ABOUT = { Function: "function", Step: "step", Line: "line", Worker: "worke
  *
  * `selected` has what is called with a row that is chosen, by the table's name; `chosen(link)` is
  * called with the filters for the task runs that a row of any other is about, none if it was chosen
- * before; `about(name)` when the name of a function is followed; `durations` has their histograms.
+ * before; `about(name)` when the name of a function is followed.
  */
-export function buildTables(facts, { selected = {}, chosen = null, about = null, durations = null } = {}) {
+export function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
   const listed = [];
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
-    const acts = { selected: selected[name], chosen, about, durations };
+    const acts = { selected: selected[name], chosen, about };
     if (!table.absent) listed.push(new ListedTable(name, table, facts, acts));
   }
   return listed;
@@ -33,42 +33,31 @@ function tableSection(name, { title, absent, columns = [] }) {
   }
   if (!absent) head.append(make("button", { type: "button", id: `${name}-csv` }, "Export CSV"));
   const section = make("section", { "aria-labelledby": `${name}-table-title` }, head);
-  if (hasStatuses(name)) section.append(make("ul", { class: "legend status-legend" }));
   const root = make("div", { id: `${name}-table` });
   if (absent) root.append(make("p", { class: "absent" }, absent));
   section.append(root);
   return section;
 }
 
-function hasStatuses(name) {
-  return name.endsWith("status");
-}
-
 class ListedTable {
-  constructor(name, table, facts, { selected, chosen, about: follow, durations }) {
+  constructor(name, table, facts, { selected, chosen, about: follow }) {
     const root = byId(`${name}-table`);
     const count = table.columns[0]?.values.length ?? 0;
-    const listed = listedColumns(table, follow, facts.timeline);
-    const names = name === "functions" && table.columns.find(({ label }) => label === "Function")?.values;
-    const pictured = durations && names ? durations.columnIn(listed, names) : listed;
-    const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : pictured;
-    this.texts = table.columns.filter((column) => column.kind === "text");
+    const columns = listedColumns(table, follow, facts.timeline);
+    const texts = table.columns.filter((column) => column.kind === "text");
     /** The columns that filters are of, by the filter. */
-    const about = this.texts.filter(({ label }) => ABOUT[label]);
+    const about = texts.filter(({ label }) => ABOUT[label]);
     this.filters = new Map(about.map(({ label, values }) => [ABOUT[label], values]));
     /** The row that filters were taken from; -1: none. */
     this.source = -1;
-    this.wanted = "";
-    this.narrowed = new Map();
     const filters = chosen && this.filters.size ? (row) => this.choose(row, chosen) : undefined;
     this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? filters });
-    this.told = make("p", { class: "absent", hidden: true });
-    root.before(this.told);
     noteUnknown(root, table);
     exportButton(`${name}-csv`, this.shown, table.file);
     byId(`${name}-filter`)?.addEventListener("input", (event) => {
-      this.wanted = event.target.value.toLowerCase();
-      this.filter();
+      const wanted = event.target.value.toLowerCase();
+      const holds = (row) => texts.some(({ values }) => values[row]?.toLowerCase().includes(wanted));
+      this.shown.filter(wanted === "" ? null : holds);
     });
   }
 
@@ -82,28 +71,13 @@ class ListedTable {
     chosen(new URLSearchParams(this.source < 0 ? [] : this.aboutRow(row)));
   }
 
-  /** Shows the rows about what filters let through; all if they were taken from one of the rows. */
-  narrow(chosen) {
-    const own = this.source < 0 ? [] : this.aboutRow(this.source);
-    const isAlike = own.every(([name, value]) => chosen.get(name) === value);
-    const isSource = own.length > 0 && own.length === chosen.size && isAlike;
-    if (!isSource) {
-      this.source = -1;
-      if (this.shown.chosen >= 0 && this.filters.size) this.shown.mark(-1);
-    }
-    this.narrowed = new Map(isSource ? [] : [...chosen].filter(([name]) => this.filters.has(name)));
-    const words = [...this.narrowed].map(([name, value]) => `${name} ${shortened(value, 60)}`);
-    this.told.textContent = `Only ${words.join(", ")}.`;
-    this.told.hidden = !words.length;
-    this.filter();
-  }
-
-  filter() {
-    const { wanted, narrowed, texts, filters } = this;
-    const holds = (row) => texts.some(({ values }) => values[row]?.toLowerCase().includes(wanted));
-    const passes = (row) => [...narrowed].every(([name, value]) => filters.get(name)[row] === value);
-    const all = wanted === "" && !narrowed.size;
-    this.shown.filter(all ? null : (row) => (wanted === "" || holds(row)) && passes(row));
+  /** Marks no row once the filters are others than those of the chosen row. */
+  unmark(filters) {
+    if (this.source < 0) return;
+    const about = this.aboutRow(this.source);
+    if (about.length === filters.size && about.every(([name, value]) => filters.get(name) === value)) return;
+    this.source = -1;
+    this.shown.mark(-1);
   }
 }
 

@@ -7,8 +7,6 @@ const ROW_HEIGHT = 26;
 /** Browsers cap an element's height; beyond this, scrolling is in proportion. */
 const MAX_HEIGHT = 30_000_000;
 const CSV_SLICE = 20_000;
-/** All tables of the page, in their order. */
-export const allTables = [];
 
 /**
  * @typedef {object} Column
@@ -37,15 +35,12 @@ export class DataTable {
     Object.assign(this, { root, name, count, selected });
     this.all = columns.filter((column) => !column.cell);
     const place = (column) => column.place ?? 0;
-    this.columns = columns
-      .filter((column) => !column.hidden)
-      .sort((one, other) => place(one) - place(other));
+    this.columns = columns.filter((column) => !column.hidden).sort((one, other) => place(one) - place(other));
     this.chosen = -1;
     this.kept = null;
     this.sorted = { column: null, descending: true };
     this.inOrder = Uint32Array.from({ length: count }, (_, row) => row);
     this.build();
-    allTables.push(this);
   }
 
   build() {
@@ -57,11 +52,7 @@ export class DataTable {
         { type: "button", title: column.title || null, onclick: () => this.sort(column) },
         visible(column.head ?? column.label),
       );
-      const header = make(
-        "div",
-        { role: "columnheader", class: column.numeric ? "number" : "" },
-        button,
-      );
+      const header = make("div", { role: "columnheader", class: column.numeric ? "number" : "" }, button);
       this.head.append(header);
       return header;
     });
@@ -95,10 +86,7 @@ export class DataTable {
   /** Sorts by a column, the other way round if it is sorted so already. */
   sort(column, descending) {
     const again = this.sorted.column === column;
-    this.sorted = {
-      column,
-      descending: descending ?? (again ? !this.sorted.descending : column.numeric),
-    };
+    this.sorted = { column, descending: descending ?? (again ? !this.sorted.descending : column.numeric) };
     for (const [at, header] of this.headers.entries()) {
       const direction = this.sorted.descending ? "descending" : "ascending";
       header.setAttribute("aria-sort", this.columns[at] === column ? direction : "none");
@@ -149,11 +137,7 @@ export class DataTable {
       const text = column.text(row);
       return make(
         "div",
-        {
-          role: "gridcell",
-          class: column.numeric ? "number" : "",
-          title: column.numeric ? null : text,
-        },
+        { role: "gridcell", class: column.numeric ? "number" : "", title: column.numeric ? null : text },
         column.follow && text ? this.link(column, row, text) : column.isKey ? elided(text) : text,
       );
     });
@@ -217,14 +201,7 @@ export class DataTable {
       this.columns.find((column) => column.follow)?.follow(this.chosen);
     }
     const page = Math.floor(this.box.clientHeight / ROW_HEIGHT) - 2;
-    const steps = {
-      ArrowDown: 1,
-      ArrowUp: -1,
-      PageDown: page,
-      PageUp: -page,
-      Home: -Infinity,
-      End: Infinity,
-    };
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (!(event.key in steps) || !this.rows.length) return;
     const now = this.chosen < 0 ? -1 : this.placeOf(this.chosen);
     const at = Math.min(Math.max(now + steps[event.key], 0), this.rows.length - 1);

@@ -1,6 +1,6 @@
 // What the client did and when, from flame_data.py: its calls of Dask, and the lines in which it was.
 
-import { overlap, sumOf } from "../numbers.js";
+import { overlap } from "../numbers.js";
 
 /** @typedef {{kind: string, place: object, seconds: number, count: number, whole: number, main: boolean}} Call */
 
@@ -46,31 +46,15 @@ export class ClientTimes {
     return found.sort((one, other) => other.seconds - one.seconds);
   }
 
-  /** The seconds between two times by place of `places`, and by the call of the flame graph alone. */
-  staysWithin(from, to) {
-    const { stay_ends: ends = [], stay_lengths: lengths, stay_places: places, stay_calls: calls } = this.columns;
-    const [byPlace, byCall] = [new Map(), new Map()];
-    for (const [at, end] of ends.entries()) {
-      const inside = overlap(end - lengths[at], end, from, to);
-      if (!(inside > 0)) continue;
-      byPlace.set(places[at], (byPlace.get(places[at]) ?? 0) + inside);
-      if (calls[at]) byCall.set(calls[at] - 1, (byCall.get(calls[at] - 1) ?? 0) + inside);
-    }
-    return { byPlace, byCall, seconds: sumOf([...byPlace.values()]) };
-  }
-
   /** The lines at which it was between two times, the longest first; what with is not known. */
   linesWithin(from, to) {
-    const { byPlace } = this.staysWithin(from, to);
+    const { stay_ends: ends = [], stay_lengths: lengths, stay_places: places } = this.columns;
+    const byPlace = new Map();
+    for (const [at, end] of ends.entries()) {
+      const inside = overlap(end - lengths[at], end, from, to);
+      if (inside > 0) byPlace.set(places[at], (byPlace.get(places[at]) ?? 0) + inside);
+    }
     const lines = [...byPlace].map(([place, seconds]) => ({ ...this.places[place], seconds, computing: NaN }));
     return lines.sort((one, other) => other.seconds - one.seconds);
   }
-}
-
-/** The seconds of each call of a tree with those that it made, from those of calls alone. */
-export function inTree(calls, byCall) {
-  const seconds = new Float64Array(calls.length);
-  for (const [at, alone] of byCall)
-    for (let call = calls[at]; call; call = call.caller) seconds[call.at] += alone;
-  return seconds;
 }

@@ -1,6 +1,6 @@
 // The pane that tells all of one task run.
 
-import { make } from "../dom.js";
+import { closeButton, make } from "../dom.js";
 import { lineList } from "../flame/sources.js";
 import { formatBytes, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { functionButton } from "../functions/drawer.js";
@@ -49,11 +49,6 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
     list.append(make("dt", title ? { title } : {}, name), make("dd", {}, text));
   }
   const title = make("h3", {}, shortened(tasks.functionName(row), 60));
-  const close = make(
-    "button",
-    { type: "button", class: "close", "aria-label": "Close", onclick: () => select(-1) },
-    "✕",
-  );
   const parts = [list];
   const exception = tasks.exceptionText(row);
   if (exception !== null && exception !== "") {
@@ -63,7 +58,6 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
   if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
   parts.push(
     ...tracebackText(tasks.tracebackOf(row)),
-    ...whyThere(tasks.whyOf(row), tasks.keyText(key)),
     ...argumentText(tasks.argumentsOf(row)),
     ...runLines(flames, row, track.thread),
     ...logRecords(tasks.logsOf(row)),
@@ -72,7 +66,8 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
     ...keyList("Needs", "needs", tasks, tasks.inputsOf(row), select),
     ...keyList("Is needed by", "needed", tasks, tasks.takersOf(row), select),
   );
-  pane.replaceChildren(make("header", {}, title, close), make("div", { class: "parts" }, ...parts));
+  const header = make("header", {}, title, closeButton(() => select(-1)));
+  pane.replaceChildren(header, make("div", { class: "parts" }, ...parts));
   pane.scrollTop = 0;
 }
 
@@ -90,23 +85,6 @@ function tracebackText(text) {
   return [
     make("details", { class: "traceback" }, make("summary", {}, "Traceback"), make("pre", { class: "code" }, lines)),
   ];
-}
-
-/** Where a task run was assigned and what it waited for, or the command that lists it. */
-function whyThere(told, key) {
-  const title = make("h4", {}, "Placement and waits");
-  if (told === null) {
-    const call = `why(${JSON.stringify(key.replace(/…$/, ""))})`.replaceAll("'", `'"'"'`);
-    const command = make("code", {}, visible(`dasfprof analyse -a '${call}' TRACES`));
-    return [title, make("p", { class: "why" }, "Shown for the task runs with the longest waits. For this one: ", command)];
-  }
-  const list = make("ul", { class: "why" });
-  for (const [what, worker, begin, seconds, words] of told) {
-    const times = [`from ${formatCell(begin, 3)} s`, ...(seconds === null ? [] : [formatSeconds(seconds)])];
-    const about = [worker, ...times].filter(Boolean).join(", ");
-    list.append(make("li", {}, make("b", {}, what), ` ${visible(words)}`, make("small", {}, ` ${visible(about)}`)));
-  }
-  return [title, list];
 }
 
 /** Tells the arguments of a task run: name and type of each. */
@@ -160,12 +138,7 @@ function otherRuns(tasks, row, select) {
     about: `${formatCell(tasks.starts[run], 3)} s, ${visible(tasks.stateName(run))}`,
   }));
   const title = `Run ${runs.indexOf(row) + 1} of ${formatCount(runs.length)} of this key`;
-  return linkList(
-    title,
-    "runs",
-    entries.filter((entry) => entry.row !== row),
-    select,
-  );
+  return linkList(title, "runs", entries.filter((entry) => entry.row !== row), select);
 }
 
 function keyList(title, kind, tasks, links, select) {

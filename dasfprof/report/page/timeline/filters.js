@@ -16,8 +16,8 @@ export class Filters {
     this.tasks = tasks;
     /** A flag for each row that was searched for; null: nothing was. */
     this.found = null;
-    /** What else may be chosen: entries of legends, boxes of the plan; `has(row)`, or null. */
-    this.choices = [];
+    /** The plan, of which boxes may be chosen: it then has `has(row)`. */
+    this.plan = null;
     this.boxes = Object.fromEntries(FILTERS.map((name) => [name, byId(`only-${name}`)]));
     for (const name of FILTERS) {
       const places = this.places(name);
@@ -62,8 +62,7 @@ export class Filters {
   }
 
   get any() {
-    const chosen = this.choices.some(({ has }) => has);
-    return this.found !== null || chosen || FILTERS.some((name) => this.boxes[name].value !== "");
+    return this.found !== null || this.plan?.has || FILTERS.some((name) => this.boxes[name].value !== "");
   }
 
   /** A flag for each row; null if all are lit. */
@@ -78,9 +77,8 @@ export class Filters {
       const code = codeOf(tasks, name);
       for (let row = 0; row < count; row += 1) if (lit[row] && code(row) !== wanted) lit[row] = 0;
     }
-    for (const { has } of this.choices) {
-      if (has) for (let row = 0; row < count; row += 1) if (lit[row] && !has(row)) lit[row] = 0;
-    }
+    const has = this.plan?.has;
+    if (has) for (let row = 0; row < count; row += 1) if (lit[row] && !has(row)) lit[row] = 0;
     return lit;
   }
 }

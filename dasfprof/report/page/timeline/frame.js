@@ -5,15 +5,12 @@ export const [GUTTER, RULER] = [184, 24];
 
 /** Where in a canvas the tracks are, and which time is where. */
 export class Frame {
-  left; top; width; height; from; to; trackHeight; scroll;
-  /** @type {number[]} */ staying;
+  left; top; width; height; from; to; trackHeight; scroll; pinned;
 
-  /** `staying`: the heights of the first tracks, which stay in place while the others scroll. */
-  constructor({ left, top, width, height, from, to, trackHeight, scroll, staying = [] }) {
-    Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll, staying });
+  /** `pinned`: the height of a first track that stays in place while the others scroll; 0: there is none. */
+  constructor({ left, top, width, height, from, to, trackHeight, scroll = 0, pinned = 0 }) {
+    Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll, pinned });
     this.perSecond = width / (to - from || 1);
-    /** The height of those that stay. */
-    this.pinned = staying.reduce((sum, high) => sum + high, 0);
   }
 
   x(time) {
@@ -24,45 +21,40 @@ export class Frame {
     return this.from + (x - this.left) / this.perSecond;
   }
 
+  isPinned(track) {
+    return this.pinned > 0 && track < 1;
+  }
+
   /** Where a track begins; its middle, for one and a half. */
   y(track) {
-    const { staying } = this;
-    if (track >= staying.length)
-      return this.top + this.pinned + (track - staying.length) * this.trackHeight - this.scroll;
-    const whole = Math.floor(track);
-    const above = staying.slice(0, whole).reduce((sum, high) => sum + high, 0);
-    return this.top + above + (track - whole) * staying[whole];
+    if (this.isPinned(track)) return this.top + track * this.pinned;
+    const first = this.pinned ? 1 : 0;
+    return this.top + this.pinned + (track - first) * this.trackHeight - this.scroll;
   }
 
   track(y) {
-    let below = y - this.top;
-    if (below < 0) return -1;
-    for (const [track, high] of this.staying.entries()) {
-      if (below < high) return track;
-      below -= high;
-    }
-    return this.staying.length + Math.floor((below + this.scroll) / this.trackHeight);
+    const below = y - this.top - this.pinned;
+    if (below < 0) return y < this.top ? -1 : 0;
+    return (this.pinned ? 1 : 0) + Math.floor((below + this.scroll) / this.trackHeight);
   }
 
   heightOf(track) {
-    return this.staying[track] ?? this.trackHeight;
+    return this.isPinned(track) ? this.pinned : this.trackHeight;
   }
 
-  /** Where the tracks begin that a track is one of: those that stay, or those that scroll. */
+  /** Where the tracks begin that a track is one of: the pinned one, or those that scroll. */
   topOf(track) {
-    return this.top + (track < this.staying.length ? 0 : this.pinned);
+    return this.top + (this.isPinned(track) ? 0 : this.pinned);
   }
 
   /** The parts of the canvas that stay and scroll, with the tracks that are seen there, of so many. */
   regions(count) {
-    const { top, height, pinned, staying } = this;
+    const { top, height, pinned } = this;
     const last = Math.min(count - 1, this.track(top + height - 1));
     const first = this.track(top + pinned);
-    const between = (from, end) => Array.from({ length: Math.max(0, end - from) }, (_, at) => from + at);
-    return [
-      { top, height: pinned, tracks: between(0, Math.min(staying.length, count)) },
-      { top: top + pinned, height: height - pinned, tracks: between(first, last + 1) },
-    ].filter((region) => region.height > 0);
+    const scrolled = Array.from({ length: Math.max(0, last + 1 - first) }, (_, at) => first + at);
+    const region = { top: top + pinned, height: height - pinned, tracks: scrolled };
+    return pinned ? [{ top, height: pinned, tracks: [0] }, region] : [region];
   }
 
   /** The tracks that are seen, of so many. */

@@ -1,7 +1,7 @@
 // The panel of a time between task runs that was clicked: its classes, and what the client did meanwhile.
 
 import { swatch } from "../accounting.js";
-import { make } from "../dom.js";
+import { closeButton, make } from "../dom.js";
 import { lineList, placeOfLine } from "../flame/sources.js";
 import { counted, formatCell, formatSeconds, visible } from "../format.js";
 import { explained } from "../words.js";
@@ -10,8 +10,8 @@ import { classesOf } from "./tip.js";
 /** The calls and lines that are listed, the longest. */
 const [GAP_CALLS, GAP_LINES] = [12, 12];
 
-/** Fills the panel; `gap`: see `Gaps.told`. `close()` is asked to, `flame()` for the flame graph of that time. */
-export function showGap(panel, { gap, gaps, tasks, client, close, flame }) {
+/** Fills the panel; `gap`: see `Gaps.told`. `close()` is asked to. */
+export function showGap(panel, { gap, gaps, tasks, client, close }) {
   const { from, to, lane, title, sums } = gap;
   const { worker, thread } = tasks.trackTitle(lane);
   const facts = [
@@ -22,9 +22,8 @@ export function showGap(panel, { gap, gaps, tasks, client, close, flame }) {
   ];
   const list = make("dl");
   for (const [name, text] of facts) list.append(make("dt", {}, name), make("dd", {}, text));
-  const button = { type: "button", class: "close", "aria-label": "Close", onclick: close };
-  const head = make("header", {}, make("h3", {}, title), make("button", button, "✕"));
-  const parts = [list, ...classList(gaps, sums), ...clientParts(client, from, to, flame)];
+  const head = make("header", {}, make("h3", {}, title), closeButton(close));
+  const parts = [list, ...classList(gaps, sums), ...clientParts(client, from, to)];
   panel.replaceChildren(head, make("div", { class: "parts" }, ...parts));
   panel.hidden = false;
   panel.scrollTop = 0;
@@ -43,7 +42,7 @@ function classList(gaps, sums) {
 }
 
 /** What the client called, and where samples found it. */
-function clientParts(client, from, to, flame) {
+function clientParts(client, from, to) {
   const parts = [make("h4", {}, "What the client called meanwhile")];
   const calls = client.callsWithin(from, to);
   const more = (count) => (count > 0 ? [make("li", {}, `and ${counted(count, "more call")}`)] : []);
@@ -53,8 +52,7 @@ function clientParts(client, from, to, flame) {
   parts.push(make("h4", {}, "The client's lines"));
   const lines = client.linesWithin(from, to);
   if (!lines.length) return [...parts, absence(noLines(client, from, to))];
-  parts.push(lineList(lines.slice(0, GAP_LINES)));
-  return [...parts, make("button", { type: "button", onclick: flame }, "Flame graph of this time")];
+  return [...parts, lineList(lines.slice(0, GAP_LINES))];
 }
 
 function callWords({ kind, place, seconds, count, whole, main }) {

@@ -7,11 +7,9 @@ import { lastAtMost, overlap, sumOf } from "../numbers.js";
 import { OTHER } from "./palette.js";
 import { flattenView, seenIn } from "./views.js";
 
-/** What a run's thread does while it runs, and around that; places of `ThreadTime` in accounting.py. */
-export const [COMPUTING, CORE_WAIT, STORAGE, BLOCKED, CPU_UNKNOWN] = [0, 1, 2, 3, 4];
-export const [DESERIALIZE, DISK, OVERHEAD] = [5, 6, 7];
-/** Those of threads that are held, but not by a function, in the order in which `Gaps.heldIn` gives their shares. */
-export const AROUND = [OVERHEAD, DESERIALIZE, DISK];
+/** The classes of a function's time, and of what holds its thread around that, by their ids. */
+const INSIDE = ["COMPUTING", "WAITING_FOR_A_CORE", "WAITING_FOR_STORAGE", "BLOCKED", "RUNNING_CPU_UNKNOWN"];
+const AROUND = ["TASK_OVERHEAD", "DESERIALIZE", "UNSPILL_AND_SPILL"];
 /** Parts of the run in which runs and cells are summed up once, for pictures of much of it. */
 const GAP_BINS = 16_384;
 /** Fewer runs of a lane, or cells, are painted one by one. */
@@ -23,6 +21,10 @@ export class Gaps {
     /** Name, meaning, colour and kind of each class. */
     this.swatches = tasks.facts.gaps.classes;
     this.names = this.swatches.map(({ name }) => name);
+    const codeOf = (id) => this.swatches.findIndex((one) => one.id === id);
+    /** The codes of `INSIDE`, and of `AROUND`, in the order in which `heldIn` gives their shares. */
+    this.inside = INSIDE.map(codeOf);
+    this.around = AROUND.map(codeOf);
     /** The classes of accounts; one behind them is told, and in no sum: accounts have it under what it ran. */
     this.accounted = this.swatches.filter(({ seconds }) => seconds === undefined).length;
     /** The track of all runs of a thread, whatever the view leaves out. */
@@ -47,10 +49,10 @@ export class Gaps {
   /** What a run's thread did in classes that are painted alone: the share of the run's time, and a colour. */
   chosenPart(row) {
     const split = this.split(row);
-    const codes = [...split.keys()].filter((code) => this.only.has(code) && split[code] > 0);
-    codes.sort((one, other) => split[other] - split[one]);
-    const share = sumOf(codes.map((code) => split[code])) / (this.tasks.durations[row] || 1);
-    return [share, codes.length ? this.swatches[codes[0]].colour : OTHER];
+    const shown = [...split.keys()].filter((at) => this.only.has(this.inside[at]) && split[at] > 0);
+    shown.sort((one, other) => split[other] - split[one]);
+    const share = sumOf(shown.map((at) => split[at])) / (this.tasks.durations[row] || 1);
+    return [share, shown.length ? this.swatches[this.inside[shown[0]]].colour : OTHER];
   }
 
   /** The first cell of a lane's worker, and the one behind the last. */
@@ -132,7 +134,8 @@ export class Gaps {
     const start = starts[row];
     const end = start + durations[row];
     const inside = overlap(start, end, from, to);
-    if (inside > 0) this.addFunction(row, inside / durations[row], sums);
+    const split = inside > 0 ? this.split(row) : [];
+    for (const [at, seconds] of split.entries()) sums[this.inside[at]] += (seconds * inside) / durations[row];
     const earlier = overlap(start - before[row], start, from, to);
     if (earlier > 0) this.addSide(row, true, earlier / before[row], sums);
     const later = overlap(end, end + after[row], from, to);
@@ -145,36 +148,22 @@ export class Gaps {
     const whole = before ? tasks.before[row] : tasks.after[row];
     const disk = Math.min(before ? tasks.disk_read[row] : tasks.disk_write[row], whole);
     const deserialize = before ? Math.min(tasks.deserialize[row], whole - disk) : 0;
-    sums[DESERIALIZE] += deserialize * share;
-    sums[DISK] += disk * share;
-    sums[OVERHEAD] += (whole - disk - deserialize) * share;
+    const parts = [whole - disk - deserialize, deserialize, disk];
+    for (const [at, seconds] of parts.entries()) sums[this.around[at]] += seconds * share;
   }
 
-  /** Adds a share of a run's function by what its thread did: the classes up to `CPU_UNKNOWN`. */
-  addFunction(row, share, sums) {
+  /** The seconds of a run's function by what its thread did, in the order of `inside`. */
+  split(row) {
     const { durations, cpu, core_wait: waits, storage } = this.tasks;
     const whole = durations[row];
-    if (Number.isNaN(cpu[row])) {
-      sums[CPU_UNKNOWN] += whole * share;
-      return;
-    }
+    if (Number.isNaN(cpu[row])) return [0, 0, 0, 0, whole];
     const computing = Math.min(cpu[row], whole);
     const waiting = Math.min(waits[row] || 0, whole - computing);
     const stored = Math.min(storage[row], whole - computing - waiting);
-    sums[COMPUTING] += computing * share;
-    sums[CORE_WAIT] += waiting * share;
-    sums[STORAGE] += stored * share;
-    sums[BLOCKED] += (whole - computing - waiting - stored) * share;
+    return [computing, waiting, stored, whole - computing - waiting - stored, 0];
   }
 
-  /** The seconds of a run's function by what its thread did, in the order of `addFunction`. */
-  split(row) {
-    const seconds = [0, 0, 0, 0, 0];
-    this.addFunction(row, 1, seconds);
-    return seconds;
-  }
-
-  /** The share of each pixel in which runs hold the threads of lanes, and by `AROUND` in which not for a function. */
+  /** The share of each pixel in which runs hold the threads of lanes, and by `around` in which not for a function. */
   heldIn(lanes, frame, width) {
     const [held, ...others] = lanes.map((lane) => this.held(lane, frame, width));
     for (const [part, shares] of others.length ? held.entries() : []) {

@@ -99,10 +99,8 @@ export class Gestures {
     const time = timeline.frame().time(event.offsetX);
     timeline.events.pointed?.(event.offsetX >= GUTTER ? time : null);
     const track = timeline.view?.tracks[timeline.frame().track(event.offsetY)];
-    const sums = timeline.sumsUp(event.offsetX, event.offsetY);
-    const told = row < 0 && event.offsetX < GUTTER && track;
-    surface.title = told ? `${track.hint}${sums ? "; a click sums up the worker" : ""}` : "";
-    surface.style.cursor = row >= 0 || sums || track?.branch !== undefined ? "pointer" : "grab";
+    surface.title = row < 0 && event.offsetX < GUTTER && track ? track.hint : "";
+    surface.style.cursor = row >= 0 || track?.branch !== undefined ? "pointer" : "grab";
   }
 
   onKey(event) {
@@ -137,16 +135,8 @@ export class Gestures {
       ArrowUp: tracks(-1),
       Enter: () => timeline.selected < 0 && timeline.step(1, 0),
       g: () => this.afterSelected(),
-      c: () => this.ofSelected("fold"),
-      p: () => this.ofSelected("pin"),
       Escape: () => this.giveUp(),
     };
-  }
-
-  /** Folds or pins the worker of the selected task run. */
-  ofSelected(act) {
-    const { handles, selected, tasks } = this.timeline;
-    if (selected >= 0) handles?.lanes[act](tasks.tracks[tasks.trackOfRow[selected]].worker);
   }
 
   /** Selects the free time behind the selected task run. */

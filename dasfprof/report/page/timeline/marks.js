@@ -1,7 +1,6 @@
 // What surrounds the bars: ruler, tracks' titles, arrows, the first picture before the bars.
 
 import { RULER } from "./frame.js";
-import { HANDLE } from "./handles.js";
 import { mixed, rgbOf } from "./palette.js";
 
 export function fitCanvas(canvas, width, height) {
@@ -85,10 +84,8 @@ export function paintTitles(context, view, frame, palette) {
   for (const { track, title, y } of titledTracks(view, frame)) {
     context.fillStyle = palette.text;
     context.font = `${view.tracks[track].strong ? 600 : 400} 12px system-ui, sans-serif`;
-    const x = view.handles && view.tracks[track].group >= 0 ? HANDLE : 0;
-    // As wide a button stands behind it.
-    const fits = 2 * x + context.measureText(title).width < frame.left - 8;
-    context.fillText(fits ? title : view.tracks[track].short || title, x, y);
+    const fits = context.measureText(title).width < frame.left - 8;
+    context.fillText(fits ? title : view.tracks[track].short || title, 0, y);
   }
   context.restore();
   context.fillStyle = palette.faint;
@@ -97,12 +94,12 @@ export function paintTitles(context, view, frame, palette) {
 }
 
 /** Whether a track is the first of its worker, step or function. */
-export function beginsGroup({ tracks }, track) {
+function beginsGroup({ tracks }, track) {
   return track === 0 || tracks[track - 1].group !== tracks[track].group;
 }
 
 /** The titles that have room: the track, the text and the middle of its line. */
-export function titledTracks(view, frame) {
+function titledTracks(view, frame) {
   const titled = [];
   let free = -Infinity;
   for (const track of frame.seen(view.tracks.length)) {
@@ -119,7 +116,7 @@ export function titledTracks(view, frame) {
 
 /** Shows which part of the tracks is seen, where not all are. */
 function paintScroll(context, view, frame, palette) {
-  const whole = (view.tracks.length - frame.staying.length) * frame.trackHeight;
+  const whole = (view.tracks.length - Number(frame.pinned > 0)) * frame.trackHeight;
   const room = frame.height - frame.pinned;
   if (whole <= room) return;
   const high = Math.max(12, (room / whole) * room);

@@ -1,7 +1,7 @@
 // Painting of tracks: bars with names where few are seen, pixels where many are.
 
 import { shortened } from "../format.js";
-import { AROUND, cover } from "./gaps.js";
+import { cover } from "./gaps.js";
 import { DIM, FAILED, pixelOf, rgbOf, SHADES } from "./palette.js";
 import { seenIn } from "./views.js";
 
@@ -102,7 +102,8 @@ export class Painter {
     let x = frame.x(starts[row]);
     context.fillStyle = palette.background;
     if (!this.gaps.only) context.fillRect(x, y - 1, width, 1);
-    for (const [code, seconds] of this.gaps.split(row).entries()) {
+    for (const [at, seconds] of this.gaps.split(row).entries()) {
+      const code = this.gaps.inside[at];
       const part = (seconds / whole) * width;
       context.fillStyle = palette.series[this.gaps.swatches[code].colour];
       if (this.gaps.shows(code)) context.fillRect(x, y, part, height);
@@ -142,8 +143,8 @@ export class Painter {
     const filled = this.gaps?.has(view.tracks[track]);
     const { palette, dim } = look;
     if (filled) paintGaps(pixels, width, this.gaps, lanes, frame, palette, { top, bottom, height, line, dim });
-    const paintTrack = area ? paintArea : filled ? paintFilled : paintShare;
-    const tones = { line, colour, palette };
+    const paintTrack = area || filled ? paintArea : paintShare;
+    const tones = { line, colour, palette, filled: filled && !area };
     const place = [Math.max(top, 0), Math.min(bottom, height), top, bottom];
     paintTrack(pixels, width, ...place, tones);
     if (!this.gaps?.only) return;
@@ -248,26 +249,15 @@ function paintShare(pixels, width, top, bottom, _trackTop, _trackBottom, { line,
   for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
 }
 
-/** A track whose bars are the higher the more of a pixel's time they cover. */
-function paintFilled(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette }) {
-  const room = trackBottom - trackTop;
-  for (let x = 0; x < width; x += 1) {
-    if (line[x] <= 0) continue;
-    const tone = palette.shades[colour[x]][SHADES];
-    const high = Math.max(1, Math.round(Math.min(line[x], 1) * room));
-    for (let y = Math.max(top, trackBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
-  }
-}
-
-/** A track that is the higher the more tasks ran at a time. */
-function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette }) {
+/** A track that is the higher the more tasks ran at a time; `filled`: as high as their threads were busy. */
+function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette, filled }) {
   let highest = 1;
-  for (let x = 0; x < width; x += 1) highest = Math.max(highest, line[x]);
+  if (!filled) for (let x = 0; x < width; x += 1) highest = Math.max(highest, line[x]);
   const room = trackBottom - trackTop;
   for (let x = 0; x < width; x += 1) {
     if (line[x] <= 0) continue;
     const tone = palette.shades[colour[x]][SHADES];
-    const high = Math.max(1, Math.round((line[x] / highest) * room));
+    const high = Math.max(1, Math.round(Math.min(line[x] / highest, 1) * room));
     for (let y = Math.max(top, trackBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
   }
 }
@@ -280,7 +270,7 @@ function paintGaps(pixels, width, gaps, lanes, frame, palette, { top, bottom, he
   const [held, ...around] = gaps.heldIn(lanes, frame, width);
   const idle = gaps.idle(lanes[0], frame, width);
   const room = bottom - top;
-  const codes = [...AROUND, ...idle.map(([code]) => code)];
+  const codes = [...gaps.around, ...idle.map(([code]) => code)];
   const faint = dim && gaps.only === null;
   const tonesOf = ({ colour, busy }) => palette.gapTones(colour, busy, faint);
   const tones = codes.map((code) => (gaps.shows(code) ? tonesOf(gaps.swatches[code]) : palette.nothing));
@@ -295,7 +285,7 @@ function paintGaps(pixels, width, gaps, lanes, frame, palette, { top, bottom, he
     const perShare = (room - bars) / whole;
     let [shown, y] = [0, bottom - bars];
     for (let at = 0; at < shares.length && y > top; at += 1) {
-      shown += at < AROUND.length ? shares[at][x] : shares[at][x] * free;
+      shown += at < around.length ? shares[at][x] : shares[at][x] * free;
       const until = Math.max(top, bottom - bars - Math.round(shown * perShare));
       for (; y > until; y -= 1) {
         if (y > 0 && y <= height) pixels[(y - 1) * width + x] = tones[at][(x + ways[at] * y) % 6 < 2 ? 1 : 0];

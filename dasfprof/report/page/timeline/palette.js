@@ -11,12 +11,13 @@ const palettes = new Map();
 
 /** Colours of the page, for the light or the dark scheme, as CSS and as 32-bit pixels. */
 class Palette {
-  constructor() {
+  constructor(dark) {
     const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    /** A property of the style, which has a light and a dark colour. */
+    const colour = (name) => style.getPropertyValue(name).match(/#\w+/g)[Number(dark)];
     /** Of what ran, then of classes of time. */
     this.series = Array.from({ length: 16 }, (_, at) => colour(`--series-${at}`));
-    this.background = colour("--canvas");
+    this.background = colour("--card");
     this.band = colour("--band");
     this.text = colour("--text");
     this.faint = colour("--faint");
@@ -32,10 +33,7 @@ class Palette {
     this.dimSeries = dim.map((one) => `rgb(${one.join(" ")})`);
     /** Pixels of each colour, and `DIM` further of each dimmed one, by how full they are. */
     this.shades = [];
-    for (const [at, one] of [
-      ...this.rgb.entries(),
-      ...dim.map((other, place) => [place + DIM, other]),
-    ]) {
+    for (const [at, one] of [...this.rgb.entries(), ...dim.map((other, place) => [place + DIM, other])]) {
       this.shades[at] = Array.from({ length: SHADES + 1 }, (_, full) =>
         pixelOf(mixed(background, one, 0.3 + (0.7 * full) / SHADES)),
       );
@@ -51,18 +49,17 @@ class Palette {
   gapTones(colour, busy, dim) {
     const name = `${colour} ${busy} ${dim}`;
     if (!this.gaps.has(name)) {
-      const of = (share) =>
-        pixelOf(mixed(rgbOf(this.background), this.rgb[colour], dim ? share * 0.6 : share));
+      const of = (share) => pixelOf(mixed(rgbOf(this.background), this.rgb[colour], dim ? share * 0.6 : share));
       this.gaps.set(name, busy ? [of(0.55), of(0.55)] : [of(0.2), of(0.5)]);
     }
     return this.gaps.get(name);
   }
 }
 
-/** The palette of the scheme that is in force; paper is light. */
+/** The palette of the scheme that is in force. */
 export function currentPalette() {
-  const dark = DARK.matches && !("paper" in document.documentElement.dataset);
-  palettes.set(dark, palettes.get(dark) ?? new Palette());
+  const dark = DARK.matches;
+  palettes.set(dark, palettes.get(dark) ?? new Palette(dark));
   return palettes.get(dark);
 }
 

@@ -22,12 +22,7 @@ export function criticalView(tasks) {
     chain.push(row);
   }
   for (let row = 0; row < tasks.count; row += 1) if (tasks.isOpen(row)) lit[row] = 1;
-  const track = {
-    title: "Critical path",
-    hint: "what the run's length depended on",
-    area: false,
-    group: -1,
-  };
+  const track = { title: "Critical path", hint: "what the run's length depended on", area: false, group: -1 };
   return {
     tracks: [track, ...threadTracks(tasks)],
     rows: tasks.rows,
@@ -35,7 +30,6 @@ export function criticalView(tasks) {
     lit,
     chain,
     path,
-    staying: 1,
   };
 }
 
@@ -55,16 +49,12 @@ export function paintPath(context, path, frame, colours, palette) {
   context.fillRect(frame.left, y, frame.width, frame.heightOf(0));
   for (let at = first; at <= last; at += 1) {
     const x = Math.max(frame.x(path.starts[at]), frame.left - 2);
-    const end = Math.min(
-      frame.x(path.starts[at] + path.durations[at]),
-      frame.left + frame.width + 2,
-    );
+    const end = Math.min(frame.x(path.starts[at] + path.durations[at]), frame.left + frame.width + 2);
     const kind = path.kinds[at];
     const work = kind.name === WORK;
     const known = work && path.rows[at] < colours.length;
     const colour = known ? colours[path.rows[at]] : kind.colour;
-    const seen = !path.only || path.only.has(kind.name);
-    context.fillStyle = (seen ? palette.series : palette.dimSeries)[colour];
+    context.fillStyle = palette.series[colour];
     const high = work ? height : Math.max(2, Math.round(height * 0.45));
     context.fillRect(x, y + height - high, Math.max(end - x, 0.5), high);
   }

@@ -144,11 +144,6 @@ export class Tasks {
     return Object.hasOwn(known, name) ? known[name] : [];
   }
 
-  /** Part, worker, start, seconds and description of each part of its waits, or null if not shown. */
-  whyOf(row) {
-    return this.facts.why?.[row] ?? null;
-  }
-
   /** What a task run logged: level, message, exception and line of each record. */
   logsOf(row) {
     return this.facts.logs[row] ?? [];
@@ -288,10 +283,7 @@ function keyLinks({ offsets, distances }) {
 }
 
 function reversed({ offsets, targets }) {
-  const back = {
-    offsets: new Uint32Array(offsets.length),
-    targets: new Uint32Array(targets.length),
-  };
+  const back = { offsets: new Uint32Array(offsets.length), targets: new Uint32Array(targets.length) };
   for (const target of targets) back.offsets[target + 1] += 1;
   for (let key = 1; key < offsets.length; key += 1) back.offsets[key] += back.offsets[key - 1];
   const free = back.offsets.slice();

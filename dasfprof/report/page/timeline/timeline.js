@@ -1,6 +1,5 @@
 // The timeline: a window of time over the tracks of a view.
 
-import { sumOf } from "../numbers.js";
 import { rowColours } from "./colours.js";
 import { Frame, GUTTER, RULER } from "./frame.js";
 import { Gestures } from "./gestures.js";
@@ -10,15 +9,13 @@ import { currentPalette, DARK } from "./palette.js";
 import { paintPath, segmentAt } from "./path.js";
 import { paintSelection } from "./selection.js";
 import { Tip } from "./tip.js";
-import { hierarchyView, seenIn, tracksOfRows, usuallyOpen } from "./views.js";
+import { firstFrom, hierarchyView, seenIn, tracksOfRows, usuallyOpen } from "./views.js";
 
 const MIN_SPAN = 2e-6;
 const TRACKS_HEIGHT = [96, 430];
 const TRACK_HEIGHT = [5, 26];
-/** The critical path and what is pinned stay readable above many tracks, and leave them a half of the room. */
+/** The critical path stays readable above many tracks. */
 const PATH_HEIGHT = 30;
-const PINNED_HEIGHT = 18;
-const MOST_PINNED = TRACKS_HEIGHT[1] / 2;
 
 export class Timeline {
   /**
@@ -30,14 +27,11 @@ export class Timeline {
     this.tasks = tasks;
     this.events = events;
     this.painter = new Painter(tasks);
-    this.ruler = paintRuler;
     this.root = root;
     this.canvas = root.querySelector("canvas.picture");
     this.overlay = root.querySelector("canvas.overlay");
     this.tip = new Tip(this, root.querySelector(".tip"));
     this.opened = usuallyOpen(tasks);
-    /** Buttons beside the titles; null: there are none. */
-    this.handles = null;
     /** The times that a finding speaks of, in their order; null: all of the run. */
     this.marked = null;
     this.from = 0;
@@ -46,8 +40,6 @@ export class Timeline {
     this.cursor = null;
     this.to = this.whole;
     this.scroll = 0;
-    /** The heights of the first tracks, which stay in place while the others scroll. */
-    this.staying = [];
     this.selected = -1;
     /** The time between task runs that was clicked, see `Gaps.told`; null: none. */
     this.gap = null;
@@ -76,9 +68,9 @@ export class Timeline {
     this.draw();
   }
 
-  /** Puts task runs on another axis; `ruler(context, frame, palette)` paints its marks. */
-  putOn(tasks, whole, ruler) {
-    Object.assign(this, { tasks, whole, ruler, painter: new Painter(tasks), from: 0, to: whole });
+  /** Shows other task runs, on an axis that ends at a time. */
+  putOn(tasks, whole) {
+    Object.assign(this, { tasks, whole, painter: new Painter(tasks), from: 0, to: whole });
   }
 
   /** Draws a line at a time; null: none. */
@@ -140,7 +132,7 @@ export class Timeline {
       this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
     }
     const track = tracksOfRows(this.view, this.tasks.count)[row];
-    if (track < this.staying.length) return;
+    if (track < this.firstScrolled) return;
     const top = this.topOf(track);
     const least = top + this.trackHeight - (this.tracksHeight - this.pinned);
     this.scrollTo(Math.min(top, Math.max(this.scroll, least)));
@@ -192,7 +184,7 @@ export class Timeline {
       for (let at = first; at < end; at += 1) {
         if (matches[view.rows[at]]) {
           const top = this.topOf(track);
-          if (track < this.staying.length) return;
+          if (track < this.firstScrolled) return;
           if (top + this.trackHeight > this.tracksHeight - this.pinned) this.scrollTo(top);
           else this.scrollTo(0);
           return;
@@ -216,14 +208,18 @@ export class Timeline {
     return RULER + (this.shownBand?.height ?? 0);
   }
 
-  /** The height of the tracks that stay. */
+  /** The height of the critical path's track, which stays in place; 0: there is none. */
   get pinned() {
-    return sumOf(this.staying);
+    return this.view.path ? PATH_HEIGHT : 0;
+  }
+
+  get firstScrolled() {
+    return this.view.path ? 1 : 0;
   }
 
   /** Where a track begins among those that scroll. */
   topOf(track) {
-    return (track - this.staying.length) * this.trackHeight;
+    return (track - this.firstScrolled) * this.trackHeight;
   }
 
   scrollTo(scroll) {
@@ -233,14 +229,10 @@ export class Timeline {
   }
 
   resize() {
-    const { staying = 0, path, tracks: { length: tracks } } = this.view;
-    const room = TRACKS_HEIGHT[1] - (path ? PATH_HEIGHT : 0);
+    const { length: tracks } = this.view.tracks;
+    const room = TRACKS_HEIGHT[1] - this.pinned;
     const least = this.view.tracks.some((track) => track.area) ? 20 : TRACK_HEIGHT[0];
     this.trackHeight = Math.min(Math.max(Math.floor(room / Math.max(tracks, 1)), least), TRACK_HEIGHT[1]);
-    const heights = Array.from({ length: staying }, (_, at) =>
-      path && at === 0 ? PATH_HEIGHT : Math.max(this.trackHeight, PINNED_HEIGHT),
-    );
-    this.staying = heights.filter((_, at) => sumOf(heights.slice(0, at + 1)) <= MOST_PINNED);
     const wanted = this.topOf(tracks) + this.pinned;
     this.tracksHeight = Math.min(Math.max(wanted, TRACKS_HEIGHT[0]), TRACKS_HEIGHT[1]);
     this.width = this.root.clientWidth;
@@ -260,7 +252,7 @@ export class Timeline {
       to: this.to,
       trackHeight: this.trackHeight,
       scroll: this.scroll,
-      staying: this.staying,
+      pinned: this.pinned,
     });
   }
 
@@ -287,12 +279,11 @@ export class Timeline {
       this.painter.paint(context, this.view, frame, this.colours, this.matches, palette);
       if (this.view.path) paintPath(context, this.view.path, frame, this.colours, palette);
       context.restore();
-      if (this.ruler === paintRuler) paintGrid(context, frame, palette);
+      paintGrid(context, frame, palette);
     } else paintOverview(context, this.tasks, frame, palette);
-    this.ruler(context, frame, palette);
+    paintRuler(context, frame, palette);
     this.shownBand?.paint(context, frame, palette, this.colourBy);
     paintTitles(context, this.view, frame, palette);
-    this.handles?.place(this.view, frame);
     paintSelection(this, palette);
   }
 
@@ -338,23 +329,9 @@ export class Timeline {
     const row = this.rowAt(x, y);
     const step = this.shownBand?.at(this.frame(), x, y);
     if (step) return this.events.step(step.name);
-    if (this.sumsUp(x, y)) return this.events.chosen(this.lanesOf(track.group));
     if (row < 0 && track?.branch !== undefined && y > this.top) this.toggle(track.branch);
     else if (row >= 0) this.select(row);
     else this.selectGap(this.events.gap ? this.tip.gapAt(x, y) : null);
-  }
-
-  /** Whether a click at a point sums up a worker's lanes: on its title. */
-  sumsUp(x, y) {
-    const track = this.view?.tracks[this.frame().track(y)];
-    return Boolean(x < GUTTER && y > this.top && track?.lanes && this.events.chosen);
-  }
-
-  /** The lanes of a worker, in the time that is shown. */
-  lanesOf(worker) {
-    const { tracks } = this.view;
-    const own = [...tracks.keys()].filter((at) => tracks[at].lanes && tracks[at].group === worker);
-    return { from: this.from, to: this.to, first: own[0], last: own.at(-1) };
   }
 
   /** Opens or closes the tracks of a step or function. */
@@ -385,12 +362,7 @@ export class Timeline {
     if (!view.tracks[track]) return;
     const rowOf = (at) => view.rows[at];
     const last = view.offsets[track + 1] - 1;
-    let [low, high] = [view.offsets[track], last + 1];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (tasks.starts[rowOf(middle)] < time) low = middle + 1;
-      else high = middle;
-    }
+    let low = firstFrom(view, tasks, track, time);
     // Of several that start at one time, the selected one is where to step from.
     for (let at = low; known >= 0 && at <= last && tasks.starts[rowOf(at)] === time; at += 1) {
       if (rowOf(at) === this.selected) low = at;

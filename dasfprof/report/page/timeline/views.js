@@ -2,7 +2,6 @@
 
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { ascending } from "../numbers.js";
-import { codeOf } from "./colours.js";
 import { byDuration } from "./tasks.js";
 
 /**
@@ -23,10 +22,8 @@ import { byDuration } from "./tasks.js";
  * @property {Uint32Array} offsets of the tracks in the rows
  * @property {Uint8Array} [lit] a flag for each row: the others are dim
  * @property {number[]} [chain] rows on the critical path
- * @property {object} [path]
- * @property {number} [staying] how many first tracks stay in place while others scroll
+ * @property {object} [path] shown in the first track, which stays in place while others scroll
  * @property {boolean} [byStep]
- * @property {boolean} [handles] whether buttons stand beside titles
  * @property {Int32Array} [trackOfRow]
  * @property {Float64Array} [longest]
  */
@@ -79,7 +76,7 @@ export function hierarchyView(tasks, opened) {
     offsets.push(offsets.at(-1) + rows.length);
   };
   const addFunctions = (rows, group, depth) => {
-    const byFunction = grouped(tasks, rows, codeOf(tasks, "function"));
+    const byFunction = grouped(tasks, rows, (row) => tasks.functionOf(row));
     for (const [code, own] of byFunction) {
       const branch = `${group}/${code}`;
       const open = opened.has(branch);
@@ -242,14 +239,16 @@ function longestOfTracks(view, tasks) {
  */
 export function seenIn(view, tasks, track, from, to) {
   const earliest = from - longestOfTracks(view, tasks)[track];
-  const search = (time) => {
-    let [low, high] = [view.offsets[track], view.offsets[track + 1]];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (tasks.starts[view.rows[middle]] < time) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
-  return [search(earliest), search(to)];
+  return [firstFrom(view, tasks, track, earliest), firstFrom(view, tasks, track, to)];
+}
+
+/** The first place in a view of a track's rows that start at a time or later. */
+export function firstFrom(view, tasks, track, time) {
+  let [low, high] = [view.offsets[track], view.offsets[track + 1]];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (tasks.starts[view.rows[middle]] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
