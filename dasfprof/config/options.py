@@ -71,11 +71,11 @@ class Recorded(TypedDict, total=False):
         float | Literal["off"] | None,
         Frequency(
             20,
-            "How many times a second stacks are looked at, with their lines, where it is slow: of "
-            "functions whose task runs take 30 ms and more, of event loops that have not turned "
-            "for 50 ms, of the client's main thread while it waits or has nothing on the cluster. "
-            "Of shorter functions, and of the client else, about once a second; of task runs under "
-            "3 ms never. 0: never.",
+            "Maximum rate, in samples per second, at which stacks and their lines are sampled. It "
+            "applies to functions whose task runs take at least 30 ms, to event loops that have "
+            "been blocked for 50 ms, and to the client's main thread while it waits or has nothing "
+            "on the cluster. Shorter functions, and the client at other times, are sampled about "
+            "once per second, task runs under 3 ms never. 0: nothing is sampled.",
         ),
     ]
     profiler: Annotated[

@@ -8,6 +8,7 @@ import pytest
 from clusters import client_of
 from distributed import Client
 from hot_lines_rates import (
+    IN_TURN,
     ONE_THREAD,
     SEVERAL,
     THREADS,
@@ -69,7 +70,7 @@ one_thread = client_of(1, 1)
 def test_task_runs_that_compute_and_sleep_in_turn(
     one_thread: Client, tmp_path: Path, name: str
 ) -> None:
-    assert observe_turns(one_thread, name, tmp_path, 12).off <= 3 * ONE_THREAD
+    assert observe_turns(one_thread, name, tmp_path, 12).off <= 3 * IN_TURN
 
 
 @pytest.mark.slow

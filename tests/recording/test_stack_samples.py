@@ -275,6 +275,14 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     assert (schedule.due - begin) / 101 == pytest.approx(0.2, rel=0.05)
 
 
+def test_an_idle_process_is_sampled_less_often() -> None:
+    schedule = Schedule(0.05, 100.0)
+    schedule.quiet = 100
+    for _ in range(101):
+        schedule.answer(schedule.due)
+    assert schedule.due - 100.0 == pytest.approx(101 * 0.2, rel=0.05)
+
+
 # --- what is looked at ----------------------------------------------------------------------------
 
 

@@ -24,8 +24,11 @@ from hot_programs import BURSTS, MADE, PROGRAMS, TOGETHER, TURN, WAITING, Told, 
 
 import dasfprof
 
-#: Points by which a share of a line may be off with one thread, and with several.
-ONE_THREAD, SEVERAL = 5.0, 10.0
+#: Points by which a share of a line may be off with one thread, and with several: a sampler that
+#: waits for the GIL finds the line that gives it up.
+ONE_THREAD, SEVERAL = 15.0, 15.0
+#: Points by which the shares of tasks that run in turn may be off.
+IN_TURN = 5.0
 #: Points by which the shares of computing and of waiting for a core may be off.
 WHOLE = 1.0
 #: Tasks at a time of those that run together.
@@ -105,7 +108,7 @@ class Turns:
     @property
     def is_right(self) -> bool:
         """Whether all of it is right. The sampler itself takes the lock."""
-        return self.off <= ONE_THREAD
+        return self.off <= IN_TURN
 
 
 def observe(

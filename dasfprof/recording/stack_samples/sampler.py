@@ -40,6 +40,9 @@ _SPACINGS = random.sample([0.5 + n / 100 for n in range(101)], 101)
 _BETWEEN_RARE = random.sample(range(8, 25), 17)
 #: The weight of the last sample in the mean cost of samples.
 _WEIGHT = 0.1
+#: Number of samples in a row that find no thread at work, after which a process is idle, and how
+#: many times as far apart its samples are then.
+_QUIET, _IDLE_FACTOR = 10, 4
 #: Number of samples after which the files of a thread that was not sampled are closed.
 _FORGET_AFTER = 200
 #: Timeout (seconds) of the wait for the last sample when sampling ends.
@@ -65,6 +68,8 @@ class Schedule:
         self._answered = self._answered_rarely = now
         #: When the next sample is due.
         self.due = now + interval
+        #: How many samples in a row have found no thread at work.
+        self.quiet = 0
         #: The numbers of this sample, of the last rare one, and of the next.
         self.number = self.last_rare = 0
         self._next_rare = next(self._between_rare)
@@ -80,6 +85,8 @@ class Schedule:
         They are whole multiples of 1 / `RESOLUTION`. The second is 0 unless the sample is rare.
         """
         mean = max(self.interval, self._cost / BUDGET)
+        if self.quiet >= _QUIET:
+            mean *= _IDLE_FACTOR
         answered = due = self.due
         while due <= now:
             answered = due
@@ -175,9 +182,12 @@ class Sampler:
         if self.schedule.is_rare:
             sampled.add(SamplingMode.RARELY)
         stacks, frames = [], None
+        self.schedule.quiet += 1
         for subject, guard in self.subjects:
             try:
                 threads = subject.threads()
+                if threads:
+                    self.schedule.quiet = 0
                 modes = {
                     thread: subject.mode(thread, doing, self._os_threads)
                     for thread, doing in threads.items()
