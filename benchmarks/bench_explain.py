@@ -38,7 +38,6 @@ QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "time_accounting(by='function')": lambda analyser: analyser.time_accounting("function"),
     "critical_path": lambda analyser: analyser.critical_path(),
     "critical_path_summary": lambda analyser: analyser.critical_path_summary(),
-    "per_task_slack": lambda analyser: analyser.per_task_slack(),
     "diagnose": lambda analyser: analyser.diagnose(),
     "(inputs and costs of a replay)": lambda analyser: make_replay(analyser.run).inputs,
     "(one replay)": lambda analyser: replay_of(analyser.run).outcome().known,

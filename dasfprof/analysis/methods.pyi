@@ -42,9 +42,6 @@ class Questions:
     ) -> pd.DataFrame:
         """Sum up the critical path by kind and function, or step."""
 
-    def per_task_slack(self) -> pd.DataFrame:
-        """Show how much later each task run could have ended without the whole ending later."""
-
     def time_to_first_task(self) -> pd.DataFrame:
         """Split the time from the begin of recording to the first task."""
 

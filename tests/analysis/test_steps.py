@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, write_as_dasf
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.diagnosis.ranking import with_step
+from dasfprof.analysis.diagnosis.ranking import located
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.steps import LayerNames, LayerSteps, inherited_steps
@@ -127,7 +127,6 @@ def test_tables_of_task_runs_end_in_their_step(analyser: TraceAnalyser) -> None:
     for table in (
         analyser.per_task_status(),
         analyser.per_task_bottleneck(),
-        analyser.per_task_slack(),
         analyser.processed_tasks(),
     ):
         assert table.columns[-1] == "Step"
@@ -149,7 +148,7 @@ def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
     run = RunFigures(TraceAnalyser(tmp_path, progress=False).run)
 
     def told(function: str | None) -> str:
-        return with_step(Finding.of("", "It is.", "Seen.", "", function=function), run).evidence
+        return located(Finding.of("", "It is.", "Seen.", "", function=function), run).evidence
 
     assert told("fit") == "Seen. fit ran in the step fit for 75 % of its time."
     assert told("load") == "Seen. load ran in the step fit."

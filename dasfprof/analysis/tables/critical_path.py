@@ -1,4 +1,4 @@
-"""The critical path, the slack of task runs, the time to the first task, the graph itself."""
+"""The critical path, the time to the first task, the graph itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pandas as pd
 from dasfprof.analysis.model.client_time import Stage, find_first_task
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
-    find_path,
-    find_slack,
     path_segments,
     running_on_path,
 )
@@ -158,45 +156,6 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     )
     order = np.argsort(-seconds, kind="stable")
     return summary.take(order).reset_index(drop=True)
-
-
-@question("How much later each task could have ended", "time")
-def per_task_slack(run: Run) -> pd.DataFrame:
-    """Show how much later each task run could have ended without the whole ending later.
-
-    Returns
-    -------
-    DataFrame
-        A row a task run, the least slack first: ``Task Key``, ``Function``, ``Host``,
-        ``Worker``, ``Run ID``, ``Start (s)``, ``Duration (s)``, ``Slack (s)``, ``On Critical
-        Path``.
-
-    Notes
-    -----
-    One run being late at a time, all tasks on the worker that they ran on and in the order in
-    which they did. Several tasks of one chain share its slack.
-    """
-    slots = run.slots
-    predecessors = find_predecessors(run)
-    slack = find_slack(run, slots, predecessors)
-    critical = np.zeros(len(slack), dtype=bool)
-    critical[find_path(run).rows] = True
-    length = slots.times.stop - slots.times.start
-    order = np.lexsort((slots.times.start, -length, slack))
-    functions = np.array(slots.functions, dtype=object)
-    return pd.DataFrame(
-        {
-            "Task Key": text(run.keys.texts(run.of_slots("key_id")[order])),
-            "Function": text(functions[slots.function[order]]),
-            **places_of(run, slots.worker[order]),
-            "Run ID": run.of_slots("run_id")[order],
-            "Start (s)": slots.times.start[order],
-            "Duration (s)": length[order],
-            "Slack (s)": slack[order],
-            "On Critical Path": critical[order],
-            **step_column(run, order, run.unseen),
-        }
-    )
 
 
 #: What each stage is called here.
