@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from dask.utils import key_split
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dasfprof.analysis.tables.columns import KeyTextArray
 from dasfprof.analysis.trace import keys as key_table
 from dasfprof.analysis.trace.keys import GrowingColumn, KeyCollector, split_keys
 
@@ -111,32 +109,6 @@ def test_blocks_of_collections_are_numbered_as_in_a_dict(pairs: list[tuple[int, 
 
     numbers: dict[Any, int] = {}
     assert ids.tolist() == [numbers.setdefault(key, len(numbers)) for key in keys]
-
-
-def test_texts_of_keys_as_a_column_are_as_texts() -> None:
-    keys = [("sum-1", n % 5) for n in range(12)] + [f"inc-{'0f' * 16}", "x"]
-    table, ids = table_of(keys)
-    lazy = pd.Series(KeyTextArray(table, ids), name="key")
-    plain = pd.Series([str(key) for key in keys], dtype=object, name="key")
-
-    assert lazy.tolist() == plain.tolist()
-    assert (lazy == "('sum-1', 3)").tolist() == (plain == "('sum-1', 3)").tolist()
-    assert lazy.str.len().tolist() == plain.str.len().tolist()
-    assert lazy.isin(["x"]).tolist() == plain.isin(["x"]).tolist()
-    assert lazy.value_counts().to_dict() == plain.value_counts().to_dict()
-    assert lazy.sort_values().tolist() == plain.sort_values().tolist()
-    assert lazy.unique().tolist() == plain.unique().tolist()
-    assert lazy.reindex([13, 14]).isna().tolist() == [False, True]
-    both, other = pd.DataFrame({"lazy": lazy, "plain": plain}), table_of(["y-1"])
-    assert (both.groupby("lazy").size().to_numpy() == both.groupby("plain").size()).all()
-    assert both.merge(both, left_on="lazy", right_on="plain").shape[0] == 32
-    assert both[["lazy"]].to_csv() == both[["plain"]].rename(columns={"plain": "lazy"}).to_csv()
-    more = pd.concat([lazy, pd.Series(KeyTextArray(*other))])
-    assert more.tolist() == [*plain, "y-1"]
-    lazy[3] = "mine"
-    lazy[4] = np.nan
-    assert lazy.tolist()[:4] == [*plain[:3], "mine"]
-    assert lazy.isna().sum() == 1
 
 
 def test_a_column_of_one_value_takes_its_memory_once() -> None:

@@ -15,7 +15,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import (
     LISTED,
-    KeyTextArray,
     first_rows,
     folded,
     running_columns,
@@ -29,7 +28,7 @@ from dasfprof.database.columns import Array
 _SHARE = "Percentage of total time (%)"
 #: Key texts made between two moves of the progress bar.
 _CHUNK = 100_000
-#: A table of more rows holds its texts compactly.
+#: A table of more rows holds the texts that repeat as categories.
 _LARGE = 1_000_000
 
 
@@ -122,16 +121,13 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
     gpus = gpu_samples(run)
-    key_ids = tasks["key_id"].to_numpy()[order]
     large = len(order) > _LARGE
     texts = _categorical if large else _objects
     return pd.DataFrame(
         {
             "Host": texts(of_task, workers.hosts),
             "GPU": gpus.indices()[of_task],
-            "Task Key": KeyTextArray(run.keys, key_ids)
-            if large
-            else _key_texts(run, key_ids, progress),
+            "Task Key": _key_texts(run, tasks["key_id"].to_numpy()[order], progress),
             "Duration (s)": duration,
             _SHARE: _share(duration, of_worker[of_task]),
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
