@@ -205,8 +205,6 @@ def _known(number: Any) -> float | None:
 #: The class that is always told of, and the share from which the largest others are.
 _COMPUTING = "Computing"
 _LEAST_SHARE, _MOST = 0.05, 3
-#: Rules that tell of tasks that had not ended.
-_OF_UNFINISHED = ("unfinished-run", "unfinished-tasks")
 
 
 class Verdict(NamedTuple):
@@ -235,7 +233,7 @@ def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.Data
         return Verdict("No task ran.", "")
     first = str(findings["Rule"].iloc[0]) if len(findings) else ""
     sentences = []
-    if unfinished and first not in _OF_UNFINISHED:
+    if unfinished and first != "unfinished-run":
         sentences.append(f"{count_of(unfinished, 'task')} had not ended.")
     if failed and first != "errors":
         sentences.append(f"{failed:,} of {count_of(tasks, 'task run')} failed.")

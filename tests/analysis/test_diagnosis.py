@@ -151,7 +151,7 @@ def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> Non
     [
         # Where memory ran out, or nearly.
         *(("more-threads", rule) for rule in ("killed-workers", "memory-pressure", "spilling")),
-        *(("more-threads", rule) for rule in ("memory-near-limit", "host-memory-full")),
+        *(("more-threads", rule) for rule in ("host-memory-full",)),
         # Where tasks wait for one thing, or for each other.
         *(("more-threads", rule) for rule in ("process-lock", "cluster-lock", "lock-bound")),
         *(("more-threads", rule) for rule in ("waits-in-turn", "resource-limit")),
@@ -232,11 +232,11 @@ def test_causes_make_no_ring(seconds: tuple[float, ...], tmp_path: Path) -> None
 
 
 def test_what_costs_nothing_to_speak_of_is_shown_if_asked(tmp_path: Path) -> None:
-    small = ("imbalance", 0.09), ("spilling", 0.1), ("memory-near-limit", float("nan"))
+    small = ("imbalance", 0.09), ("spilling", 0.1), ("memory-pressure", float("nan"))
     small += (("lost-workers", 0.01),)
 
     table = diagnosed(tmp_path / "unasked", *small)
-    assert set(table["Rule"]) == {"lost-workers", "spilling", "memory-near-limit"}
+    assert set(table["Rule"]) == {"lost-workers", "spilling", "memory-pressure"}
     assert set(diagnosed(tmp_path / "asked", *small, least=0.0)["Rule"]) == {*dict(small)}
 
 
@@ -637,8 +637,7 @@ def test_what_has_inputs_waits_where_they_are(tmp_path: Path) -> None:
 
 def test_what_could_run_anywhere_was_sent_ahead(tmp_path: Path) -> None:
     findings = found(waiting_behind_a_long_one({}, []), tmp_path)
-    assert "poor-placement" not in findings
-    finding = findings["sent-ahead"]
+    finding = findings["poor-placement"]
     assert "Few of them asked for a worker or have inputs" in finding["Evidence"]
     assert "workers=" not in finding["Suggestion"]
     assert pd.isna(finding["Seconds at stake (s)"])

@@ -25,7 +25,7 @@ def kept(memory: int, results: int = 0, **more: Any) -> Plan:
 
 
 def test_memory_that_stays(tmp_path: Path) -> None:
-    finding = found(kept(900 * MB), tmp_path)["unmanaged-memory"]
+    finding = found(kept(900 * MB), tmp_path)["memory-grows"]
 
     assert "800 MB" in finding["Finding"]
     assert "40 % of its limit of 2 GB" in finding["Finding"]
@@ -35,7 +35,7 @@ def test_memory_that_stays(tmp_path: Path) -> None:
 
 def test_results_that_are_larger_on_disk_than_in_memory(tmp_path: Path) -> None:
     """Dask takes an integer to have 28 bytes, and writes more."""
-    finding = found(kept(900 * MB, results=280, spilled_size=1190), tmp_path)["unmanaged-memory"]
+    finding = found(kept(900 * MB, results=280, spilled_size=1190), tmp_path)["memory-grows"]
 
     assert "800 MB" in finding["Finding"]
     assert "Results: 0 B." in finding["Evidence"]
@@ -50,14 +50,14 @@ def test_results_that_are_larger_on_disk_than_in_memory(tmp_path: Path) -> None:
     ],
 )
 def test_memory_that_looks_alike(tmp_path: Path, plan: Plan) -> None:
-    assert "unmanaged-memory" not in found(plan, tmp_path)
+    assert "memory-grows" not in found(plan, tmp_path)
 
 
 def test_memory_that_is_freed_late_does_not_stay(tmp_path: Path) -> None:
     plan = kept(900 * MB)
     plan.used[-1] = (0, 5.9, {"memory": 150 * MB})
 
-    assert "unmanaged-memory" not in found(plan, tmp_path)
+    assert "memory-grows" not in found(plan, tmp_path)
 
 
 def test_what_results_give_back_at_the_end_was_no_less_kept_before(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_what_results_give_back_at_the_end_was_no_less_kept_before(tmp_path: Pat
     plan.held.append((0, 6.1, {**facts, "size": 0}))
     plan.used.append((0, 6.1, {"memory": 120 * MB}))
 
-    assert "799 MB" in found(plan, tmp_path)["unmanaged-memory"]["Finding"]
+    assert "799 MB" in found(plan, tmp_path)["memory-grows"]["Finding"]

@@ -169,10 +169,10 @@ def test_a_run_ends_some_time_after_its_client_was_killed(
     assert " ".join(said.stdout.split()).count("closed as its client was gone") == 5
     analyser = TraceAnalyser(traces, progress=False)
     findings = analyser.diagnose().set_index("Rule")
-    assert "Recording ended by itself" in findings["Finding"]["ended-by-itself"]
+    assert "recording ended by itself" in findings["Finding"]["missing-evidence"].lower()
     (note,) = (note for note in analyser.trace.notes if note.kind == "client-gone")
     assert "had been gone for" in note.text
-    own = [one for one in analyser.findings() if one.rule == "ended-by-itself"]
+    own = [one for one in analyser.findings() if one.rule == "missing-evidence"]
     assert refute(traces, own) == []
 
 

@@ -25,11 +25,10 @@ from test_pipeline_steps import Pipeline
 
 import dasfprof
 from dasfprof import MultiEventDatabase, TraceAnalyser
-from dasfprof.analysis.diagnosis.ranking import with_line
+from dasfprof.analysis.diagnosis.ranking import located
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.lines import OF_OTHERS
-from dasfprof.analysis.wording import Figures
 
 pytestmark = pytest.mark.dask_internals
 
@@ -334,15 +333,13 @@ def test_findings_name_the_line_that_built_the_function_s_tasks(
         lined_programs.futures_in_loops(client)
     trace = run.analyser(progress=False).run
 
-    def say(f: Figures) -> tuple[str, str, str]:
-        return "It is slow.", "It was seen.", "Make it faster."
-
-    finding = Finding.of(say, function="cost")
-    said = with_line(finding, RunFigures(trace)).said
+    sentences = "It is slow.", "It was seen.", "Make it faster."
+    finding = Finding.of("slow", *sentences, function="cost")
+    said = located(finding, RunFigures(trace))
     place = said.figures["built_at"]
     assert place in {MARKED["submitted"], MARKED["chained"]}
     assert f"cost was built at {place} (" in said.evidence
     # Each of two lines has half of the naps, of which a slow machine makes one longer.
     assert 0.1 < said.figures["share_of_line"] < 0.9
-    other = Finding.of(say, function="nothing of this run")
-    assert with_line(other, RunFigures(trace)) == other
+    other = Finding.of("slow", *sentences, function="nothing of this run")
+    assert located(other, RunFigures(trace)) == other

@@ -226,7 +226,7 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
     return {label: busy[label] / threads.get(label, 1) for label in busy if label}
 
 
-@refuter("poor-placement", "sent-ahead")
+@refuter("poor-placement")
 def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which threads idled and tasks were ready on other workers."""
     ready = evidence.between("ready", "executing")
@@ -246,9 +246,9 @@ def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
         waits = evidence.runs.numbers("executing") - evidence.runs.numbers("ready")
         which = np.array([bool({"workers", "resources"} & set(one)) for one in asked])
         bound = float(np.nansum(waits[which])) >= 0.5 * float(np.nansum(waits))
-        if bound and (said.rule == "sent-ahead" or said["asked"] is False):
+        if bound and said["asked"] is False:
             yield "most of what waits had asked for workers"
-        if not bound and said.rule == "poor-placement" and said["asked"] is not False:
+        if not bound and said["asked"] is not False:
             yield "few of those that wait had asked for a worker"
 
 

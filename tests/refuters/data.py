@@ -102,7 +102,10 @@ def _disk_needed(told: dict[str, Any], evidence: Evidence) -> Iterator[str]:
 
 @refuter("memory-pressure")
 def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum the time for which workers' samples say that they were paused."""
+    """Sum the time for which samples say that workers were paused; or compare with limits."""
+    if "limit" in said.figures:
+        yield from _near_limit(said, evidence)
+        return
     seconds, workers = 0.0, set()
     for own in evidence.rows("Managed Memory").by("file").values():
         label = own.maps[0]["label"]
@@ -119,8 +122,7 @@ def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["paused"], seconds / evidence.thread_seconds, "time in which they were")
 
 
-@refuter("memory-near-limit")
-def memory_near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
+def _near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the processes' memory with their limits."""
     limits = {row["worker"]: row["memory_limit"] for row in evidence.rows("Worker Added")}
     shares = {}

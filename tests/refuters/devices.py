@@ -17,6 +17,9 @@ _USED, _FULL = 5.0, 0.92
 @refuter("gpu-idle")
 def gpu_idle(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for readings in which the device was idle, and for what it used on average."""
+    if "unused" in said.figures:
+        yield from _gpu_unused(said, evidence)
+        return
     yield from _devices(evidence, said["idle_devices"], said["devices"])
     own = _readings(evidence).get((said["host"], int(said["gpu"])), Rows([]))
     utilization = own.numbers("utilization")
@@ -40,8 +43,7 @@ def gpu_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["used"] / said["total"], max(peaks), "the fullest")
 
 
-@refuter("gpu-unused")
-def gpu_unused(said: Said, evidence: Evidence) -> Iterator[str]:
+def _gpu_unused(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count devices whose readings never were above idling."""
     unused = sum(
         np.nanmax(own.numbers("utilization"), initial=0.0) < _USED

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refuters.evidence import Evidence
+from refuters.evidence import Evidence, Rows
 from refuters.figures import Said, exceeds
 from refuters.registry import refuter
 
@@ -14,6 +14,9 @@ from refuters.registry import refuter
 @refuter("memory-grows")
 def memory_grows(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what processes had in each third of the run, whatever ran then."""
+    if said["of"] == "stays":
+        yield from _stays(said, evidence)
+        return
     yield from exceeds(said["least"], said["each"], "its mean")
     yield from exceeds(said["each"], said["most"], "its most")
     rise = said["last"] - said["first"]
@@ -38,3 +41,17 @@ def memory_grows(said: Said, evidence: Evidence) -> Iterator[str]:
     arrivals = evidence.rows("Graph")
     if len(arrivals) and said["computations"] > len(arrivals):
         yield f"only {len(arrivals)} graphs came"
+
+
+def _stays(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the process's memory, its results, and what ran there at its end."""
+    used = evidence.rows("Resource Usage").by("label").get(said.worker, Rows([]))
+    held = evidence.rows("Managed Memory").by("label").get(said.worker, Rows([]))
+    memory = used.numbers("memory")
+    yield from exceeds(said["left"] + said["results"], np.nanmax(memory), "its memory")
+    ran = evidence.runs.where(lambda row: row["label"] == said.worker)
+    last = float(ran.numbers("stop").max(initial=-np.inf))
+    if held.numbers("timestamp")[-1] - said["lasted"] < last - 1.0:
+        yield "tasks ran there in that time"
+    after = used.where(lambda row: row["timestamp"] >= last).numbers("memory")
+    yield from exceeds(said["left"] + said["results"], np.nanmax(after), "its memory after tasks")

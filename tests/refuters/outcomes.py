@@ -178,8 +178,7 @@ def _of_memory(own: list[str], said: Said, evidence: Evidence) -> bool:
     return by_nanny or len(counts) > 1 or near or bool((left <= _FULL).any())
 
 
-@refuter("restarted-workers")
-def restarted_workers(said: Said, evidence: Evidence) -> Iterator[str]:
+def _restarted(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count the tasks that a restart took from workers, and those that had not been sent."""
     sent = evidence.rows("Task Run").where(
         lambda row: (
@@ -213,6 +212,9 @@ def recomputation(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("given-up-tasks")
 def given_up_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count tasks that clients gave up before they ended."""
+    if "restarts" in said.figures:
+        yield from _restarted(said, evidence)
+        return
     given_up = evidence.rows("Task Run").where(
         lambda row: by_client(row) and row["state"] not in ("memory", "erred")
     )

@@ -17,6 +17,8 @@ from refuters.registry import refuter
 def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for what is said to be missing."""
     text = " ".join(said["notes"])
+    if "client-gone" in said["kinds"]:
+        yield from _client_gone(said["notes"][0], evidence)
     if "no resource samples" in text and len(evidence.rows("Resource Usage")):
         yield "there are samples"
     if "no messages of P2P shuffles" in text and len(evidence.rows("Shuffle Message")):
@@ -38,8 +40,7 @@ def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
             yield "their workers had left before recording ended: no stop() would have waited"
 
 
-@refuter("ended-by-itself")
-def ended_by_itself(said: Said, evidence: Evidence) -> Iterator[str]:
+def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
     """Compare with what closing frames say, and look for events that came later."""
     for path in evidence.paths:
         file = TraceFile(path)
@@ -51,9 +52,9 @@ def ended_by_itself(said: Said, evidence: Evidence) -> Iterator[str]:
         if file.header.get("plugin") == "SchedulerPlugin":
             if not end:
                 yield "the scheduler's file was not closed"
-            elif "gone for" in said["note"]:
+            elif "gone for" in note:
                 gone = format_duration(end["clock"][0] - end["since"])
-                if f"gone for {gone}." not in said["note"]:
+                if f"gone for {gone}." not in note:
                     yield f"the client was gone for {gone}"
 
 

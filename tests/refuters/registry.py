@@ -24,7 +24,6 @@ _CLIENTS = {"single-gathers", "large-results", "tokenising", "sent-by-value"}
 _NO_MORE_THREADS = {
     "killed-workers",
     "memory-pressure",
-    "memory-near-limit",
     "spilling",
     "process-lock",
     "cluster-lock",

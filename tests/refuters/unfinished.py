@@ -12,7 +12,7 @@ from dask.utils import key_split
 
 from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
-from refuters.figures import Said, differs, is_close
+from refuters.figures import Said, is_close
 from refuters.registry import refuter
 
 #: Ends of the evidence by the process of the scheduler.
@@ -109,30 +109,6 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
     for label in re.findall(r"(?<![\w.])worker-[\w.-]*\w", said.sentences):
         if label not in known and not any(str(one).startswith(label) for one in known):
             yield f"there is no {label}"
-
-
-@refuter("unfinished-tasks")
-def unfinished_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Count tasks that were on a worker as recording ended."""
-    open_ = evidence.unseen.where(lambda row: row["state"] == "processing")
-    yield from differs(said["tasks"], len(open_), "tasks on workers")
-    waited = evidence.end - open_.numbers("timestamp")
-    yield from differs(said["longest"], float(waited.max(initial=0.0)), "the longest")
-    if said["unsent"]:
-        yield from differs(said["unsent"], _unsent(evidence), "tasks that were not sent")
-
-
-@refuter("no-worker-fits")
-def no_worker_fits(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the tasks that the scheduler held back for want of a worker."""
-    rows = evidence.rows("Unsent Tasks").where(
-        lambda row: row["state"] == "no-worker" and row["name"] == said.function
-    )
-    if not any(
-        said["tasks"] == row["tasks"] and is_close(said["waited"], evidence.end - row["timestamp"])
-        for row in rows
-    ):
-        yield f"the events have {[(row['tasks'], evidence.end - row['timestamp']) for row in rows]}"
 
 
 @refuter("killed-workers")

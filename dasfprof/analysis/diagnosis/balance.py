@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Advice, Finding, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Advice, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
+from dasfprof.analysis.wording import Bytes, Count, Factor, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Shares of the run's wall time that something out of line costs at least.
@@ -44,103 +44,86 @@ _WHY = {
 
 @rule(
     "fat-partitions",
-    explains=(
-        "straggling-tasks imbalance poor-placement sent-ahead dominating-function blocked-tasks"
-    ),
+    explains="straggling-tasks imbalance poor-placement dominating-function blocked-tasks",
     causes="serial-chain too-few-tasks transfer-bound",
 )
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
-    found, (sizes, times) = run.stragglers, run.partitions
-    kept = run.fat & ~run.on_slow_worker[found.rows]
-    gain = _gain(run, found, kept, is_done_elsewhere=True)
-    if not kept.any() or gain < _GAIN * run.wall:
+    stragglers, (sizes, times) = run.stragglers, run.partitions
+    fat = run.fat & ~run.on_slow_worker[stragglers.rows]
+    gain = _gain(run, stragglers, fat, is_done_elsewhere=True)
+    if not fat.any() or gain < _GAIN * run.wall:
         return
-    worst = int(np.flatnonzero(kept)[0])
-    row, name = found.rows[worst], _function(run, found.rows[worst])
-    yield said(
-        _say_fat_partitions,
+    worst = int(np.flatnonzero(fat)[0])
+    row, counts = stragglers.rows[worst], _by_function(run, stragglers.rows[fat])
+    usual = Bytes(sizes[worst] / times[worst])
+    yield Finding.of(
+        "fat-partitions",
+        "One partition of {function} is far larger than the others: {size}, {times} times the "
+        "median, and its task takes {longer} longer."
+        if fat.sum() == 1
+        else "{tasks:task} have partitions far larger than others: up to {size} in {function}, "
+        "{times} times the median.",
+        "Key {key}; {_most}. See stragglers() and imbalance().",
+        "Split the data evenly before {function}: partitions of about {usual}, by "
+        f'dataframe.repartition(partition_size="{usual / 1e6:.3g}MB") or array.rechunk, or a key '
+        "to group by that is spread better.",
         key=run.key_text(row),
         size=Bytes(sizes[worst]),
         times=Factor(times[worst]),
-        usual=Bytes(sizes[worst] / times[worst]),
-        longer=Seconds(found.excess[worst]),
-        tasks=Count(kept.sum()),
-        by_function=_by_function(run, found.rows[kept]),
+        usual=usual,
+        longer=Seconds(stragglers.excess[worst]),
+        tasks=Count(fat.sum()),
+        by_function=counts,
+        _most=_each(counts),
         seconds=gain,
-        function=name,
+        function=_function(run, row),
         **_place(run, row),
     )
 
 
-def _say_fat_partitions(f: Figures) -> Words:
-    return (
-        f"One partition of {f.function} is far larger than the others: {f.size}, {f.times} times "
-        f"the median, and its task takes {f.longer} longer."
-        if f.tasks == 1
-        else f"{f.tasks:task} have partitions far larger than others: up to {f.size} in "
-        f"{f.function}, {f.times} times the median.",
-        f"Key {f.key}; {_each(f.by_function)}. See stragglers() and imbalance().",
-        f"Split the data evenly before {f.function}: partitions of about {f.usual}, by "
-        f'dataframe.repartition(partition_size="{f.usual / 1e6:.3g}MB") or array.rechunk, or a key '
-        "to group by that is spread better.",
-    )
-
-
-@rule(
-    "straggling-tasks",
-    explains="sent-ahead",
-    causes="imbalance too-few-tasks",
-)
+@rule("straggling-tasks", causes="imbalance too-few-tasks poor-placement")
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
-    found = run.stragglers
-    kept = ~run.fat & ~np.isin(found.cause, _NOT_SLOW)
-    kept &= ~np.isin(found.rows, run.first_uses.rows) & ~run.on_slow_worker[found.rows]
-    gain = _gain(run, found, kept)
-    if not kept.any() or gain < _GAIN * run.wall:
+    stragglers = run.stragglers
+    slow = ~run.fat & ~np.isin(stragglers.cause, _NOT_SLOW)
+    slow &= ~np.isin(stragglers.rows, run.first_uses.rows) & ~run.on_slow_worker[stragglers.rows]
+    gain = _gain(run, stragglers, slow)
+    if not slow.any() or gain < _GAIN * run.wall:
         return
-    worst = int(np.flatnonzero(kept)[0])
-    row = found.rows[worst]
-    name = _function(run, row)
-    own = kept & (run.functions.codes[found.rows] == run.functions.codes[row])
-    yield said(
-        _say_straggling_tasks,
-        key=run.key_text(row),
-        longest=Seconds(found.seconds[worst]),
-        median=Seconds(found.median[worst]),
-        cause=Counter(found.cause[own].tolist()).most_common(1)[0][0],
-        tasks=Count(kept.sum()),
-        by_function=_by_function(run, found.rows[kept]),
-        by_layer=_in_layers(run, found.rows[kept]),
-        longest_by_layer=_in_layers(run, found.rows[worst : worst + 1]),
-        seconds=gain,
-        function=name,
-        **_place(run, row),
-    )
-
-
-def _say_straggling_tasks(f: Figures) -> Words:
+    worst, rows = int(np.flatnonzero(slow)[0]), stragglers.rows[slow]
+    row, counts = stragglers.rows[worst], _by_function(run, rows)
+    own = slow & (run.functions.codes[stragglers.rows] == run.functions.codes[row])
+    cause = Counter(stragglers.cause[own].tolist()).most_common(1)[0][0]
+    by_layer, longest_by_layer = _in_layers(run, rows), _in_layers(run, rows[:1])
     layer = " in the same layer of the graph"
-    return (
-        f"{f.tasks:task} held their threads far longer than others of their "
-        f"function{layer if f.by_layer else ''}, waits for a core left out: up to {f.longest} in "
-        f"{f.function}, whose median{layer if f.longest_by_layer else ''} is {f.median}.",
-        f"Key {f.key}; {_each(f.by_function)}. Most likely cause of those of {f.function}: "
-        f"{f.cause}. See stragglers().",
-        f"Of the tasks of {f.function} "
-        + _WHY.get(f.cause, "nothing tells why these took longer: profile one of them")
-        + ".",
+    yield Finding.of(
+        "straggling-tasks",
+        f"{{tasks:task}} held their threads far longer than others of their "
+        f"function{layer if by_layer else ''}, waits for a core left out: up to {{longest}} in "
+        f"{{function}}, whose median{layer if longest_by_layer else ''} is {{median}}.",
+        "Key {key}; {_most}. Most likely cause of those of {function}: {cause}. See stragglers().",
+        "Of the tasks of {function} "
+        f"{_WHY.get(cause, 'nothing tells why these took longer: profile one of them')}.",
+        key=run.key_text(row),
+        longest=Seconds(stragglers.seconds[worst]),
+        median=Seconds(stragglers.median[worst]),
+        cause=cause,
+        tasks=Count(slow.sum()),
+        by_function=counts,
+        _most=_each(counts),
+        by_layer=by_layer,
+        longest_by_layer=longest_by_layer,
+        seconds=gain,
+        function=_function(run, row),
+        **_place(run, row),
     )
 
 
 @rule(
     "slow-worker",
-    explains="sent-ahead",
-    causes=(
-        "imbalance serial-chain too-few-tasks straggling-tasks poor-placement dominating-function "
-        "blocked-tasks degrading-functions"
-    ),
+    causes="imbalance serial-chain too-few-tasks straggling-tasks poor-placement "
+    "dominating-function blocked-tasks degrading-functions",
 )
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
@@ -158,34 +141,31 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         here, elsewhere = slowness.median[worst], slowness.median_elsewhere[worst]
         name = str(run.function_names[slowness.function[worst]])
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
-        yield said(
-            _say_slow_worker,
+        slow = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
+        yield Finding.of(
+            "slow-worker",
+            f"{'Worker {worker}' if label else 'Host {host}'} is slow: {{function}} takes {{times}}"
+            " times as long there as elsewhere.",
+            "{here} against {elsewhere} (medians, waits for a core left out), beyond chance (z "
+            "{z:.1f}); {_slow_workers:worker} of {workers}. See imbalance() and process_summary().",
+            "Look at host {host} for other processes, throttled or shared cores and slow disks "
+            "(node_resource_usage()). Where they cannot be mended, let another worker take its "
+            "place before you retire it by client.retire_workers([{_slow}]): fewer workers may "
+            "take longer.",
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
             here=Seconds(here),
             elsewhere=Seconds(elsewhere),
             z=float(slowness.z[worst]),
             addresses=[run.address(number) for number in numbers.tolist()],
+            _slow=slow,
+            _slow_workers=Count(len(numbers)),
             workers=Count(len(np.unique(slowness.place))),
             seconds=seconds,
             at_least="medium",
             function=name,
             worker=label,
         )
-
-
-def _say_slow_worker(f: Figures) -> Words:
-    slow = ", ".join(f'"{address}"' for address in f.addresses)
-    return (
-        f"{f'Worker {f.worker}' if f.worker else f'Host {f.host}'} is slow: {f.function} takes "
-        f"{f.times} times as long there as elsewhere.",
-        f"{f.here} against {f.elsewhere} (medians, waits for a core left out), beyond chance (z "
-        f"{f.z:.1f}); {Count(len(f.addresses)):worker} of {f.workers}. See imbalance() and "
-        "process_summary().",
-        f"Look at host {f.host} for other processes, throttled or shared cores and slow disks "
-        "(node_resource_usage()). Where they cannot be mended, let another worker take its place "
-        f"before you retire it by client.retire_workers([{slow}]): fewer workers may take longer.",
-    )
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
@@ -224,26 +204,12 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
         return
     labels = run.workers.labels[kept]
     busiest = str(labels[load.argmax()])
-    yield said(
-        _say_imbalance,
-        busiest=busiest,
-        most=Seconds(load.max()),
-        idlest=str(labels[load.argmin()]),
-        least=Seconds(load.min()),
-        mean=Seconds(load.mean()),
-        lost=Share(lost / load.max()),
-        # Where tasks queue elsewhere they are placed badly: that is told by itself.
-        costs=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
-        worker=busiest,
-    )
-
-
-def _say_imbalance(f: Figures) -> Words:
-    return (
-        f"Work is spread unevenly: a thread of {f.busiest} is busy for {f.most}, one of {f.idlest} "
-        f"for {f.least}.",
-        f"{f.lost} of the workers' time is lost to imbalance; the mean is {f.mean}. See "
-        'imbalance() and time_accounting("worker").',
+    yield Finding.of(
+        "imbalance",
+        "Work is spread unevenly: a thread of {busiest} is busy for {most}, one of {idlest} for "
+        "{least}.",
+        "{lost} of the workers' time is lost to imbalance; the mean is {mean}. See imbalance() and "
+        'time_accounting("worker").',
         [
             "Cut the work into more, smaller partitions than there are threads (three for each).",
             Advice(
@@ -251,6 +217,15 @@ def _say_imbalance(f: Figures) -> Words:
                 "Spread the data they start from: client.rebalance(), or scatter without workers=.",
             ),
         ],
+        busiest=busiest,
+        most=Seconds(load.max()),
+        idlest=str(labels[load.argmin()]),
+        least=Seconds(load.min()),
+        mean=Seconds(load.mean()),
+        lost=Share(lost / load.max()),
+        # Where tasks queue elsewhere they are placed badly: another rule finds that.
+        costs=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
+        worker=busiest,
     )
 
 
@@ -330,15 +305,10 @@ def _each(counts: Mapping[str, Count]) -> str:
     return ", ".join(f"{number} of {name}" for name, number in counts.items())
 
 
-# --- What workers do at the first use of a function -----------------------------------------------
-
-
 @rule(
     "first-use",
-    causes=(
-        "dominating-function straggling-tasks degrading-functions slow-worker imbalance serial-"
-        "chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement"
-    ),
+    causes="dominating-function straggling-tasks degrading-functions slow-worker imbalance "
+    "serial-chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement",
 )
 def first_use(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose first run on each worker takes far longer than those that follow."""
@@ -354,8 +324,17 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     most = int(np.bincount(codes, weights=first.excess).argmax())
     name, own = str(run.function_names[most]), codes == most
     worker = run.trace.tasks["worker_id"].to_numpy()
-    yield said(
-        _say_first_use,
+    more = ", and first runs of {more_functions:more function}" if len(np.unique(codes)) > 1 else ""
+    yield Finding.of(
+        "first-use",
+        "The first runs of {function} on a worker take far longer than those that follow: {took} "
+        "against {usual} (medians).",
+        f"{{runs:first run}} on {{workers}} of {{workers_of_function:worker}}{more}: {{lost}} of "
+        "thread time beyond what is usual, waits for a core left out; {on_cpu} of it on the CPU. "
+        "The trace does not tell what they did. See stragglers() and per_task_bottleneck().",
+        "Let workers do beforehand what {function} needs at its first use: import libraries "
+        "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
+        "and keep workers in place of starting new ones.",
         took=Seconds(np.median(first.excess[own] + first.usual[own])),
         usual=Seconds(first.usual[own][0]),
         runs=Count(own.sum()),
@@ -366,18 +345,4 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         on_cpu=Share(ratio(run.cpu[first.rows].sum(), run.working[first.rows].sum())),
         seconds=seconds,
         function=name,
-    )
-
-
-def _say_first_use(f: Figures) -> Words:
-    more = f", and first runs of {f.more_functions:more function}" if f.more_functions else ""
-    return (
-        f"The first runs of {f.function} on a worker take far longer than those that follow: "
-        f"{f.took} against {f.usual} (medians).",
-        f"{f.runs:first run} on {f.workers} of {f.workers_of_function:worker}{more}: {f.lost} of "
-        f"thread time beyond what is usual, waits for a core left out; {f.on_cpu} of it on the "
-        "CPU. The trace does not tell what they did. See stragglers() and per_task_bottleneck().",
-        f"What {f.function} needs at its first use, let workers do beforehand: import libraries "
-        "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
-        "and keep workers in place of starting new ones.",
     )

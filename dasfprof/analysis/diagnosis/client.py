@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import (
     LARGE,
@@ -22,7 +21,7 @@ from dasfprof.analysis.model.client_time import (
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
 from dasfprof.analysis.under_way.state import Frame, write_frame
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
+from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.text import elide
 
 #: The share of the run that the client has to spend so.
@@ -46,10 +45,24 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         return
     # The client's event loop that fetches them sends the graphs as well.
     sends = bool(run.sent_large)
-    yield said(
-        _say_single_gathers,
+    call = str(calls["call"].iloc[0])
+    beside = (
+        "Graphs with large values are sent by the same event loop: how much of this is theirs the "
+        "trace cannot tell. "
+    )
+    yield Finding.of(
+        "single-gathers",
+        "The client fetches results one by one: {calls:call} of {call}, which take {receiving} "
+        "beyond what it waited for results to be computed.",
+        "{each} each, most at {line}; it waited {waiting} for results to be computed. "
+        f"{beside if sends else ''}See client_calls().",
+        "Give all to one dask.compute(...): what several of them need is then computed once, and "
+        "their tasks run side by side."
+        if call == "compute"
+        else "Ask for many results in one call: client.gather(list of futures); or in batches as "
+        "they are done: as_completed(futures).batches(). Submit all before the first is asked for.",
         calls=Count(calls["calls"].sum()),
-        call=str(calls["call"].iloc[0]),
+        call=call,
         line=line_of(calls),
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
@@ -61,31 +74,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _say_single_gathers(f: Figures) -> Words:
-    return (
-        f"The client fetches results one by one: {f.calls:call} of {f.call}, which take "
-        f"{f.receiving} beyond what it waited for results to be computed.",
-        f"{f.each} each, most at {f.line}; it waited {f.waiting} for results to be computed. "
-        + (
-            "Graphs with large values are sent by the same event loop: how much of this is theirs "
-            "the trace cannot tell. "
-            if f.sends_large
-            else ""
-        )
-        + "See client_calls().",
-        "Give all to one dask.compute(...): what several of them need is then computed once, and "
-        "their tasks run side by side."
-        if f.call == "compute"
-        else "Ask for many results in one call: client.gather(list of futures); or in batches as "
-        "they are done: as_completed(futures).batches(). Submit all before the first is asked for.",
-    )
-
-
-@rule(
-    "large-results",
-    explains="client-gaps",
-    causes="late-receipt too-few-tasks imbalance",
-)
+@rule("large-results", explains="client-gaps", causes="late-receipt too-few-tasks imbalance")
 def large_results(run: RunFigures) -> Iterator[Finding]:
     """Find a program that lets much data come to it."""
     calls = find_calls(run.trace)
@@ -95,8 +84,13 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
     seconds, received = float(calls["receiving"].sum()), float(calls["received"].sum())
     if received < _MUCH or not seconds > _SHARE * run.wall:
         return
-    yield said(
-        _say_large_results,
+    yield Finding.of(
+        "large-results",
+        "Large results come to the client: {received}, for which it waits {receiving} after they "
+        "were computed.",
+        "In {calls:call}, most at {line}. See client_calls() and client_time().",
+        "Keep them on the cluster (persist() in place of compute(), futures in place of gather()), "
+        "reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
         received=Bytes(received),
         receiving=Seconds(seconds),
         calls=Count(calls["calls"].sum()),
@@ -106,20 +100,8 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _say_large_results(f: Figures) -> Words:
-    return (
-        f"Large results come to the client: {f.received}, for which it waits {f.receiving} after "
-        "they were computed.",
-        f"In {f.calls:call}, most at {f.line}. See client_calls() and client_time().",
-        "Keep them on the cluster (persist() in place of compute(), futures in place of gather()), "
-        "reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
-    )
-
-
 @rule(
-    "tokenising",
-    explains="client-gaps late-start",
-    causes="too-few-tasks serial-chain imbalance",
+    "tokenising", explains="client-gaps late-start", causes="too-few-tasks serial-chain imbalance"
 )
 def tokenising(run: RunFigures) -> Iterator[Finding]:
     """Find a program that makes names of tasks out of large objects."""
@@ -128,14 +110,23 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     if not seconds > _SHARE * run.wall:
         return
     longest = calls.iloc[:1]
-    yield said(
-        _say_tokenising,
+    call, what, by = (
+        str(longest["call"].iloc[0]),
+        _sent_at(run, longest),
+        _handed_by(run, longest),
+    )
+    yield Finding.of(
+        "tokenising",
+        "The client hashes what it hands over, to name tasks after it: for {hashing}.",
+        f"{{there}} of that at {{line}}{'' if call == 'tokenising' else ', in {call}'}."
+        f"{' {what} was sent from there.' if what else ''} See client_calls().",
+        _SPARED.get(by, _SPARED_BY_ANY),
         hashing=Seconds(seconds),
         line=line_of(longest),
-        call=str(longest["call"].iloc[0]),
+        call=call,
         there=Seconds(longest["tokenising"].iloc[0]),
-        what=_sent_at(run, longest),
-        by=_handed_by(run, longest),
+        what=what,
+        by=by,
         seconds=_not_beside_tasks(run, calls),
         of_client=True,
     )
@@ -150,16 +141,6 @@ def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
     inside = float((seconds * within / np.fmax(stop - start, 1e-9)).sum())
     idle = run.seconds_of(ThreadTime.NOTHING_SUBMITTED, ThreadTime.NO_RUNNABLE_TASK)
     return float(seconds.sum()) - inside + min(inside, idle)
-
-
-def _say_tokenising(f: Figures) -> Words:
-    inside = "" if f.call == "tokenising" else f", in {f.call}"
-    what = f" {f.what} was sent from there." if f.what else ""
-    return (
-        f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
-        f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
-        _SPARED.get(f.by, _SPARED_BY_ANY),
-    )
 
 
 _OR_ONCE = "; or hand over once what several have, with hash=False in scatter()."
@@ -205,44 +186,45 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     if not run.carrying + pickling > _SHARE * run.wall:
         return
     largest = table.iloc[0]
-    yield said(
-        _say_sent_by_value,
+    a_function, held = largest["kind"] == "function", str(largest["held"] or "")
+    if a_function:
+        what, where = "The function {name} is sent by value ({why})", " It holds {held}."
+        advice = (
+            "Let what it holds be an argument that is sent once: held = client.scatter([object], "
+            "broadcast=True, hash=False)[0], and f(x, held); or load it in the tasks. A function "
+            "of a module that workers can import is sent by its name."
+        )
+    else:
+        what, where = "Arguments of {name} are sent by value", " They are {held}."
+        advice = (
+            "Load them in the tasks; or send what several have once, as one object: "
+            "client.scatter(pickle.dumps(object), broadcast=True), and pickle.loads() in the "
+            "tasks. scatter() of dicts and lists takes as long, as Dask sends their items one by "
+            "one."
+            if held in _BY_ITEM
+            else "Load them in the tasks; or send what several have once: client.scatter([object], "
+            "broadcast=True, hash=False)[0], and hand over its future."
+        )
+    yield Finding.of(
+        "sent-by-value",
+        f"{what}, {{size}} in each of {{tasks:task}}: {{bytes}} that are pickled and unpickled "
+        "task by task.",
+        f"Sent at {{line}}.{where if held or not a_function else ''} Handling these tasks takes up "
+        "to {handling} beyond what tasks that carry nothing take, pickling graphs {pickling} in "
+        "the client. See sent_values().",
+        advice,
         name=str(largest["name"]),
         kind=str(largest["kind"]),
         size=Bytes(largest["size"]),
         tasks=Count(largest["tasks"]),
         bytes=Bytes(largest["size"] * largest["tasks"]),
         why=str(largest["why"]),
-        held=str(largest["held"] or ""),
+        held=held,
         line=line_of(table),
         handling=Seconds(run.carrying),
         pickling=Seconds(pickling),
         seconds=run.carrying + pickling,
         of_client=True,
-    )
-
-
-def _say_sent_by_value(f: Figures) -> Words:
-    a_function = f.kind == "function"
-    what = f"The function {f.name} is" if a_function else f"Arguments of {f.name} are"
-    why = f" ({f.why})" if a_function else ""
-    held = f" It holds {f.held}." if a_function and f.held else ""
-    held = held if a_function else f" They are {f.held}."
-    return (
-        f"{what} sent by value{why}, {f.size} in each of {f.tasks:task}: {f.bytes} that are "
-        "pickled and unpickled task by task.",
-        f"Sent at {f.line}.{held} Handling these tasks takes up to {f.handling} beyond what tasks "
-        f"that carry nothing take, pickling graphs {f.pickling} in the client. See sent_values().",
-        "Let what it holds be an argument that is sent once: held = client.scatter([object], "
-        "broadcast=True, hash=False)[0], and f(x, held); or load it in the tasks. A function of a "
-        "module that workers can import is sent by its name."
-        if a_function
-        else "Load them in the tasks; or send what several have once, as one object: "
-        "client.scatter(pickle.dumps(object), broadcast=True), and pickle.loads() in the tasks. "
-        "scatter() of dicts and lists takes as long, as Dask sends their items one by one."
-        if f.held in _BY_ITEM
-        else "Load them in the tasks; or send what several have once: client.scatter([object], "
-        "broadcast=True, hash=False)[0], and hand over its future.",
     )
 
 
@@ -306,48 +288,39 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     if not found.late > _LATE * whole:
         return
     first = float(run.trace.graphs["time"].min())
-    yield said(
-        _say_late_start,
+    client = client_meanwhile(run.trace, np.array([first - found.late]), np.array([first]))
+    longest = max(
+        (stage for stage in _CHANGES if np.isfinite(found.stages[stage])),
+        key=lambda stage: found.stages[stage],
+        default=Stage.PROGRAM,
+    )
+    builds = longest is Stage.PROGRAM and BUILDS in client
+    change, value = _BUILDING if builds else _CHANGES[longest], ""
+    sent = run.trace.sent_values
+    sent = sent[sent["time"].to_numpy(dtype=float) <= first] if len(sent) else sent
+    size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float) if len(sent) else np.zeros(0)
+    carries = bool(size.sum() >= _LARGE_VALUES)
+    if carries:
+        value = (
+            "The first graph carries {by_value} by value, most of it of {holds}: see sent_values()."
+            " "
+        )
+        if longest is not Stage.PICKLING:
+            change = f"{_CHANGES[Stage.PICKLING]} {change}"
+    parts = ", ".join(f"{stage.value} {Seconds(found.stages[stage])}" for stage in _CHANGES)
+    yield Finding.of(
+        "late-start",
+        "The first tasks come late: {late} pass before the scheduler has any, {share} of the time "
+        f"until the {'last is done' if run.end is None else 'run is over'}.",
+        f"By the client's own times: {parts}. {{client}}{value}See time_to_first_task().",
+        change,
         late=Seconds(found.late),
         share=Share(found.late / whole),
         ended=run.end is None,
         stages={stage.value: Seconds(found.stages[stage]) for stage in _CHANGES},
-        client=client_meanwhile(run.trace, np.array([first - found.late]), np.array([first])),
-        **_by_value(run, first),
+        client=client,
+        by_value=Bytes(size.sum()) if carries else None,
+        holds=elide(str(sent["name"].iloc[size.argmax()]), 60) if carries else None,
         costs=found.late,
         at_most="medium",
-    )
-
-
-def _by_value(run: RunFigures, first: float) -> dict[str, Any]:
-    """Return what the first graph carried by value, if that is much."""
-    sent = run.trace.sent_values
-    sent = sent[sent["time"].to_numpy(dtype=float) <= first] if len(sent) else sent
-    size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float) if len(sent) else np.zeros(0)
-    if not size.sum() >= _LARGE_VALUES:
-        return {"by_value": None, "holds": None}
-    return {
-        "by_value": Bytes(size.sum()),
-        "holds": elide(str(sent["name"].iloc[size.argmax()]), 60),
-    }
-
-
-def _say_late_start(f: Figures) -> Words:
-    parts = ", ".join(f"{stage} {seconds}" for stage, seconds in f.stages.items())
-    known = {stage: seconds for stage, seconds in f.stages.items() if np.isfinite(seconds)}
-    longest = max(known, key=lambda stage: known[stage], default=Stage.PROGRAM.value)
-    change = _CHANGES[Stage(longest)]
-    if longest == Stage.PROGRAM.value and BUILDS in f.client:
-        change = _BUILDING
-    value = ""
-    if f.by_value is not None:
-        value = f"The first graph carries {f.by_value} by value, most of it of {f.holds}: "
-        value += "see sent_values(). "
-        if longest != Stage.PICKLING.value:
-            change = f"{_CHANGES[Stage.PICKLING]} {change}"
-    return (
-        f"The first tasks come late: {f.late} pass before the scheduler has any, {f.share} of the "
-        f"time until the {'last is done' if f.ended else 'run is over'}.",
-        f"By the client's own times: {parts}. {f.client}{value}See time_to_first_task().",
-        change,
     )

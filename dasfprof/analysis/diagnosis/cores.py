@@ -11,10 +11,8 @@ from dasfprof.analysis.diagnosis.registry import (
     Change,
     Finding,
     Value,
-    Words,
     needs_cores,
     rule,
-    said,
 )
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, process_cpu
@@ -164,8 +162,35 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         changes = [Change(dict.fromkeys(names, "1"), ("threads_per_worker",))]
     elif not enough and not own_threads:
         changes = _no_more_than_cores(run, cores, others)
-    yield said(
-        _say_cpu_oversubscribed,
+    programs, blamed = _programs_in_words(others)
+    move = "Move other programs off the host ({_blamed})"
+    if enough:
+        advice = (
+            "What else used the cores is not known: see what runs there besides, such as the "
+            "scheduler and the client. Fewer threads gain nothing by themselves."
+        )
+    elif own_threads:
+        advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
+    elif blamed:
+        advice = f"{move}, or run fewer threads: no more than they leave cores, over all workers."
+    else:
+        advice = "Run fewer threads: no more than the host has cores, over all workers of it" + (
+            "."
+            if others is not None
+            else "; and look for other programs on the host: whether any ran is not recorded."
+        )
+    yield Finding.of(
+        "cpu-oversubscribed",
+        "Tasks that use the CPU wait for a core for {share} of their time, though there are "
+        "{threads:thread} for {cores:core}."
+        if enough
+        else "The hosts have too few cores: tasks that use the CPU wait for one for {share} of "
+        "their time.",
+        "{waited} of these tasks' {lasted} were spent in the run queue (all tasks: {share_of_all} "
+        "of the threads' time); workers' processes used {processes} of CPU time, the tasks' own "
+        "threads {tasks}. {_programs}See host_processes(), node_resource_usage() and "
+        "time_accounting().",
+        advice,
         share=Share(waited / seconds),
         waited=Seconds(waited),
         lasted=Seconds(seconds),
@@ -176,41 +201,13 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         unlimited=unlimited,
         settings=changes,
         other_programs=others,
+        _programs=programs,
+        _blamed=blamed,
         threads=Count(threads),
         cores=Count(cores) if enough else None,
         costs=float("nan") if enough else lost,
         at_most="low" if enough else "high",
         at_least="low" if enough else "info",
-    )
-
-
-def _say_cpu_oversubscribed(f: Figures) -> Words:
-    programs, blamed = _programs_in_words(f.other_programs)
-    return (
-        f"Tasks that use the CPU wait for a core for {f.share} of their time, though there are "
-        f"{f.threads:thread} for {f.cores:core}."
-        if f.cores is not None
-        else f"The hosts have too few cores: tasks that use the CPU wait for one for {f.share} of "
-        "their time.",
-        f"{f.waited} of these tasks' {f.lasted} were spent in the run queue (all tasks: "
-        f"{f.share_of_all} of the threads' time); workers' processes used {f.processes} of CPU "
-        f"time, the tasks' own threads {f.tasks}. {programs}See host_processes(), "
-        "node_resource_usage() and time_accounting().",
-        "What else used the cores is not known: see what runs there besides, such as the scheduler "
-        "and the client. Fewer threads gain nothing by themselves."
-        if f.cores is not None
-        else _limit_in_words(f.unlimited)
-        + (f" And move other programs off the host ({blamed})." if blamed else "")
-        if f.own_threads
-        else f"Move other programs off the host ({blamed}), or run fewer threads: no more than "
-        "they leave cores, over all workers of it."
-        if blamed
-        else "Run fewer threads: no more than the host has cores, over all workers of it"
-        + (
-            "."
-            if f.other_programs is not None
-            else "; and look for other programs on the host: whether any ran is not recorded."
-        ),
     )
 
 
@@ -355,8 +352,7 @@ def _beside(run: RunFigures) -> Array:
     worker = run.trace.tasks["worker_id"].to_numpy()
     groups = Groups(worker, len(run.trace.workers))
     seconds = groups.sum(run.lasted)
-    beside: Array = np.nan_to_num(ratio(seconds, _covered(run, groups)), nan=1.0)[worker]
-    return beside
+    return np.nan_to_num(ratio(seconds, _covered(run, groups)), nan=1.0)[worker]
 
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
@@ -371,8 +367,7 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
     latest = np.maximum.accumulate(stop[order] + codes * span)
     before = np.append(-np.inf, latest[:-1])
     fresh = np.maximum(latest - np.maximum(start[order] + codes * span, before), 0.0)
-    covered: Array = np.bincount(codes, weights=fresh, minlength=groups.count)
-    return covered
+    return np.bincount(codes, weights=fresh, minlength=groups.count)
 
 
 def most_of(run: RunFigures, rows: Array) -> str:

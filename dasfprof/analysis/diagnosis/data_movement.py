@@ -38,10 +38,7 @@ _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
 
-@rule(
-    "transfer-bound",
-    causes="imbalance too-few-tasks serial-chain deserialising",
-)
+@rule("transfer-bound", causes="imbalance too-few-tasks serial-chain deserialising")
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     """Find a run whose threads wait for data of other workers."""
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
@@ -203,13 +200,14 @@ def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, li
     "memory-pressure",
     causes="too-few-tasks serial-chain imbalance poor-placement",
     refutes="more-threads",
-    because="workers paused, as their memory was nearly full",
+    because="the memory of workers was nearly full",
 )
 def memory_pressure(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that paused, as their memory was nearly full."""
+    """Find workers that paused as their memory was nearly full, or else came near their limit."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
     state = run.trace.managed_memory.get("state")
     if share < _PAUSED or state is None:
+        yield from _near_limit(run)
         return
     paused = run.trace.managed_memory[(state == "paused").to_numpy(dtype=bool)]
     lives, times = paused["worker_id"].to_numpy(), run.trace.since_begin(paused["time"])
@@ -234,9 +232,8 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("memory-near-limit", refutes="more-threads", because="a worker came near its memory limit")
-def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
-    """Find workers whose process came near the limit at which Dask kills it."""
+def _near_limit(run: RunFigures) -> Iterator[Finding]:
+    """Yield a finding if the process of a worker came near the limit at which Dask kills it."""
     share = ratio(run.memory_peaks, run.memory_limits)
     if not (share >= _NEAR_LIMIT).any():
         return
@@ -244,7 +241,7 @@ def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
     used = run.memory_peaks[worst]
     more, changes = _more_memory(run, used / _PAUSES)
     yield Finding.of(
-        "memory-near-limit",
+        "memory-pressure",
         "A worker came near its memory limit: its process had {used} of {limit}.",
         f"{{workers:worker}} had {Share(_NEAR_LIMIT)} or more of theirs; Dask pauses them at 80 % "
         "and kills them at 95 %. See processes_resource_usage().",

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Change, Finding, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.steps import NO_LINES, has_lines, line_groups, line_words
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.run.open_runs import left_unasked
-from dasfprof.analysis.run.run_end import RESTARTED, begins_with, given_up, stimulus_texts
+from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
+from dasfprof.analysis.run.run_end import RESTARTED, How, begins_with, given_up, stimulus_texts
 from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
@@ -77,10 +77,7 @@ _MOST_NAMED = 3
 _SUBMITTED = ("update-graph",)
 
 
-@rule(
-    "lost-workers",
-    causes="recomputation imbalance too-few-tasks serial-chain poor-placement",
-)
+@rule("lost-workers", causes="recomputation imbalance too-few-tasks serial-chain poor-placement")
 def lost_workers(run: RunFigures) -> Iterator[Finding]:
     """Find workers that were lost with tasks on them."""
     attempts = run.attempts
@@ -106,14 +103,37 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     on_worst = longest[(longest["life"] == worst).to_numpy(dtype=bool)]
     kill = next((one for one in memory_kills(run.trace) if one.life == worst and one.suspect), None)
     function = function if kill is None else str(kill.suspect)
-    yield said(
-        _say_lost_workers,
+    alone, there = len(lives) == 1, [run.text_of_key(int(key)) for key in on_worst["key_id"]]
+    rhythm, how = find_rhythm(run, departures), clause(list(departures.values()))
+    yield Finding.of(
+        "lost-workers",
+        f"{{workers:worker}} left the cluster with {{tasks:task}} on {'it' if alone else 'them'}, "
+        f"most of {{most_of}}{', {clause}' if how else ''}.",
+        f"{{worker}} left {'{left} into the trace' if np.isfinite(at) else 'at an unknown time'}, "
+        "with {tasks_of_worker} of them. "
+        f"{'It was {exit}. ' if ended.words else ''}{'{known}. ' if ended.evidence else ''}"
+        + (
+            f"Results were lost with {'it' if alone else 'them'}: {{ran_again:task}} ran again, "
+            "for {again} of thread time. "
+            if by_loss.any()
+            else ""
+        )
+        + (
+            f"For {{missed}} of thread time {'it was' if alone else 'they were'} missed while "
+            "others ran tasks. "
+            if gone > 0
+            else ""
+        )
+        + f"{{suspicion}}{'There longest: {_named}. ' if there else ''}{rhythm_in_words(rhythm)}"
+        "See processed_tasks() and process_summary().",
+        "{advice}",
         function=function,
         most_of=str(Counter(lost["function"].tolist()).most_common(1)[0][0]),
-        clause=clause(list(departures.values())),
+        clause=how,
         why=ended.why.value,
-        longest=[run.text_of_key(int(key)) for key in on_worst["key_id"].tolist()[:_MOST_NAMED]],
-        rhythm=find_rhythm(run, departures),
+        longest=there[:_MOST_NAMED],
+        _named=", ".join(there[:_MOST_NAMED]),
+        rhythm=rhythm,
         advice=advice(ended, function, fills=kill is not None and kill.reason is Reason.RESULTS),
         suspicion="" if kill is None else suspicion(kill),
         worker=str(run.trace.workers["worker"].iloc[worst]),
@@ -125,7 +145,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         again=Seconds(again),
         missed=Seconds(gone),
         exit=ended.words,
-        known=ended.evidence,
+        known=f"{ended.evidence[:1].upper()}{ended.evidence[1:]}" if ended.evidence else "",
         memory=Bytes(ended.memory),
         limit=Bytes(ended.limit),
         blames_memory=ended.why is Why.MEMORY,
@@ -133,36 +153,6 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         at_least="high",
         start=at,
         stop=at,
-    )
-
-
-def _say_lost_workers(f: Figures) -> Words:
-    when = f"{f.left} into the trace" if np.isfinite(f.left) else "at an unknown time"
-    alone = f.workers == 1
-    again = (
-        f"Results were lost with {'it' if alone else 'them'}: {f.ran_again:task} ran again, for "
-        f"{f.again} of thread time. "
-    )
-    missed = (
-        f"For {f.missed} of thread time {'it was' if alone else 'they were'} missed while others "
-        "ran tasks. "
-    )
-    how = f", {f.clause}" if f.clause else ""
-    there = f"There longest: {', '.join(f.longest)}. " if f.longest else ""
-    known = f"{f.known[:1].upper()}{f.known[1:]}. " if f.known else ""
-    return (
-        f"{f.workers:worker} left the cluster with {f.tasks:task} on "
-        f"{'it' if alone else 'them'}, most of {f.most_of}{how}.",
-        f"{f.worker} left {when}, with {f.tasks_of_worker} of them. "
-        + (f"It was {f.exit}. " if f.exit else "")
-        + known
-        + (again if f.ran_again else "")
-        + (missed if f.missed > 0 else "")
-        + f.suspicion
-        + there
-        + rhythm_in_words(f.rhythm)
-        + "See processed_tasks() and process_summary().",
-        f.advice,
     )
 
 
@@ -179,12 +169,36 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
         threads = run.trace.workers["nthreads"].iloc[life]
         first = seen if len(seen) else own.head(1 if pd.isna(threads) else max(int(threads), 1))
         found += first.index.tolist()
-    rows: pd.DataFrame = lost.loc[found]
-    return rows
+    return lost.loc[found]
 
 
-@rule("restarted-workers")
-def restarted_workers(run: RunFigures) -> Iterator[Finding]:
+@rule("given-up-tasks")
+def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
+    """Find unfinished tasks that clients gave up: by a restart, a cancellation, or lost futures."""
+    yield from _restarted(run)
+    if run.end is not None and run.end.how is How.LEFT:
+        return
+    attempts = run.attempts
+    released = attempts[(attempts["status"] == RELEASED).to_numpy(dtype=bool)]
+    released = released[~released["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
+    if not len(released):
+        return
+    name, number = Counter(released["function"].tolist()).most_common(1)[0]
+    yield Finding.of(
+        "given-up-tasks",
+        "The client gave up {tasks:task} that had not ended, {tasks_of_function} of {function}: it "
+        "cancelled them, or dropped their futures.",
+        "They had run for {ran}. See processed_tasks().",
+        "If that was not meant, keep the futures in a variable until their results are used.",
+        function=str(name),
+        tasks=Count(len(released)),
+        tasks_of_function=Count(number),
+        ran=Seconds(released["run"].fillna(0.0).sum()),
+        severity="low",
+    )
+
+
+def _restarted(run: RunFigures) -> Iterator[Finding]:
     """Find that a client restarted workers, and what that took away."""
     changes, attempts = run.trace.cluster_changes, run.attempts
     if len(changes):
@@ -192,27 +206,51 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
-    went_on = _ended_after_a_restart(run)
-    told = changes.to_dict("records")
-    never_sent = int(sum(one["number"] for one in told if one["number"] > 0))
-    if not len(taken) + len(went_on) + never_sent:
+    # How task runs ended on workers that had not heard yet that they were restarted.
+    runs = run.trace.whole.tasks
+    states = runs["state"].astype(object).to_numpy()[given_up(run.trace, runs, RESTARTED)]
+    went_on = states[np.isin(states, ("memory", "erred"))]
+    restarts = changes.to_dict("records")
+    never_sent = int(sum(one["number"] for one in restarts if one["number"] > 0))
+    tasks, begun = len(taken) + len(went_on) + never_sent, int((taken["run"] > 0).sum())
+    if not tasks:
         return
-    at = float(told[0]["time"]) if told else float("nan")
+    at = float(restarts[0]["time"]) if restarts else float("nan")
     joined = run.trace.workers["joined"].to_numpy(dtype=float)
     back = joined[joined > at]
-    who = [one["who"] for one in told if isinstance(one["who"], str)]
-    yield said(
-        _say_restarted_workers,
-        tasks=Count(len(taken) + len(went_on) + never_sent),
+    who = [one["who"] for one in restarts if isinstance(one["who"], str)]
+    workers = sum(len(one["workers"] or ()) for one in restarts)
+    when = "At {at} into the trace{_times}. " if restarts else ""
+    times = f", the first of {Count(len(restarts)):restart}" if len(restarts) != 1 else ""
+    seen = f"{{begun}} of them {'were' if begun != 1 else 'was'} seen running, for {{ran}} in all"
+    ended = (
+        "{went_on} ended before its worker did, {failed} of these in an error, of which the "
+        "scheduler did not hear. "
+    )
+    yield Finding.of(
+        "given-up-tasks",
+        f"{{tasks:task}} {'were' if tasks != 1 else 'was'} unfinished when "
+        f"{'{who}' if who else 'a client'} restarted "
+        f"{'{workers:worker}' if workers else 'the workers'}, which gave "
+        f"{'them' if tasks != 1 else 'it'} up.",
+        f"{when}{{sent}} had been sent to a worker; "
+        f"{seen if begun else 'nothing tells whether they had begun'}. "
+        f"{ended if len(went_on) else 'None of them failed. '}"
+        f"{'The first worker was back {back} later. ' if len(back) else ''}"
+        "See cluster_changes() and processed_tasks().",
+        "Cancel unwanted work with cancel(), or by deleting its futures: client.restart() takes "
+        "the tasks and results of all clients away.",
+        tasks=Count(tasks),
         sent=Count(len(taken) + len(went_on)),
         went_on=Count(len(went_on)),
         failed=Count((went_on == "erred").sum()),
         ran=Seconds(taken["run"].fillna(0.0).sum()),
-        begun=Count((taken["run"] > 0).sum()),
+        begun=Count(begun),
         who=elide(who[0], 24) if who else None,
-        restarts=Count(len(told)),
-        workers=Count(sum(len(one["workers"] or ()) for one in told)),
-        at=Seconds(run.trace.seconds_at(at)) if told else None,
+        restarts=Count(len(restarts)),
+        _times=times,
+        workers=Count(workers),
+        at=Seconds(run.trace.seconds_at(at)) if restarts else None,
         back=Seconds(back.min() - at) if len(back) else None,
         at_least="low",
         at_most="medium",
@@ -221,45 +259,7 @@ def restarted_workers(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _ended_after_a_restart(run: RunFigures) -> Array:
-    """Return how task runs ended on workers that had not heard yet that they were restarted."""
-    runs = run.trace.whole.tasks
-    states = runs["state"].astype(object).to_numpy()[given_up(run.trace, runs, RESTARTED)]
-    ended: Array = states[np.isin(states, ("memory", "erred"))]
-    return ended
-
-
-def _say_restarted_workers(f: Figures) -> Words:
-    them = "them" if f.tasks != 1 else "it"
-    times = "" if f.restarts == 1 else f", the first of {f.restarts:restart}"
-    at = "" if f.at is None else f"At {f.at} into the trace{times}. "
-    back = "" if f.back is None else f"The first worker was back {f.back} later. "
-    workers = f"{f.workers:worker}" if f.workers else "the workers"
-    begun = (
-        f"{f.begun} of them {'were' if f.begun != 1 else 'was'} seen running, for {f.ran} in all"
-        if f.begun
-        else "nothing tells whether they had begun"
-    )
-    went_on = "None of them failed. "
-    if f.went_on:
-        went_on = (
-            f"{f.went_on} ended before its worker did, {f.failed} of these in an error, of which "
-            "the scheduler did not hear. "
-        )
-    return (
-        f"{f.tasks:task} {'were' if f.tasks != 1 else 'was'} unfinished when "
-        f"{f.who or 'a client'} restarted {workers}, which gave {them} up.",
-        f"{at}{f.sent} had been sent to a worker; {begun}. {went_on}{back}"
-        "See cluster_changes() and processed_tasks().",
-        "If that was not meant: client.restart() takes the tasks and results of all clients away; "
-        "cancel(), or del of futures, ends what is no longer wanted and keeps the workers.",
-    )
-
-
-@rule(
-    "recomputation",
-    causes="tasks-too-small dominating-function blocked-tasks io-bound",
-)
+@rule("recomputation", causes="tasks-too-small dominating-function blocked-tasks io-bound")
 def recomputation(run: RunFigures) -> Iterator[Finding]:
     """Find results that were computed again, though they had been there before."""
     again, _ = _computed_again(run)
@@ -270,14 +270,30 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     by_function = np.bincount(run.functions.codes[again], weights=seconds[again])
     code = int(by_function.argmax())
     function = str(run.function_names[code])
-    yield said(
-        _say_recomputation,
+    built = _built(run, np.where(again & (run.functions.codes == code), seconds, 0.0))
+    what = "what is built at {_lines}"
+    unknown = ""
+    if not built:
+        what = "the collection whose tasks are called {function}"
+        unknown = (
+            " No line that built it is recorded; tasks that Dask fused are called after the last "
+            "of them."
+        )
+    yield Finding.of(
+        "recomputation",
+        "Results are computed more than once: {tasks:task}, {lost} of thread time, most of it in "
+        "{function}.",
+        "{tasks_of_function:task} of {function} ran again after their results had been released; "
+        '{share} of the thread time of all tasks. See processed_tasks("function").',
+        f"Keep what is used again: persist() {what} before it is used, or give all that needs it "
+        f"to one dask.compute().{unknown}",
         function=function,
         tasks=Count(again.sum()),
         tasks_of_function=Count(np.count_nonzero(again & (run.functions.codes == code))),
         lost=Seconds(lost),
         share=Share(lost / seconds.sum()),
-        built=_built(run, np.where(again & (run.functions.codes == code), seconds, 0.0)),
+        built=built,
+        _lines=" and ".join(built),
         seconds=lost / run.threads,
         settings=[Change({"persist": function}, function=function)],
     )
@@ -292,25 +308,6 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
     known = [at for at in np.argsort(-whole, kind="stable").tolist() if whole[at] > 0]
     lines = [names[at] for at in known if names[at] not in NO_LINES]
     return [line_words(run.trace, line) for line in lines[:_MOST_NAMED]]
-
-
-def _say_recomputation(f: Figures) -> Words:
-    what, unknown = f"what is built at {' and '.join(f.built)}", ""
-    if not f.built:
-        what = f"the collection whose tasks are called {f.function}"
-        unknown = (
-            " No line that built it is recorded; tasks that Dask fused are called after the last "
-            "of them."
-        )
-    return (
-        f"Results are computed more than once: {f.tasks:task}, {f.lost} of thread time, most of it "
-        f"in {f.function}.",
-        f"{f.tasks_of_function:task} of {f.function} ran again after their results had been "
-        f"released; {f.share} of the thread time of all tasks. See "
-        'processed_tasks("function").',
-        f"Keep what is used again: persist() {what} before it is used, or give all that needs it "
-        f"to one dask.compute().{unknown}",
-    )
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, Places, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, given_up
@@ -47,22 +47,27 @@ def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
     return Figures(ran=_median(ran), took=_median(took), most=most)
 
 
-def limit_or_cause(function: str, limit: Figures) -> str:
-    """Say whether the limit of a function whose tasks timed out is too low, or they hung."""
-    given = f"those that timed out had run for {limit.ran} (the median)"
-    begin = f"Hold what {function} takes against its limit:"
+def limit_or_cause(limit: Figures) -> str:
+    """Return the advice for time-outs: the limit is too low, or what its tasks waited for.
+
+    It names figures: `function`, and `limit` with its own.
+    """
+    begin = "Hold what {function} takes against its limit:"
+    given = "those that timed out had run for {limit.ran} (the median)"
     if np.isnan(limit.most):
         return (
             f"{begin} none of its tasks ended well, so that nothing tells how long they take; "
             f"{given}. Run one without the limit."
         )
-    told = (
-        f"{begin} those that ended well took {limit.took} (the median), {limit.most} at most; "
-        f"{given}. "
+    advice = (
+        "So the limit is not too low: look at what they waited for, and retry that."
+        if limit.ran >= _FAR * limit.most
+        else "Set the limit well above what they take, or give each task less to do."
     )
-    if limit.ran >= _FAR * limit.most:
-        return told + "So the limit is not too low: look at what they waited for, and retry that."
-    return told + "Set the limit well above what they take, or give each task less to do."
+    return (
+        f"{begin} those that ended well took {{limit.took}} (the median), {{limit.most}} at most; "
+        f"{given}. {advice}"
+    )
 
 
 def _median(seconds: Array) -> Seconds:
@@ -79,10 +84,7 @@ _FAILED_ATTEMPTS = 0.05
 _NAMED_KINDS = 3
 
 
-@rule(
-    "failed-attempts",
-    causes="recomputation straggling-tasks imbalance too-few-tasks",
-)
+@rule("failed-attempts", causes="recomputation straggling-tasks imbalance too-few-tasks")
 def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     """Find attempts that failed and were made again, and their seconds."""
     attempts = run.attempts
@@ -100,33 +102,29 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     own = attempts[kept]
     name, category = _most(own["function"]), _most(own["category"])
     message = own["message"].to_numpy()[(own["category"] == category).to_numpy()][0]
-    yield said(
-        _say_failed_attempts,
+    limit = find_limit(run, name, category)
+    yield Finding.of(
+        "failed-attempts",
+        "{attempts:attempt} failed and had to be made again, most with {category} in {function}: "
+        "{lost} of thread time.",
+        "{share} of all attempts. The first message: {message} See processed_tasks().",
+        limit_or_cause(limit)
+        if limit
+        else "Make {function} not fail: catch and retry {category} inside of it where it is cheap, "
+        "or mend what causes it; retries= starts the whole task again.",
         function=name,
         attempts=Count(kept.sum()),
         category=category,
         lost=Seconds(seconds[kept].sum()),
         share=Share(kept.mean()),
         message=excerpt(message),
-        limit=find_limit(run, name, category),
+        limit=limit,
         seconds=run.saved(
             float(seconds[kept].sum()) / run.threads,
             running=run.with_durations((run.trace.tasks["state"] == "erred").to_numpy(bool), 0.0),
         ),
         at_least="medium",
         places=_failures(run, own),
-    )
-
-
-def _say_failed_attempts(f: Figures) -> Words:
-    return (
-        f"{f.attempts:attempt} failed and had to be made again, most with {f.category} in "
-        f"{f.function}: {f.lost} of thread time.",
-        f"{f.share} of all attempts. The first message: {f.message} See processed_tasks().",
-        limit_or_cause(f.function, f.limit)
-        if f.limit
-        else f"Make {f.function} not fail: catch and retry {f.category} inside of it where it is "
-        "cheap, or mend what causes it; retries= starts the whole task again.",
     )
 
 
@@ -151,20 +149,37 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     first = erred.head(1).to_dict("records")[0]
     name = str(first["function"])
     pairs = zip(erred["category"], erred["function"], strict=True)
-    line = first["raised_at"]
+    kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
+    line, limit = first["raised_at"], find_limit(run, name, first["category"])
     # Those of tasks that a client had given up are nobody's, and may come of that.
     nobodys = bool(erred["key_id"].isin(_given_up_before(run)).all())
-    yield said(
-        _say_errors,
+    blocked = Count(sum(never_ran.values()))
+    others = f" and {Count(len(kinds) - _NAMED_KINDS):more kind}" * (len(kinds) > _NAMED_KINDS)
+    blocks = "Never ran: {_by_function}. " if blocked else ""
+    raised_in = "Raised at {raised_at}. " if isinstance(line, str) else ""
+    because = f"; {blocked:task} that need their results never ran" if blocked else ""
+    yield Finding.of(
+        "errors",
+        f"{{tasks:task}} ended in an error: {{_named}}{others}{because}.",
+        f"The first: {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
+        "A client had given these tasks up before the scheduler heard of their errors: nothing "
+        "depends on them. The error may come of that; where it does not, it is to be mended."
+        if nobodys
+        else limit_or_cause(limit)
+        if limit
+        else "Mend {function}, or give retries= where the error passes by itself; what depends on "
+        "these tasks has no result.",
         function=name,
         tasks=Count(len(erred)),
         nobodys=nobodys,
-        kinds=list(dict.fromkeys(f"{category} in {function}" for category, function in pairs)),
+        kinds=kinds,
+        _named=", ".join(kinds[:_NAMED_KINDS]),
         key=run.text_of_key(first["key_id"]),
         message=excerpt(str(first["message"])),
         raised_at=excerpt(str(line)) if isinstance(line, str) else None,
         never_ran={other: Count(number) for other, number in never_ran.items()},
-        limit=find_limit(run, name, first["category"]),
+        _by_function=", ".join(f"{number} of {other}" for other, number in never_ran.items()),
+        limit=limit,
         severity="low" if nobodys else "high",
         worker=str(run.workers.labels[first["worker"]]),
         start=run.trace.seconds_at(first["start"]),
@@ -176,29 +191,7 @@ def _given_up_before(run: RunFigures) -> Array:
     """Return the keys of task runs that clients gave up before the scheduler heard of an error."""
     runs = run.trace.tasks
     gone = given_up(run.trace, runs, (*DROPPED, CANCELLED))
-    keys: Array = runs["key_id"].to_numpy()[gone & (runs["state"] == "erred").to_numpy()]
-    return keys
-
-
-def _say_errors(f: Figures) -> Words:
-    more, blocked = Count(len(f.kinds) - _NAMED_KINDS), Count(sum(f.never_ran.values()))
-    others = f" and {more:more kind}" if more > 0 else ""
-    because = f"; {blocked:task} that need their results never ran" if blocked else ""
-    by_function = ", ".join(f"{number} of {name}" for name, number in f.never_ran.items())
-    return (
-        f"{f.tasks:task} ended in an error: {', '.join(f.kinds[:_NAMED_KINDS])}{others}{because}.",
-        f"The first: {f.key}: {f.message} "
-        + (f"Raised at {f.raised_at}. " if f.raised_at else "")
-        + (f"Never ran: {by_function}. " if blocked else "")
-        + "See processed_tasks().",
-        "A client had given these tasks up before the scheduler heard of their errors: nothing "
-        "depends on them. The error may come of that; where it does not, it is to be mended."
-        if f.nobodys
-        else limit_or_cause(f.function, f.limit)
-        if f.limit
-        else f"Mend {f.function}, or give retries= where the error passes by itself; what depends "
-        "on these tasks has no result.",
-    )
+    return runs["key_id"].to_numpy()[gone & (runs["state"] == "erred").to_numpy()]
 
 
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
@@ -208,86 +201,6 @@ def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
         state="erred",
         function=str(functions[0]) if len(functions) == 1 else None,
         worker=str(run.workers.labels[workers[0]]) if len(workers) == 1 else None,
-    )
-
-
-@rule("unfinished-tasks")
-def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that were on a worker and not done, in traces without states of the scheduler."""
-    only = run.trace.scheduler_only
-    if len(run.trace.scheduler_states) or "scheduler_state" not in only:
-        return
-    left = only[(only["scheduler_state"] == "processing").to_numpy(dtype=bool) & ~only["lost"]]
-    if not len(left):
-        return
-    waited = (run.trace.end - left["sent"]).to_numpy(dtype=float)
-    longest = int(np.nanargmax(waited))
-    name = _most(left["function"])
-    own = run.working[(run.trace.tasks["function"] == name).to_numpy(dtype=bool)]
-    unsent = run.trace.unsent
-    yield said(
-        _say_unfinished_tasks,
-        function=name,
-        worker=str(left["worker"].iloc[longest]),
-        key=run.text_of_key(int(left["key_id"].iloc[longest])),
-        tasks=Count(len(left)),
-        longest=Seconds(waited[longest]),
-        usual=Seconds(np.median(own)) if len(own) else None,
-        unsent=Count(unsent["tasks"].sum() if "tasks" in unsent else 0),
-        severity="medium",
-        start=run.trace.seconds_at(left["sent"].iloc[longest]),
-        stop=run.trace.wall,
-    )
-
-
-def _say_unfinished_tasks(f: Figures) -> Words:
-    usual = (
-        f"No task of {f.function} ended."
-        if f.usual is None
-        else f"Other tasks of {f.function} take {f.usual}."
-    )
-    waiting = f" {f.unsent:more task} had not been sent to a worker." if f.unsent else ""
-    return (
-        f"{f.tasks:task} had not ended when recording did, most of {f.function}: the longest has "
-        f"been on its worker for {f.longest}.",
-        f"Key {f.key} on {f.worker}. {usual}{waiting} See processed_tasks().",
-        f"If it is stuck, look at what {f.function} does there, by client.call_stack() or the "
-        "worker's log: a lock, a lost connection, an endless loop. If not, stop recording after "
-        "wait() or compute() have returned.",
-    )
-
-
-@rule("no-worker-fits")
-def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that no worker may run, in traces without states of the scheduler."""
-    if len(run.trace.scheduler_states):
-        return
-    for row in run.trace.unsent.to_dict("records"):
-        if row["state"] != "no-worker":
-            continue
-        asked = row["restrictions"] or {}
-        since = run.trace.seconds_at(row["time"])
-        yield said(
-            _say_no_worker_fits,
-            function=str(row["name"]),
-            key=run.text_of_key(int(row["key"])),
-            tasks=Count(row["tasks"]),
-            waited=Seconds(run.trace.wall - since),
-            restrictions={str(name): str(value) for name, value in asked.items()},
-            at_least="high",
-            start=since,
-            stop=run.trace.wall,
-        )
-
-
-def _say_no_worker_fits(f: Figures) -> Words:
-    asked = "; ".join(f"{name}={value}" for name, value in f.restrictions.items())
-    return (
-        f"No worker fits {f.tasks:task} of {f.function}: they had not been sent to any for "
-        f"{f.waited} when recording ended.",
-        f"Key {f.key} asks for {asked or 'nothing, so that there was no worker at all'}.",
-        "Start a worker that offers this (dask worker --resources, or its address or name), or "
-        f"take workers= and resources= from {f.function}; until then this run does not end.",
     )
 
 
@@ -321,8 +234,14 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
         total, empty = int((own & ended).sum()), int((own & nothing).sum())
         first = _first(logged, runs[own & silent])
         name = str(run.function_names[code])
-        yield said(
-            _say_swallowed_errors,
+        yield Finding.of(
+            "swallowed-errors",
+            "{silent} of {tasks:task run} of {function} logged an error and returned None: if they "
+            "caught an error, Dask does not know of it, and they count as done.",
+            f"{'All {tasks}' if empty == total else '{empty} of {tasks}'} results of {{function}} "
+            "are None. The first error logged: {error} at {line}: {message}",
+            "Look at what {function} logs. Let it raise what it cannot handle: Dask then names the "
+            "task and does not run what depends on it. If None is meant, nothing is lost.",
             silent=Count(count),
             empty=Count(empty),
             tasks=Count(total),
@@ -333,17 +252,6 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
             at_most="medium",
             function=name,
         )
-
-
-def _say_swallowed_errors(f: Figures) -> Words:
-    return (
-        f"{f.silent} of {f.tasks:task run} of {f.function} logged an error and returned None: if "
-        "they caught an error, Dask does not know of it, and they count as done.",
-        f"{f'All {f.tasks}' if f.empty == f.tasks else f'{f.empty} of {f.tasks}'} results of "
-        f"{f.function} are None. The first error logged: {f.error} at {f.line}: {f.message}",
-        f"Look at what {f.function} logs. Let it raise what it cannot handle: Dask then names the "
-        "task and does not run what depends on it. If None is meant, nothing is lost.",
-    )
 
 
 def _first(logged: pd.DataFrame, runs: pd.MultiIndex) -> pd.Series:

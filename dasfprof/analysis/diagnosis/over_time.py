@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.client import line_of
-from dasfprof.analysis.diagnosis.registry import Finding, Places, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
@@ -71,46 +71,48 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     spans = union(run.trace.begin + begins, run.trace.begin + ends)
     by_class = meanwhile(run.trace, *spans)
     waits = by_class.get(ClientTime.WAITING, 0.0) >= _WAITS * float((spans[1] - spans[0]).sum())
-    yield said(
-        _say_client_gaps,
+    client, actors = client_meanwhile(run.trace, *spans), _calls_meanwhile(run, begins, ends)
+    calls = (
+        ""
+        if run.trace.knows_actor_calls
+        else ("Calls of actors are not recorded: they may have run then. ")
+    )
+    if actors["calls"]:
+        calls = (
+            "{calls:call} of actors took {called} then, which does not count; the way there and "
+            "back does: see actor_calls(). "
+        )
+    sampled = len(run.trace.client_samples) > 0
+    unknown = "" if client else _NOT_CLEAR if sampled else _NOT_SAMPLED
+    yield Finding.of(
+        "client-gaps",
+        "Graphs come late: for {waited} ({share} of the run) the scheduler knew of no task, in "
+        "{gaps:gap}, though the client waited for results."
+        if waits
+        else "The cluster waits for the client: for {waited} ({share} of the run) no task was "
+        "submitted, in {gaps:gap}.",
+        f"The longest, {{longest}}, is before {{function}}. {{client}}{calls}See critical_path(), "
+        "client_activity() and time_accounting().",
+        "What it had sent was on its way, or taken up by the scheduler: keep large objects out of "
+        "graphs (client.scatter() them once, or load them in tasks), and have fewer, larger tasks."
+        if waits
+        else f"{unknown}If it works on results, do that as tasks; if it needs none of them yet, "
+        "submit more in one go: dask.compute(a, b, c), with intermediate results on the cluster "
+        "(persist()). If it builds and pickles graphs, keep large objects out of them: "
+        "client.scatter() them once.",
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
         gaps=Count(len(gaps)),
         longest=Seconds(lengths.max()),
-        client=client_meanwhile(run.trace, *spans),
+        client=client,
         waits=waits,
-        sampled=len(run.trace.client_samples) > 0,
-        **_calls_meanwhile(run, begins, ends),
+        sampled=sampled,
+        **actors,
         seconds=seconds,
         start=begin,
         stop=begin + float(path.length[longest]),
         places=_times(begins, ends),
-    )
-
-
-def _say_client_gaps(f: Figures) -> Words:
-    calls = "" if f.knows_calls else "Calls of actors are not recorded: they may have run then. "
-    if f.calls:
-        calls = (
-            f"{f.calls:call} of actors took {f.called} then, which does not count; the way there "
-            "and back does: see actor_calls(). "
-        )
-    return (
-        f"Graphs come late: for {f.waited} ({f.share} of the run) the scheduler knew of no task, "
-        f"in {f.gaps:gap}, though the client waited for results."
-        if f.waits
-        else f"The cluster waits for the client: for {f.waited} ({f.share} of the run) no task was "
-        f"submitted, in {f.gaps:gap}.",
-        f"The longest, {f.longest}, is before {f.function}. {f.client}{calls}See critical_path(), "
-        "client_activity() and time_accounting().",
-        "What it had sent was on its way, or taken up by the scheduler: keep large objects out of "
-        "graphs (client.scatter() them once, or load them in tasks), and have fewer, larger tasks."
-        if f.waits
-        else ("" if f.client else _NOT_CLEAR if f.sampled else _NOT_SAMPLED)
-        + "If it works on results, do that as tasks; if it needs none of them yet, submit more in "
-        "one go: dask.compute(a, b, c), with intermediate results on the cluster (persist()). If "
-        "it builds and pickles graphs, keep large objects out of them: client.scatter() them once.",
     )
 
 
@@ -153,10 +155,8 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
 
 @rule(
     "one-at-a-time",
-    explains=(
-        "client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement scheduler-"
-        "bound dominating-function"
-    ),
+    explains="client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement "
+    "scheduler-bound dominating-function",
     refutes="more-threads",
     because="the client submits fewer tasks at a time than there are threads",
 )
@@ -177,14 +177,24 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
         return
-    yield said(
-        _say_one_at_a_time,
+    called = _longest_calls(run)
+    waits = "It waits in {called.number:call} of {called.call}, at {called.line}. "
+    yield Finding.of(
+        "one-at-a-time",
+        "The client submits little at a time: {tasks:task} came in {graphs:part}, each once those "
+        "before had ended; for {few} ({share} of the run) no part had as many that could run at a "
+        "time as there are threads, {threads}.",
+        f"{waits if called else ''}More threads or workers find no task to run. See "
+        "critical_path() and client_activity().",
+        "Submit all that does not need the results before, and wait for it together: client.map "
+        "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
+        "ready. Where each needs the one before, the run is as long as their sum.",
         graphs=Count(rounds),
         tasks=Count(len(times)),
         few=Seconds(seconds),
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
-        called=_longest_calls(run),
+        called=called,
         severity="medium",
     )
 
@@ -218,23 +228,6 @@ def _levels(begins: Array, ends: Array, looks: Array) -> tuple[Array, Array]:
     return np.cumsum(steps[order]), edges[order]
 
 
-def _say_one_at_a_time(f: Figures) -> Words:
-    return (
-        f"The client submits little at a time: {f.tasks:task} came in {f.graphs:part}, each once "
-        f"those before had ended; for {f.few} ({f.share} of the run) no part had as many that "
-        f"could run at a time as there are threads, {f.threads}.",
-        (
-            f"It waits in {f.called.number:call} of {f.called.call}, at {f.called.line}. "
-            if f.called
-            else ""
-        )
-        + "More threads or workers find no task to run. See critical_path() and client_activity().",
-        "Submit all that does not need the results before, and wait for it together: client.map "
-        "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
-        "ready. Where each needs the one before, the run is as long as their sum.",
-    )
-
-
 @rule(
     "no-workers",
     explains="scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance",
@@ -257,8 +250,13 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
     if not seconds > 0 or seconds < _ABSENT * run.wall:
         return
     longest = int(lengths.argmax())
-    yield said(
-        _say_no_workers,
+    yield Finding.of(
+        "no-workers",
+        "There was no worker: for {waited} ({share} of the run) tasks waited for one to join.",
+        "{times:time}, the longest from {longest_from} into the trace on, for {longest}. See "
+        'time_accounting("worker").',
+        "Let workers join before there is work: client.wait_for_workers(); keep some between "
+        "computations: cluster.adapt(minimum=1), a longer interval or wait_count.",
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
         times=Count(np.count_nonzero(lengths)),
@@ -269,16 +267,6 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
         start=float(begins[longest]),
         stop=float(ends[longest]),
         places=_times(begins[lengths > 0], ends[lengths > 0]),
-    )
-
-
-def _say_no_workers(f: Figures) -> Words:
-    return (
-        f"There was no worker: for {f.waited} ({f.share} of the run) tasks waited for one to join.",
-        f"{f.times:time}, the longest from {f.longest_from} into the trace on, for "
-        f'{f.longest}. See time_accounting("worker").',
-        "Let workers join before there is work: client.wait_for_workers(); keep some between "
-        "computations: cluster.adapt(minimum=1), a longer interval or wait_count.",
     )
 
 
@@ -317,44 +305,40 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         seconds = run.saved(excess * run.path_seconds_of(code), caps={name: first})
         if seconds < _DEGRADES * run.wall:
             continue
-        yield said(
-            _say_degrading_functions,
+        changes, alike = _changes(trends, place), _are_called_alike(run, own)
+        by_name = ", ".join(f"{quantity} {times}" for quantity, times in changes.items())
+        why = (
+            "All were called with arguments of the same types and sizes. "
+            if alike
+            else "Whether later tasks have more to do, or something grows from call to call, the "
+            "trace cannot tell: nothing shows that their arguments are alike. "
+        )
+        state = (
+            "ook in {function} for what grows from call to call: caches, lists and files that are "
+            "appended to, connections and memory that are not given back. Restarting workers "
+            "(client.restart(), or --lifetime) shows whether the state is theirs."
+        )
+        yield Finding.of(
+            "degrading-functions",
+            "{function} gets slower as the run goes on: its last tasks take {times} times as long "
+            "as its first.",
+            f"{{attempts:attempt}}, the last third by the first: {by_name}. {why}{{hottest}}See "
+            "degradation().",
+            f"L{state}"
+            if alike
+            else "Run some of the last tasks first: if they take as long as they did, it is what "
+            f"they are called with, and nothing degrades. If they are fast: l{state}",
             function=name,
             times=Factor(trends.change["run"][place]),
             attempts=Count(trends.attempts[place]),
-            changes=_changes(trends, place),
-            alike=(alike := _are_called_alike(run, own)),
+            changes=changes,
+            alike=alike,
             hottest=hottest_line(run.trace, name),
             # Who restarts workers whose later tasks have more to do gains nothing.
             seconds=seconds if alike else float("nan"),
             costs=seconds,
             at_most="high" if alike else "medium",
         )
-
-
-def _say_degrading_functions(f: Figures) -> Words:
-    changes = ", ".join(f"{name} {times}" for name, times in f.changes.items())
-    state = (
-        f"Look in {f.function} for what grows from call to call: caches, lists and files that are "
-        "appended to, connections and memory that are not given back. Restarting workers "
-        "(client.restart(), or --lifetime) shows whether the state is theirs."
-    )
-    why = (
-        "All were called with arguments of the same types and sizes. "
-        if f.alike
-        else "Whether later tasks have more to do, or something grows from call to call, the trace "
-        "cannot tell: nothing shows that their arguments are alike. "
-    )
-    return (
-        f"{f.function} gets slower as the run goes on: its last tasks take {f.times} times as long "
-        "as its first.",
-        f"{f.attempts:attempt}, the last third by the first: {changes}. {why}{f.hottest}See "
-        "degradation().",
-        state
-        if f.alike
-        else "Run some of the last tasks first: if they take as long as they did, it is what they "
-        f"are called with, and nothing degrades. If they are fast: {state[0].lower()}{state[1:]}",
-    )
 
 
 #: Types whose values decide how much a task has to do, and are not recorded unless asked for.

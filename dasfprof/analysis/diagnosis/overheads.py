@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.cores import fewer_threads
-from dasfprof.analysis.diagnosis.registry import Advice, Change, Finding, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
@@ -43,10 +43,8 @@ _DIVISIBLE = 1000
 
 @rule(
     "tasks-too-small",
-    causes=(
-        "scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt lock-"
-        "bound"
-    ),
+    causes="scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt "
+    "lock-bound",
 )
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
@@ -73,19 +71,27 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     most = int(next((place for place in costs.order if small[place]), costs.order[0]))
     name, dear = str(costs.functions[most]), bool(costs.overhead[most] > _DEAR)
     advice = _larger_chunks(run, most)
-    yield said(
-        _say_tasks_too_small,
+    besides = Seconds(costs.overhead[most])
+    suggestion, settings = (_dear(run), []) if dear else _larger_tasks(run, advice)
+    yield Finding.of(
+        "tasks-too-small",
+        f"{'Handling tasks takes long' if dear else 'Tasks are too small'}: {{tasks:task}} take "
+        "{median} each (the median), and handling them takes {handling} of the threads' time.",
+        f"Overhead is {'{overhead}' if compute > 0 else 'all'} times what the tasks compute; each "
+        "of {function} costs {besides} besides its own {own} (means; all without waits for a "
+        "core). See chunk_sizing() and time_accounting().",
+        suggestion,
         function=name,
         tasks=Count(len(durations)),
         median=Seconds(median),
         handling=Share(share),
         overhead=Factor(overhead / compute) if compute > 0 else None,
-        besides=Seconds(costs.overhead[most]),
+        besides=besides,
         own=Seconds(run.working[run.rows_of(name)].mean()),
         dear=dear,
         sent_large=run.sent_large,
         advice=advice,
-        settings=[] if dear else _changes(advice, name, run),
+        settings=settings,
         seconds=float("nan") if dear else overhead,
         at_least="medium" if dear else "info",
         at_most="medium" if dear else "high",
@@ -110,65 +116,48 @@ def _serialising(run: RunFigures) -> float:
     return float((told["seconds"].to_numpy(dtype=float) * theirs).sum()) / run.threads
 
 
-def _say_tasks_too_small(f: Figures) -> Words:
-    return (
-        f"{'Handling tasks takes long' if f.dear else 'Tasks are too small'}: {f.tasks:task} take "
-        f"{f.median} each (the median), and handling them takes {f.handling} of the threads' time.",
-        f"Overhead is {f.overhead or 'all'} times what the tasks compute; each of {f.function} "
-        f"costs {f.besides} besides its own {f.own} (means; all without waits for a core). See "
-        "chunk_sizing() and time_accounting().",
-        _why_dear(f) if f.dear else _advice(f.advice),
-    )
-
-
-def _changes(f: Figures, name: str, run: RunFigures) -> list[Change]:
-    if f.how == "fewer-steps":
-        f.changes = fewer_threads(run)
-    if f.how in ("fewer-steps", "more-work"):
-        return []
-    if f.how == "batches":
-        return [Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))]
-    chunks = str(f.new_chunks or f.new_size)
-    return [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
-
-
-def _why_dear(f: Figures) -> str:
-    alone = f"Their number alone does not explain {f.besides} a task."
+def _dear(run: RunFigures) -> str:
+    """Say what may explain that handling a task takes long."""
     others = "slow pickling, event loops that are held up, or a busy host: this trace cannot tell."
-    if f.sent_large is False:
+    alone = "Their number alone does not explain {besides} a task. "
+    if run.sent_large is False:
         return (
-            f"{alone} No large values were sent with them. What may explain it: {others} Time "
-            f"pickle.dumps() of one task's function and arguments, and of a result of {f.function}."
+            f"{alone}No large values were sent with them. What may explain it: {others} Time "
+            "pickle.dumps() of one task's function and arguments, and of a result of {function}."
         )
     return (
-        f"{alone} Large arguments may, or functions that hold large objects, which are sent with "
-        f"each task of {f.function}, {others} Look at the size of pickle.dumps() of one task's "
+        f"{alone}Large arguments may, or functions that hold large objects, which are sent with "
+        f"each task of {{function}}, {others} Look at the size of pickle.dumps() of one task's "
         "function and arguments, and scatter() what is large."
     )
 
 
-def _advice(f: Figures) -> str | list[str | Advice]:
-    """Say how to have larger tasks, or fewer."""
+def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list[Change]]:
+    """Say how to have larger tasks, or fewer, and what to set for it."""
     if f.how == "fewer-steps":
+        fewer = "Or use fewer threads."
         return [
             "Have fewer tasks to handle: do several steps of the pipeline in one function (there "
-            f"are only {f.width:task} of {f.function} in a layer, and larger chunks would leave "
-            "threads without).",
-            Advice("fewer-threads", "Or use fewer threads.", changes=f.changes),
-        ]
+            "are only {advice.width:task} of {advice.function} in a layer, and larger chunks would "
+            "leave threads without).",
+            Advice("fewer-threads", fewer, changes=fewer_threads(run)),
+        ], []
     if f.how == "more-work":
-        return (
-            f"Put more work into each task of {f.function}: batch inputs, or fuse it with others."
-        )
-    left = f"That leaves {f.left} tasks in a layer."
+        words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
+        return [f"{words}others."], []
+    left = "That leaves {advice.left} tasks in a layer."
     if f.how == "batches":
-        return f"Put {f.inputs} inputs into each task of {f.function}, as a list. {left}"
-    shapes = f", chunks={f.new_chunks} in place of {f.chunks}" if f.chunks else ""
+        words = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
+        change = Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))
+        return [words, left], [change]
+    shapes = ", chunks={advice.new_chunks} in place of {advice.chunks}" if f.chunks else ""
     unproven = ", if its time grows as they do: all were about as large" if f.unproven else ""
-    return (
-        f"Make the tasks of {f.function} about {f.factor} times larger: chunks of {f.new_size} in "
-        f"place of {f.size}{shapes}{unproven}. {left}"
-    )
+    chunks = str(f.new_chunks or f.new_size)
+    return [
+        "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
+        f"{{advice.new_size}} in place of {{advice.size}}{shapes}{unproven}.",
+        left,
+    ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
 
 
 @rule("scheduler-bound")
@@ -178,23 +167,18 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     on_path = run.path_seconds(SegmentKind.SCHEDULER)
     if share < _SHARE or on_path < _SHARE * run.wall:
         return
-    yield said(
-        _say_scheduler_bound,
+    yield Finding.of(
+        "scheduler-bound",
+        "The scheduler holds the run up: for {idle} of their time threads idle while it has "
+        "runnable tasks to send, or until it has heard that the last ones ended.",
+        "It handled {tasks_a_second:.0f} tasks a second; {on_path} of the critical path are spent "
+        "at it. See critical_path_summary() and cluster_sizing().",
+        "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
+        "keep large objects out of the graph; and look for what else its process does.",
         idle=Share(share),
         on_path=Seconds(on_path),
         tasks_a_second=len(run.trace.tasks) / run.wall,
         costs=run.seconds_of(ThreadTime.SCHEDULER_LATENCY),
-    )
-
-
-def _say_scheduler_bound(f: Figures) -> Words:
-    return (
-        f"The scheduler holds the run up: for {f.idle} of their time threads idle while it has "
-        "runnable tasks to send, or until it has heard that the last ones ended.",
-        f"It handled {f.tasks_a_second:.0f} tasks a second; {f.on_path} of the critical path are "
-        "spent at it. See critical_path_summary() and cluster_sizing().",
-        "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
-        "keep large objects out of the graph; and look for what else its process does.",
     )
 
 
@@ -207,43 +191,37 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
         return
     way = run.slots.on_its_way
     by_function = np.bincount(run.slots.function, weights=way)
-    yield said(
-        _say_late_receipt,
-        function=str(run.slots.functions[int(by_function.argmax())]),
-        idle=Share(share),
-        longest=Seconds(way.max()),
-        on_path=Seconds(on_path),
-        blocked=Share(_blocked_share(run)),
-        sent_large=run.sent_large,
-        seconds=run.seconds_of(ThreadTime.ON_ITS_WAY),
-    )
-
-
-def _say_late_receipt(f: Figures) -> Words:
-    busy = f.blocked >= _BLOCKED
+    blocked = _blocked_share(run)
+    busy, sent_large = blocked >= _BLOCKED, run.sent_large
+    because = ", as the workers' event loops are blocked"
     large = "large arguments and functions that are unpickled there (client.scatter() them), "
-    return (
-        f"Workers take tasks in late: for {f.idle} of their time threads idle while tasks are on "
-        f"their way from the scheduler, for up to {f.longest}"
-        + (", as the workers' event loops are blocked." if busy else "."),
-        f"{f.on_path} of the critical path; most of it tasks of {f.function}. For {f.blocked} of "
-        "this time the event loop of the worker did not answer. See critical_path_summary() and "
+    yield Finding.of(
+        "late-receipt",
+        "Workers take tasks in late: for {idle} of their time threads idle while tasks are on "
+        "their way from the scheduler, for up to {longest}"
+        f"{because if busy else ''}.",
+        "{on_path} of the critical path; most of it tasks of {function}. For {blocked} of this "
+        "time the event loop of the worker did not answer. See critical_path_summary() and "
         "time_accounting().",
-        f"Look for what holds the event loop of workers: {'' if f.sent_large is False else large}"
+        f"Look for what holds the event loop of workers: {'' if sent_large is False else large}"
         "modules that tasks import (import them beforehand, by client.run), spilling, and code "
         "that holds the GIL for long."
         if busy
         else _NO_LARGE_VALUES
-        if f.sent_large is False
+        if sent_large is False
         else "Keep large objects out of the graph: client.scatter() them, or load them in the "
         "tasks. Fewer, larger tasks make fewer messages.",
+        function=str(run.slots.functions[int(by_function.argmax())]),
+        idle=Share(share),
+        longest=Seconds(way.max()),
+        on_path=Seconds(on_path),
+        blocked=Share(blocked),
+        sent_large=sent_large,
+        seconds=run.seconds_of(ThreadTime.ON_ITS_WAY),
     )
 
 
-@rule(
-    "deserialising",
-    explains="tasks-too-small scheduler-bound",
-)
+@rule("deserialising", explains="tasks-too-small scheduler-bound")
 def deserialising(run: RunFigures) -> Iterator[Finding]:
     """Find threads that are busy with deserialising tasks."""
     share = run.share_of(ThreadTime.DESERIALIZE)
@@ -251,31 +229,24 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
         return
     seconds = np.nan_to_num(run.task_column("deserialize"))
     by_function = run.functions.sum(seconds)
-    yield said(
-        _say_deserialising,
+    unspilled = np.nansum(run.task_column("disk_read_size")[seconds > 0])
+    spilled = " inputs that were spilled" if unspilled > 0 else " tasks"
+    yield Finding.of(
+        "deserialising",
+        f"Deserialising{spilled} takes {{share}} of the threads' time, most for {{function}}.",
+        "{of_function} of thread time for {function}"
+        f"{'; {unspilled} were read back in all' if unspilled > 0 else ''}. See "
+        'time_accounting("function").',
+        "Keep fewer or smaller results at a time, so that workers spill less, or give them more "
+        "memory."
+        if unspilled > 0
+        else "Large objects are part of the tasks of {function}: hand them over once, by "
+        "client.scatter([object], broadcast=True)[0], or load them on the workers.",
         function=str(run.function_names[int(by_function.argmax())]),
         share=Share(share),
         of_function=Seconds(by_function.max()),
-        unspilled=Bytes(np.nansum(run.task_column("disk_read_size")[seconds > 0])),
+        unspilled=Bytes(unspilled),
         costs=run.seconds_of(ThreadTime.DESERIALIZE),
-    )
-
-
-def _say_deserialising(f: Figures) -> Words:
-    if f.unspilled > 0:
-        return (
-            f"Deserialising inputs that were spilled takes {f.share} of the threads' time, most "
-            f"for {f.function}.",
-            f"{f.of_function} of thread time for {f.function}; {f.unspilled} were read back in "
-            'all. See time_accounting("function").',
-            "Keep fewer or smaller results at a time, so that workers spill less, or give them "
-            "more memory.",
-        )
-    return (
-        f"Deserialising tasks takes {f.share} of the threads' time, most for {f.function}.",
-        f'{f.of_function} of thread time for {f.function}. See time_accounting("function").',
-        f"Large objects are part of the tasks of {f.function}: hand them over once, by "
-        "client.scatter([object], broadcast=True)[0], or load them on the workers.",
     )
 
 

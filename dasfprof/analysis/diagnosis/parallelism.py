@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, Words, needs_cores, rule, said
+from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
+from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
@@ -69,15 +69,26 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     own = rows[run.functions.codes[rows] == int(by_function.argmax())]
     size = float(np.nan_to_num(run.task_column("size")[own]).max(initial=0.0))
     reduces = name.endswith(_REDUCTION) and size >= _LARGE_RESULT
-    yield said(
-        _say_serial_chain,
+    waits = run.waits_for_cores
+    yield Finding.of(
+        "serial-chain",
+        "A chain of {tasks:task} runs one after another: for {alone} ({share} of the run) no more "
+        "than one task runs at a time, mostly {function}.",
+        "{alone_in_function} of that in {function}; threads idle with nothing runnable for {idle} "
+        f"of their time. {needs_cores(waits)}See critical_path_summary() and critical_path().",
+        "Let the reduction have several output partitions: it has one, of up to {reduced}, that "
+        "the last tasks of {function} put together. Give it split_out= (the number of them; "
+        "groupby(...).agg(), drop_duplicates() and value_counts() have that)."
+        if reduces
+        else "Break the chain of {function}: make its steps independent, combine results pairwise "
+        "in a tree (dask's reductions do, split_every=2), or run several chains side by side.",
         reduced=Bytes(size) if reduces else None,
         tasks=Count(len(rows)),
         alone=Seconds(seconds),
         share=Share(seconds / run.wall),
         alone_in_function=Seconds(by_function.max()),
         idle=Share(run.share_of(ThreadTime.NO_RUNNABLE_TASK)),
-        core_wait=run.waits_for_cores,
+        core_wait=waits,
         seconds=float(narrow.idle[mine].sum()),
         function=name,
         start=float(run.slots.times.executing[rows[0]]),
@@ -85,28 +96,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _say_serial_chain(f: Figures) -> Words:
-    return (
-        f"A chain of {f.tasks:task} runs one after another: for {f.alone} ({f.share} of the run) "
-        f"no more than one task runs at a time, mostly {f.function}.",
-        f"{f.alone_in_function} of that in {f.function}; threads idle with nothing runnable for "
-        f"{f.idle} of their time. {needs_cores(f.core_wait)}See critical_path_summary() and "
-        "critical_path().",
-        f"Let the reduction have several output partitions: it has one, of up to {f.reduced}, that "
-        f"the last tasks of {f.function} put together. Give it split_out= (the number of them; "
-        "groupby(...).agg(), drop_duplicates() and value_counts() have that)."
-        if f.reduced is not None
-        else f"Break the chain of {f.function}: make its steps independent, combine results "
-        "pairwise in a tree (dask's reductions do, split_every=2), or run several chains side by "
-        "side.",
-    )
-
-
-@rule(
-    "too-few-tasks",
-    refutes="more-threads",
-    because="there are fewer tasks than threads",
-)
+@rule("too-few-tasks", refutes="more-threads", because="there are fewer tasks than threads")
 def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find times at which there are fewer tasks than threads, for there are no more of them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
@@ -123,17 +113,33 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     chunk = np.fmax(run.task_column("size"), run.task_column("input_size"))
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
     own = narrow.rows[mine][codes == name_code]
-    yield said(
-        _say_too_few_tasks,
+    times = Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2))
+    sized = f", chunks of {Bytes(usual / times)} in place of {{chunk}}" if usual > _CHUNK else ""
+    begins, waits = not run.trace.task_dependencies[0][own].any(), run.waits_for_cores
+    yield Finding.of(
+        "too-few-tasks",
+        "There are too few tasks for {threads:thread}: {lost} of the run's {wall} are lost as they "
+        "idle, mostly while {tasks:task} of {function} run.",
+        f"Nothing was runnable for {{idle}} of the threads' time. {needs_cores(waits)}See "
+        "time_accounting() and critical_path_summary().",
+        f"Split the work of {{function}} into {{times}} times as many partitions "
+        f"({Count(runs * times):task}{sized}), so that each thread has three; or run it on fewer "
+        "workers."
+        + (
+            " If each reads one file that cannot be split (gzip, a single row group of Parquet), "
+            "write what it holds to several files."
+            if begins
+            else ""
+        ),
         tasks=Count(runs),
         threads=Count(round(run.threads)),
         lost=Seconds(seconds),
         wall=Seconds(run.wall),
         idle=Share(run.share_of(ThreadTime.NO_RUNNABLE_TASK)),
-        core_wait=run.waits_for_cores,
-        times=Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2)),
+        core_wait=waits,
+        times=times,
         chunk=Bytes(usual) if usual > _CHUNK else None,
-        begins=not run.trace.task_dependencies[0][own].any(),
+        begins=begins,
         seconds=seconds,
         function=name,
         start=float(run.slots.times.executing[own].min()),
@@ -141,29 +147,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _say_too_few_tasks(f: Figures) -> Words:
-    sized = f", chunks of {Bytes(f.chunk / f.times)} in place of {f.chunk}" if f.chunk else ""
-    return (
-        f"There are too few tasks for {f.threads:thread}: {f.lost} of the run's {f.wall} are lost "
-        f"as they idle, mostly while {f.tasks:task} of {f.function} run.",
-        f"Nothing was runnable for {f.idle} of the threads' time. {needs_cores(f.core_wait)}See "
-        "time_accounting() and critical_path_summary().",
-        f"Split the work of {f.function} into {f.times} times as many partitions "
-        f"({Count(f.tasks * f.times):task}{sized}), so that each thread has three; or run it on "
-        "fewer workers."
-        + (
-            " If each reads one file that cannot be split (gzip, a single row group of Parquet), "
-            "write what it holds to several files."
-            if f.begins
-            else ""
-        ),
-    )
-
-
-@rule(
-    "dominating-function",
-    causes="blocked-tasks",
-)
+@rule("dominating-function", causes="blocked-tasks")
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
     # What a function takes at its first use on a worker is no part of its work.
@@ -182,36 +166,32 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     name, mean = str(run.function_names[code]), float(working[own].mean())
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # what it waits for is what takes the time
-    yield said(
-        _say_dominating_function,
+    uneven = "; {mean} on average" if mean > _UNEVEN * median else ""
+    p2p = bool(p2p_runs(run.trace)[own].any())
+    yield Finding.of(
+        "dominating-function",
+        "One function takes most of the time: {function} has {share} of all seconds of tasks, "
+        f"{{median}} a task (the median{uneven}).",
+        "{tasks:task}, {lasted} in all, first uses and waits for a core left out; the tasks of all "
+        "others take {others} on average. It uses the CPU for {on_cpu} of its time. {hottest}See "
+        "per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
+        "{function} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, or "
+        "fewer and larger partitions; and give it a local disk."
+        if p2p
+        else "Profile {function} and speed it up: twice as fast, it would save about this time.",
         share=Share(share),
         median=Seconds(median),
-        mean=Seconds(mean) if mean > _UNEVEN * median else None,
+        mean=Seconds(mean) if uneven else None,
         tasks=Count(run.functions.sizes[code]),
         lasted=Seconds(total[code]),
         others=Seconds(others / rest),
         on_cpu=Share(run.cpu[own].sum() / run.working[own].sum()),
         hottest=hottest_line(run.trace, name),
-        p2p=bool(p2p_runs(run.trace)[own].any()),
+        p2p=p2p,
         seconds=run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0}),
         at_most="medium",
         at_least="low",
         function=name,
-    )
-
-
-def _say_dominating_function(f: Figures) -> Words:
-    uneven = "" if f.mean is None else f"; {f.mean} on average"
-    return (
-        f"One function takes most of the time: {f.function} has {f.share} of all seconds of tasks, "
-        f"{f.median} a task (the median{uneven}).",
-        f"{f.tasks:task}, {f.lasted} in all, first uses and waits for a core left out; the tasks "
-        f"of all others take {f.others} on average. It uses the CPU for {f.on_cpu} of its time. "
-        f"{f.hottest}See per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
-        f"{f.function} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, "
-        "or fewer and larger partitions; and give it a local disk."
-        if f.p2p
-        else f"Profile {f.function} and speed it up: twice as fast, it would save about this time.",
     )
 
 

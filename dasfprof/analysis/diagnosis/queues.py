@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import HIGH, Advice, Change, Finding, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import HIGH, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_while_ready
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
-from dasfprof.analysis.wording import Count, Figures, Seconds, Share
+from dasfprof.analysis.wording import Count, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
@@ -33,10 +33,8 @@ _QUEUED = 0.25
 
 @rule(
     "cluster-lock",
-    explains=(
-        "blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions "
-        "slow-worker imbalance serial-chain lock-bound poor-placement io-bound"
-    ),
+    explains="blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions "
+    "slow-worker imbalance serial-chain lock-bound poor-placement io-bound",
     refutes="more-threads",
     because="tasks wait for a lock of Dask's",
 )
@@ -55,8 +53,16 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     if share < _WAITED:
         return
     held = float((own["time"] - own["since"]).sum())
-    yield said(
-        _say_cluster_lock,
+    at_a_time = "one task" if limit == 1 else "{limit:task}"
+    yield Finding.of(
+        "cluster-lock",
+        f"Tasks wait for Dask's {{kind}} {{name!r}}, which {at_a_time} at a time may hold: for "
+        "{waited} in all, {share} of the threads' time.",
+        "It was held {times:time}, {each} each, {held} in all. See processed_tasks() and "
+        "hot_lines().",
+        "Hold {name!r} for less: compute and read before it is asked for, and keep it for what "
+        "must not happen twice at a time; or have one lock for each file or part. More threads or "
+        "workers wait for the same lock.",
         kind=str(own["kind"].iloc[0]),
         name=elide(str(names.categories[code]), 60),
         limit=Count(limit),
@@ -69,25 +75,10 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _say_cluster_lock(f: Figures) -> Words:
-    at_a_time = "one task" if f.limit == 1 else f"{f.limit:task}"
-    return (
-        f"Tasks wait for Dask's {f.kind} {f.name!r}, which {at_a_time} at a time may hold: for "
-        f"{f.waited} in all, {f.share} of the threads' time.",
-        f"It was held {f.times:time}, {f.each} each, {f.held} in all. See processed_tasks() and "
-        "hot_lines().",
-        f"Hold {f.name!r} for less: compute and read before it is asked for, and keep it for what "
-        "must not happen twice at a time; or have one lock for each file or part. More threads or "
-        "workers wait for the same lock.",
-    )
-
-
 @rule(
     "waits-for-tasks",
-    explains=(
-        "blocked-tasks dominating-function straggling-tasks imbalance serial-chain too-few-tasks "
-        "poor-placement waits-in-turn scheduler-bound client-gaps slow-worker"
-    ),
+    explains="blocked-tasks dominating-function straggling-tasks imbalance serial-chain "
+    "too-few-tasks poor-placement waits-in-turn scheduler-bound client-gaps slow-worker",
     refutes="more-threads",
     because="tasks keep their threads while they wait for others",
 )
@@ -102,8 +93,17 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
         kept, queued = stands * float(run.working[rows].sum()), _queued(run, rows)
         if stands < _STANDS or run.share(kept) < _WAITED or queued < _QUEUED * kept:
             continue
-        yield said(
-            _say_waits_for_tasks,
+        yield Finding.of(
+            "waits-for-tasks",
+            "Tasks of {function} wait for other tasks and keep their threads meanwhile: {kept} of "
+            "thread time, {share} of all.",
+            "Their samples stand in Dask's client for {stands} of their time, {tasks:task}; while "
+            "they ran, others that could have run waited {queued} in all for a thread. {hottest}"
+            'See time_accounting("function") and hot_lines().',
+            "Give the thread back before the wait: distributed.secede() in {function} (and "
+            "rejoin() after it), or submit and wait within `with worker_client():`, which does "
+            "both; or hand the futures over as arguments, so that {function} begins when they are "
+            "done.",
             function=name,
             tasks=Count(len(rows)),
             stands=Share(stands),
@@ -115,24 +115,10 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
         )
 
 
-def _say_waits_for_tasks(f: Figures) -> Words:
-    return (
-        f"Tasks of {f.function} wait for other tasks and keep their threads meanwhile: {f.kept} "
-        f"of thread time, {f.share} of all.",
-        f"Their samples stand in Dask's client for {f.stands} of their time, {f.tasks:task}; while "
-        f"they ran, others that could have run waited {f.queued} in all for a thread. {f.hottest}"
-        'See time_accounting("function") and hot_lines().',
-        f"Give the thread back before the wait: distributed.secede() in {f.function} (and rejoin() "
-        "after it), or submit and wait within `with worker_client():`, which does both; or hand "
-        f"the futures over as arguments, so that {f.function} begins when they are done.",
-    )
-
-
 @rule(
     "resource-limit",
-    explains=(
-        "blocked-tasks dominating-function imbalance poor-placement too-few-tasks serial-chain"
-    ),
+    explains="blocked-tasks dominating-function imbalance poor-placement too-few-tasks "
+    "serial-chain",
     refutes="more-threads",
     because="tasks wait for units of a resource, not for threads",
 )
@@ -150,8 +136,16 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
         if run.share(idle) < _WAITED:
             continue
         by_function = np.bincount(run.functions.codes[rows])
-        yield said(
-            _say_resource_limit,
+        yield Finding.of(
+            "resource-limit",
+            "Tasks wait for the resource {resource!r}: a worker runs {most} of those that ask for "
+            "it at a time, and its threads idle meanwhile, for {idle} ({share} of the threads' "
+            "time).",
+            "{tasks:task} ask for it, most of {function}, and were ready on their workers while "
+            'threads idled there. See processed_tasks() and time_accounting("worker").',
+            "Give each worker as many units of {resource!r} as tasks may run there at a time "
+            "(dask worker --resources, or resources= of a LocalCluster), or ask for fewer. More "
+            "threads would idle as well.",
             function=str(run.function_names[int(by_function.argmax())]),
             resource=elide(name, 60),
             most=Count(most),
@@ -160,19 +154,6 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
             share=Share(run.share(idle)),
             at_least="high" if run.share(idle) >= HIGH else "medium",
         )
-
-
-def _say_resource_limit(f: Figures) -> Words:
-    return (
-        f"Tasks wait for the resource {f.resource!r}: a worker runs {f.most} of those that ask for "
-        f"it at a time, and its threads idle meanwhile, for {f.idle} ({f.share} of the threads' "
-        "time).",
-        f"{f.tasks:task} ask for it, most of {f.function}, and were ready on their workers while "
-        'threads idled there. See processed_tasks() and time_accounting("worker").',
-        f"Give each worker as many units of {f.resource!r} as tasks may run there at a time "
-        "(dask worker --resources, or resources= of a LocalCluster), or ask for fewer. More "
-        "threads would idle as well.",
-    )
 
 
 #: Of runs that begin and end, and of those that ask for a resource, begin, end, and get ready.
@@ -271,28 +252,8 @@ class _Queues:
         """Whether most of them had waited at the scheduler for a worker that has room."""
         return self._mostly(np.isfinite(self.run.task_column("queued")))
 
-    @property
-    def sent_ahead(self) -> bool:
-        """Whether nothing but the scheduler's own choice had them wait where they did."""
-        return self.asked is False and not self.with_inputs
-
     def _mostly(self, rows: Array) -> bool:
         return bool(self.waits[rows].sum() >= _MOSTLY * self.waits.sum())
-
-
-def _found(run: RunFigures) -> _Queues | None:
-    share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
-    return _Queues(run) if share >= _ELSEWHERE and len(run.trace.tasks) else None
-
-
-def _figures(run: RunFigures, queues: _Queues) -> dict[str, Any]:
-    crowded = queues.crowded
-    return {
-        "idle": Share(run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)),
-        "crowded": crowded,
-        "stolen": Count(len(run.trace.steals)),
-        "worker": crowded,
-    }
 
 
 @rule(
@@ -302,89 +263,72 @@ def _figures(run: RunFigures, queues: _Queues) -> dict[str, Any]:
     because="threads idle while tasks queue on other workers",
 )
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that idle while tasks queue on workers that they asked for, or with inputs."""
-    queues = _found(run)
-    if queues is None or queues.sent_ahead:
+    """Find threads that idle while tasks queue on other workers."""
+    share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
+    if share < _ELSEWHERE or not len(run.trace.tasks):
         return
-    yield said(
-        _say_poor_placement,
-        **_figures(run, queues),
-        asked=queues.asked,
-        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
+    queues, seconds = _Queues(run), run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE)
+    figures = {
+        "idle": Share(share),
+        "crowded": queues.crowded,
+        "stolen": Count(len(run.trace.steals)),
+        "worker": queues.crowded,
+        "asked": queues.asked,
+    }
+    queued = "The longest queues are on {crowded}; work stealing moved {stolen:task}. "
+    if queues.asked is False and not queues.with_inputs:
+        yield _assigned_early(run, queues, queued, costs=seconds, **figures)
+        return
+    few = "Few of them asked for a worker: they wait where inputs are. "
+    spread = "pread the data that they need, by client.rebalance() or client.replicate()."
+    anywhere = (
+        "Let these tasks run anywhere: drop workers= and resources= or give "
+        "allow_other_workers=True; "
     )
-
-
-def _say_poor_placement(f: Figures) -> Words:
-    spread = "the data that they need, by client.rebalance() or client.replicate()."
-    return (
-        f"Tasks queue on busy workers while others idle: {f.idle} of the threads' time.",
-        f"The longest queues are on {f.crowded}; work stealing moved {f.stolen:task}. "
-        + (
-            "Few of them asked for a worker: they wait where inputs are. "
-            if f.asked is False
-            else ""
-        )
-        + 'See time_accounting("worker") and transfers("worker").',
+    yield Finding.of(
+        "poor-placement",
+        "Tasks queue on busy workers while others idle: {idle} of the threads' time.",
+        f"{queued}{few if queues.asked is False else ''}See "
+        'time_accounting("worker") and transfers("worker").',
         [
-            Advice("move-data", f"Spread {spread}")
-            if f.asked is False
-            else Advice(
-                "move-data",
-                "Let these tasks run anywhere: drop workers= and resources= or give "
-                f"allow_other_workers=True; spread {spread}",
-            ),
+            Advice("move-data", f"S{spread}" if queues.asked is False else f"{anywhere}s{spread}"),
             "Keep distributed.scheduler.work-stealing on.",
         ],
+        seconds=seconds,
+        **figures,
     )
 
 
-@rule(
-    "sent-ahead",
-    causes="imbalance serial-chain too-few-tasks",
-)
-def sent_ahead(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that idle while tasks that could run anywhere wait behind others on a worker."""
-    queues = _found(run)
-    if queues is None or not queues.sent_ahead:
-        return
+def _assigned_early(run: RunFigures, queues: _Queues, queued: str, **figures: Any) -> Finding:
+    """Return the finding about tasks that could run anywhere and wait behind others."""
     waits, blocked = queues.waits, blocked_while_ready(run.trace)[: len(queues.waits)]
     share = float(blocked.sum()) / float(waits.sum())
-    yield said(
-        _say_sent_ahead,
-        **_figures(run, queues),
-        queued=queues.queued,
-        blocked=Share(share) if share >= _BLOCKED else None,
-        costs=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
-        at_most="medium",
-        settings=[Change({"distributed.scheduler.worker-saturation": "1.0"})]
-        if queues.queued and share < _BLOCKED
-        else [],
-    )
-
-
-def _say_sent_ahead(f: Figures) -> Words:
-    blocked = (
-        f"For {f.blocked} of that the event loop of their worker did not answer: nothing can be "
+    by_loop = (
+        "For {blocked} of that the event loop of their worker did not answer: nothing can be "
         "stolen from it then. "
-        if f.blocked is not None
-        else ""
     )
-    return (
+    release = "Let code that holds the GIL for long release it, or run it in a process of its own. "
+    saturation = (
+        "The scheduler sends a worker more tasks than it has threads: "
+        "distributed.scheduler.worker-saturation: 1.0 has them wait until one is free."
+    )
+    stealing = (
+        "The scheduler chose their workers as they came, before it knew how long each takes: keep "
+        "distributed.scheduler.work-stealing on."
+    )
+    is_blocked = share >= _BLOCKED
+    set_saturation = Change({"distributed.scheduler.worker-saturation": "1.0"})
+    return Finding.of(
+        "poor-placement",
         "Tasks wait behind others on their workers, though they could run anywhere, while threads "
-        f"elsewhere idle: {f.idle} of the threads' time.",
-        f"The longest queues are on {f.crowded}; work stealing moved {f.stolen:task}. Few of them "
-        f'asked for a worker or have inputs. {blocked}See time_accounting("worker").',
-        (
-            "Let code that holds the GIL for long release it, or run it in a process of its own. "
-            if blocked
-            else ""
-        )
-        + (
-            "The scheduler sends a worker more tasks than it has threads: "
-            "distributed.scheduler.worker-saturation: 1.0 has them wait until one is free."
-            if f.queued
-            else "The scheduler chose their workers as they came, before it knew how long each "
-            "takes: keep distributed.scheduler.work-stealing on."
-        )
-        + " Tasks that take far longer than others are best submitted first.",
+        "elsewhere idle: {idle} of the threads' time.",
+        f"{queued}Few of them asked for a worker or have inputs. {by_loop if is_blocked else ''}"
+        'See time_accounting("worker").',
+        f"{release if is_blocked else ''}{saturation if queues.queued else stealing} Tasks that "
+        "take far longer than others are best submitted first.",
+        queued=queues.queued,
+        blocked=Share(share) if is_blocked else None,
+        at_most="medium",
+        settings=[set_saturation] if queues.queued and not is_blocked else [],
+        **figures,
     )

@@ -43,15 +43,15 @@ for module in pkgutil.iter_modules(diagnosis.__path__):
 
 #: Of equally severe findings with equal seconds the earlier rule's comes first.
 ORDER = names_of("""
-lost-workers restarted-workers recomputation unfinished-run given-up-tasks killed-workers
-failed-attempts errors unfinished-tasks no-worker-fits swallowed-errors late-start first-use
+lost-workers given-up-tasks recomputation unfinished-run killed-workers
+failed-attempts errors swallowed-errors late-start first-use
 single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tasks resource-limit
 tasks-too-small scheduler-bound late-receipt deserialising client-gaps one-at-a-time no-workers
 degrading-functions fat-partitions straggling-tasks slow-worker imbalance poor-placement
-sent-ahead transfer-bound spilling memory-pressure memory-near-limit host-memory-full serial-chain
+transfer-bound spilling memory-grows memory-pressure host-memory-full serial-chain
 too-few-tasks dominating-function lock-bound cpu-oversubscribed garbage-collection process-lock
-io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full gpu-unused missing-evidence
-ended-by-itself clocks-apart memory-grows unmanaged-memory
+io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full missing-evidence
+clocks-apart
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
@@ -93,7 +93,7 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of times beyond any clock
             found = [dataclasses.replace(one, rule=one.rule or slug) for one in rule(run)]
-        return [with_line(with_step(one, run), run) for one in found if one.rule == slug]
+        return [located(one, run) for one in found if one.rule == slug]
     except Exception as error:
         logger.debug("the rule %s failed", slug, exc_info=True)
         text = f"The rule {slug} could not be applied to this trace."
@@ -102,26 +102,20 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
         return [Finding.of(FAILED, text, words, todo, of_rule=slug, error=words, at_most="info")]
 
 
-def with_step(finding: Finding, run: RunFigures) -> Finding:
-    """Name the pipeline step that has most of the seconds of a finding's function."""
-    if finding.function is None or not has_steps(run.trace):
-        return finding
-    most, share = _most(finding.function, run, *step_groups(run.trace.tasks))
-    if most in ("", NO_STEP):
-        return finding
-    words = f"{finding.function} ran in the step {excerpt(most)}{_part(share)}."
-    return finding.adding(words, step=excerpt(most), share_in_step=share)
-
-
-def with_line(finding: Finding, run: RunFigures) -> Finding:
-    """Name the line of the program that built most of a finding's function."""
-    if finding.function is None or not has_lines(run.trace):
-        return finding
-    most, share = _most(finding.function, run, *line_groups(run.trace.tasks))
-    if most in ("", *NO_LINES):
-        return finding
-    words = f"{finding.function} was built at {line_words(run.trace, most)}{_part(share)}."
-    return finding.adding(words, built_at=excerpt(most), share_of_line=share)
+def located(finding: Finding, run: RunFigures) -> Finding:
+    """Name the pipeline step and the line of the program with most of the function's seconds."""
+    name = finding.function
+    if name is not None and has_steps(run.trace):
+        step, share = _most(name, run, *step_groups(run.trace.tasks))
+        if step not in ("", NO_STEP):
+            words = f"{name} ran in the step {excerpt(step)}{_part(share)}."
+            finding = finding.adding(words, step=excerpt(step), share_in_step=share)
+    if name is not None and has_lines(run.trace):
+        line, share = _most(name, run, *line_groups(run.trace.tasks))
+        if line not in ("", *NO_LINES):
+            words = f"{name} was built at {line_words(run.trace, line)}{_part(share)}."
+            finding = finding.adding(words, built_at=excerpt(line), share_of_line=share)
+    return finding
 
 
 def _part(share: Share) -> str:

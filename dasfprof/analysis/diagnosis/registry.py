@@ -10,9 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.wording import Figures, Share, plain
-
-# --- Findings -------------------------------------------------------------------------------------
+from dasfprof.analysis.wording import Share, plain
 
 Severity = Literal["high", "medium", "low", "info"]
 
@@ -122,7 +120,8 @@ class Finding:
     ) -> Finding:
         """Return a finding; its sentences name figures in braces: names that are no fields.
 
-        `severity` sets both bounds of it.
+        Figures whose name begins with an underscore are for the sentences alone. `severity` sets
+        both bounds of it.
         """
         if "severity" in more:
             more["at_most"] = more["at_least"] = more.pop("severity")
@@ -211,7 +210,9 @@ class Finding:
         changes = [*self.settings, *(change for part in self.advice for change in part.changes)]
         return {
             **self.row(),
-            "Figures": plain(self.figures),
+            "Figures": plain(
+                {name: value for name, value in self.figures.items() if name[0] != "_"}
+            ),
             "Changes": [self._as_data(change) for change in changes],
         }
 
@@ -291,18 +292,3 @@ def rule(
         return find
 
     return register
-
-
-# --- The old form, for modules that are not converted yet -------------------------------------
-
-Words = tuple[str, str, "str | Sequence[str | Advice]"]
-
-
-def said(say: Callable[[Figures], Words], **more: Any) -> Finding:
-    """Return a finding whose sentences a function makes of its figures."""
-    if "severity" in more:
-        more["at_most"] = more["at_least"] = more.pop("severity")
-    own = {name: more.pop(name) for name in _FIELDS & more.keys()}
-    text, evidence, suggestion = say(Figures(**more))
-    parts = [suggestion] if isinstance(suggestion, str) else [part for part in suggestion if part]
-    return Finding("", text, evidence, parts, more, **own)

@@ -82,8 +82,7 @@ class UnusualRuns(TaskFigures):
     @cached_property
     def on_slow_worker(self) -> Array:
         """Whether each task run is of a function that is slow on its worker."""
-        slow: Array = self.slowness.slow[self.slowness.of_run]
-        return slow
+        return self.slowness.slow[self.slowness.of_run]
 
     @cached_property
     def stragglers(self) -> StragglerRuns:
@@ -109,8 +108,7 @@ class UnusualRuns(TaskFigures):
     def fat(self) -> Array:
         """Whether each straggler's partition is far larger than those of others."""
         size, times = self.partitions
-        fat: Array = (times >= _FAT) & (size >= _FAT_BYTES)
-        return fat
+        return (times >= _FAT) & (size >= _FAT_BYTES)
 
     def idle_behind(self, rows: Array, excess: Array) -> float:
         """Return the wall seconds for which threads idled while the last of runs' seconds passed.
@@ -263,8 +261,7 @@ class RunFigures(UnusualRuns):
         durations = np.maximum(self.task_column("duration"), 0.0)
         others = durations.copy()
         others[rows] = np.clip(seconds, 0.0, durations[rows])
-        kept: Array = np.where(self.held < 1, durations, others)
-        return kept
+        return np.where(self.held < 1, durations, others)
 
     def path_seconds_of(self, function: int) -> float:
         """The seconds of the critical path for which a function ran."""

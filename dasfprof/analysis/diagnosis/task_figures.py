@@ -46,8 +46,7 @@ class SampledFigures:
         for name in ("process_io.read_size", "process_io.write_size"):
             grown = self._grown(self.trace.samples, name)
             nbytes += 0.0 if grown is None else grown
-        found: Array = np.maximum(nbytes, 0.0)
-        return found
+        return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
         """Return how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""
@@ -59,8 +58,7 @@ class SampledFigures:
             return None
         values = pd.to_numeric(samples[name], errors="coerce").to_numpy(dtype=float)
         groups = Groups(samples["worker_id"].to_numpy(), len(self.trace.workers))
-        grown: Array = np.nan_to_num(groups.max(values) - groups.min(values))
-        return grown
+        return np.nan_to_num(groups.max(values) - groups.min(values))
 
     @cached_property
     def memory_peaks(self) -> Array:
@@ -74,8 +72,7 @@ class SampledFigures:
     @cached_property
     def memory_limits(self) -> Array:
         """The memory limit of each life of a worker in bytes; NaN where it has none."""
-        limits: Array = self.trace.workers["memory_limit"].to_numpy(dtype=float)
-        return limits
+        return self.trace.workers["memory_limit"].to_numpy(dtype=float)
 
     @cached_property
     def died_of_memory(self) -> bool:
@@ -190,8 +187,7 @@ class TaskFigures(SampledFigures):
     @cached_property
     def function_names(self) -> Array:
         """The functions, as numbered in the table of tasks."""
-        names: Array = self.trace.tasks["function"].cat.categories.to_numpy(dtype=object)
-        return names
+        return self.trace.tasks["function"].cat.categories.to_numpy(dtype=object)
 
     @cached_property
     def functions(self) -> Groups:
@@ -219,8 +215,7 @@ class TaskFigures(SampledFigures):
         tasks = self.trace.tasks
         if name not in tasks:
             return np.full(len(tasks), np.nan)
-        values: Array = tasks[name].to_numpy(dtype=float)
-        return values
+        return tasks[name].to_numpy(dtype=float)
 
     @cached_property
     def held(self) -> Array:
@@ -228,21 +223,18 @@ class TaskFigures(SampledFigures):
         slots, rows = self.slots, slice(len(self.trace.tasks))
         start, stop = slots.times.start[rows], slots.times.stop[rows]
         inside = np.maximum(np.minimum(stop, slots.end[rows]) - start, 0.0)
-        share: Array = np.divide(inside, stop - start, out=np.ones(len(start)), where=stop > start)
-        return share
+        return np.divide(inside, stop - start, out=np.ones(len(start)), where=stop > start)
 
     @cached_property
     def lasted(self) -> Array:
         """Seconds that each task run's function held its thread."""
-        seconds: Array = self.trace.tasks["duration"].to_numpy() * self.held
-        return seconds
+        return self.trace.tasks["duration"].to_numpy() * self.held
 
     @cached_property
     def slot_seconds(self) -> Array:
         """Seconds for which each task run held its thread, with what Dask did around it."""
         slots, rows = self.slots, slice(len(self.trace.tasks))
-        seconds: Array = slots.end[rows] - slots.times.executing[rows]
-        return seconds
+        return slots.end[rows] - slots.times.executing[rows]
 
     @cached_property
     def core_wait(self) -> Array:
@@ -261,8 +253,7 @@ class TaskFigures(SampledFigures):
     @cached_property
     def working(self) -> Array:
         """Seconds that each task run's function held its thread, without waiting for a core."""
-        seconds: Array = self.lasted - self.core_wait
-        return seconds
+        return self.lasted - self.core_wait
 
     @cached_property
     def succeeded(self) -> Array:
@@ -320,8 +311,7 @@ class TaskFigures(SampledFigures):
         if not len(times):
             return np.zeros_like(begins)
         sums = np.append(0.0, np.cumsum(values[:-1] * np.diff(times)))
-        found: Array = np.interp(ends, times, sums) - np.interp(begins, times, sums)
-        return found
+        return np.interp(ends, times, sums) - np.interp(begins, times, sums)
 
     # --- CPU, memory and devices -----------------------------------------------------------------
 

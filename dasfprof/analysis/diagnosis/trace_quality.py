@@ -1,37 +1,47 @@
-"""Rules about the trace itself: what is missing, damaged, or of doubtful time."""
+"""The rule about the trace itself: what is missing, damaged, or of doubtful time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.gaps import NoteKind
-from dasfprof.analysis.wording import Count, Figures, Seconds
+from dasfprof.analysis.wording import Count, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import excerpt
 
-#: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the
-#: client, only some of the pipeline has steps, or there was no cluster. That there are no samples,
-#: and that the client was gone, is said in other words.
+#: Kinds of notes that are no fault of a trace: the run goes on, it has no GPU, its data came from
+#: the client, only some of the pipeline has steps, or there was no cluster. Missing samples have a
+#: sentence of their own.
 _NO_FAULT: frozenset[NoteKind] = frozenset(
-    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "client-gone", "no-cluster")
+    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "no-cluster")
 )
-#: Notes that workers cause that die.
+#: Kinds of notes that workers cause that die.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
-#: Seconds that a clock may be off before it is told of.
+#: Threshold (seconds): a clock offset that is reported.
 _CLOCK = 0.5
-#: So many notes are repeated at most.
+#: Maximum number of notes that are repeated.
 _MOST_NOTES = 5
+#: What to do about notes by their kind, first to last.
+_ADVICE: dict[NoteKind, str] = {
+    "client-gone": "Let the program that begins a run stay until run.stop() has returned; "
+    "dasfprof.orphan-timeout says how long a run goes on without it. A scheduler that is started "
+    "with --preload dasfprof.preload records without a client.",
+    "caught-errors": "The logs of these processes tell what could not be recorded: please report "
+    "it.",
+    "lost-events": "Let the directory of the traces and its files be as they are until recording "
+    "has ended; what was moved may be put back beside the other files.",
+}
 
 
 @rule("missing-evidence")
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
     told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
-    told.sort(key=lambda note: note.kind != "lost-events")
+    told.sort(key=lambda note: (note.kind != "client-gone", note.kind != "lost-events"))
     notes = [note.text for note in told]
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
@@ -45,69 +55,32 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         notes.append("no resource samples: memory, spilling and files cannot be judged.")
     if not notes:
         return
-    yield said(
-        _say_missing_evidence,
-        notes=[excerpt(note) for note in notes],
-        kinds=sorted(kinds),
-        workers_died=died,
-        severity="low",
-    )
-
-
-def _say_missing_evidence(f: Figures) -> Words:
-    more = Count(len(f.notes) - 1)
-    return (
-        "The trace is not whole, so that other findings may be missing or wrong: "
-        f"{f.notes[0]}{f' And {more:more note}.' if more else ''}",
-        " ".join(f.notes[:_MOST_NOTES])
-        + (" Trace.notes has more." if len(f.notes) > _MOST_NOTES else ""),
-        _advice(set(f.kinds), f.workers_died),
-    )
-
-
-def _advice(kinds: Set[NoteKind], died: bool) -> str:
-    """Say what to do about notes of some kinds, without those that workers cause that died."""
+    advice = [_ADVICE[kind] for kind in _ADVICE if kind in kinds]
+    others = kinds - _ADVICE.keys() - ({"segment-missing"} if "lost-events" in kinds else set())
     if died and not kinds:
-        return (
-            "Nothing needs to be changed: what processes had not yet written is lost where they "
-            "die."
-        )
-    words, told = [], set()
-    if "caught-errors" in kinds:
-        told.add("caught-errors")
-        words.append(
-            "The logs of these processes tell what could not be recorded: please report it."
-        )
-    if "lost-events" in kinds:
-        told |= {"lost-events", "segment-missing"}
-        words.append(
-            "Let the directory of the traces and its files be as they are until recording has "
-            "ended; what was moved may be put back beside the other files."
-        )
-    if kinds - told or not kinds:
+        advice = [
+            "Nothing needs to be changed: what processes had not yet written is lost where "
+            "they die."
+        ]
+    elif others or not kinds:
         stop = "" if died else "let run.stop() return before the cluster closes, "
-        words.append(
+        advice.append(
             f"Record the scheduler and all workers (register_default_profiler does), {stop}and "
             "collect the files of other hosts: run.collect()."
         )
-    return " ".join(words)
-
-
-@rule("ended-by-itself")
-def ended_by_itself(run: RunFigures) -> Iterator[Finding]:
-    """Find that a run ended as its client was gone."""
-    for note in run.trace.notes:
-        if note.kind == "client-gone":
-            yield said(_say_ended_by_itself, note=note.text, severity="low")
-
-
-def _say_ended_by_itself(f: Figures) -> Words:
-    return (
-        f.note[:1].upper() + f.note[1:],
-        "The scheduler's file, and those of its workers, were closed then.",
-        "Let the program that begins a run stay until run.stop() has returned; "
-        "dasfprof.orphan-timeout says how long a run goes on without it. A scheduler that is "
-        "started with --preload dasfprof.preload records without a client.",
+    yield Finding.of(
+        "missing-evidence",
+        "The trace is not whole, so that other findings may be missing or wrong: {_first}"
+        f"{' And {_more:more note}.' if len(notes) > 1 else ''}",
+        "{_shown}" + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
+        advice,
+        notes=[excerpt(note) for note in notes],
+        _first=excerpt(notes[0]),
+        _more=Count(len(notes) - 1),
+        _shown=" ".join(excerpt(note) for note in notes[:_MOST_NOTES]),
+        kinds=sorted(kinds),
+        workers_died=died,
+        severity="low",
     )
 
 
@@ -120,22 +93,19 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.abs(offsets).argmax())
     if abs(offsets[worst]) < _CLOCK:
         return
-    yield said(
-        _say_clocks_apart,
+    within = float(run.trace.offset_errors[worst])
+    yield Finding.of(
+        "clocks-apart",
+        f"The clock of {{host}} is {{_apart}} {'ahead of' if offsets[worst] > 0 else 'behind'} the "
+        "scheduler's.",
+        f"{{workers}} workers' clocks are off by {Seconds(_CLOCK)} or more. Times are put on the "
+        "scheduler's clock, as far as messages tell"
+        f"{', to within {within}' if np.isfinite(within) else ''}.",
+        "Synchronise the clocks of the hosts (chrony, ntpd).",
         host=str(run.trace.workers["host"].iloc[worst]),
         ahead=Seconds(offsets[worst]),
-        within=Seconds(run.trace.offset_errors[worst]),
+        _apart=Seconds(abs(offsets[worst])),
+        within=Seconds(within),
         workers=Count(np.count_nonzero(np.abs(offsets) >= _CLOCK)),
         at_most="info",
-    )
-
-
-def _say_clocks_apart(f: Figures) -> Words:
-    limit = f", to within {f.within}" if np.isfinite(f.within) else ""
-    return (
-        f"The clock of {f.host} is {Seconds(abs(f.ahead))} "
-        f"{'ahead of' if f.ahead > 0 else 'behind'} the scheduler's.",
-        f"{f.workers} workers' clocks are off by {Seconds(_CLOCK)} or more. Times are put on the "
-        f"scheduler's clock, as far as messages tell{limit}.",
-        "Synchronise the clocks of the hosts (chrony, ntpd).",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_words
-from dasfprof.analysis.diagnosis.registry import Finding, Severity, Words, rule, said
+from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
-from dasfprof.analysis.run.open_runs import RELEASED
 from dasfprof.analysis.run.run_end import How, RunEnd
 from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.under_way.causes import find_causes
@@ -55,10 +55,8 @@ _GONE = {
 
 @rule(
     "unfinished-run",
-    causes=(
-        "blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound lost-workers "
-        "poor-placement scheduler-bound serial-chain straggling-tasks too-few-tasks"
-    ),
+    causes="blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound "
+    "lost-workers poor-placement scheduler-bound serial-chain straggling-tasks too-few-tasks",
 )
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     """Find that a run did not end, and why."""
@@ -76,7 +74,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         return
     causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
     if not causes and end.clients_stayed and len(run.restarted_keys):
-        return  # the rule "restarted-workers" tells what gave them up
+        return  # the rule "given-up-tasks" tells what gave them up
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
     yield _summary(run, state, end, first, grave)
@@ -96,22 +94,43 @@ def _without_repeats(causes: list[Cause]) -> list[Cause]:
 def _summary(
     run: RunFigures, state: ClusterState, end: RunEnd, cause: Cause | None, severity: Severity
 ) -> Finding:
-    longest = _longest(state)
+    longest, left = _longest(state), _what_was_left(state, end)
     seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
     seconds = seconds or state.quiet or run.wall
-    return said(
-        _say_unfinished_run,
-        function=cause.function if cause is not None else None,
-        worker=cause.worker if cause is not None else None,
-        **_what_was_left(state, end),
-        goes_on=end.how is How.GOES_ON,
-        grave=severity == "high",
-        longest=Seconds(longest),
-        cause=cause,
-        recording=run.trace.recording.name,
-        failed_late=_failed_with_the_end(run),
+    late, tasks = _failed_with_the_end(run), left["tasks"]
+    if end.how is How.GOES_ON:
+        begin = f"The run goes on with {tasks:unfinished task}"
+    else:
+        begin = f"{tasks:task} {'was' if tasks == 1 else 'were'} unfinished {_when_in_words(left)}"
+        begin = f"The run did not end: {begin}" if severity == "high" else begin
+    names = name_some(left["keys"], number=left["seen"])
+    in_progress = f" ({names}, for up to {Seconds(longest)})" if names and longest else ""
+    gone = _GONE.get(run.trace.recording)
+    unknown = f"{gone} is gone; no other cause is seen." if gone else "No cause is seen."
+    facts = ("" if cause is None else cause.evidence, _late_in_words(late), _states_in_words(left))
+    return Finding(
+        "unfinished-run",
+        f"{begin}{in_progress}. {unknown if cause is None else cause.text}",
+        "".join(f"{fact.rstrip('. ')}. " for fact in facts if fact) + "See processed_tasks().",
+        [
+            "Look at what these tasks do: client.call_stack() tells while they run."
+            if cause is None
+            else cause.suggestion
+        ],
+        {
+            "function": cause and cause.function,
+            "worker": cause and cause.worker,
+            **left,
+            "goes_on": end.how is How.GOES_ON,
+            "grave": severity == "high",
+            "longest": Seconds(longest),
+            "cause": cause,
+            "recording": run.trace.recording.name,
+            "failed_late": late,
+        },
         costs=seconds,
-        severity=severity,
+        at_most=severity,
+        at_least=severity,
         start=run.trace.seconds_at(end.time - seconds),
         stop=run.trace.seconds_at(end.time),
     )
@@ -132,26 +151,6 @@ def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
     }
 
 
-def _say_unfinished_run(f: Figures) -> Words:
-    if f.goes_on:
-        begin = f"The run goes on with {f.tasks:unfinished task}"
-    else:
-        begin = f"{f.tasks:task} {'was' if f.tasks == 1 else 'were'} unfinished {_when_in_words(f)}"
-        begin = f"The run did not end: {begin}" if f.grave else begin
-    names = name_some(f.keys, number=f.seen)
-    under_way = f" ({names}, for up to {f.longest})" if names and f.longest else ""
-    gone = _GONE.get(RecordingEnd[f.recording])
-    unknown = f"{gone} is gone; no other cause is seen." if gone else "No cause is seen."
-    facts = ("" if f.cause is None else f.cause.evidence, _late_in_words(f), _states_in_words(f))
-    return (
-        f"{begin}{under_way}. {unknown if f.cause is None else f.cause.text}",
-        "".join(f"{fact.rstrip('. ')}. " for fact in facts if fact) + "See processed_tasks().",
-        "Look at what these tasks do: client.call_stack() tells while they run."
-        if f.cause is None
-        else f.cause.suggestion,
-    )
-
-
 def _failed_with_the_end(run: RunFigures) -> Figures | None:
     """Return which errors came as the program ended; None if none did."""
     late = ended_with_the_run(run.trace)
@@ -162,8 +161,7 @@ def _failed_with_the_end(run: RunFigures) -> Figures | None:
     return Figures(key=key, message=excerpt(str(first["message"])), tasks=Count(len(late)))
 
 
-def _late_in_words(f: Figures) -> str:
-    late = f.failed_late
+def _late_in_words(late: Figures | None) -> str:
     if late is None:
         return ""
     more = f", {Count(late.tasks - 1):other task} in theirs" if late.tasks > 1 else ""
@@ -184,23 +182,25 @@ def _when(state: ClusterState, end: RunEnd) -> str:
     return (end.how or How.CUT).value
 
 
-def _when_in_words(f: Figures) -> str:
-    return _WHEN[f.when].format(them="it" if f.tasks == 1 else "them")
+def _when_in_words(left: dict[str, Any]) -> str:
+    return _WHEN[left["when"]].format(them="it" if left["tasks"] == 1 else "them")
 
 
-def _of_cause(cause: Cause, severity: Severity) -> Finding:
-    return said(
-        _say_cause,
-        function=cause.function,
-        worker=cause.worker,
-        cause=cause,
-        costs=cause.seconds if cause.seconds is not None else float("nan"),
-        severity=severity,
+def _of_cause(
+    cause: Cause, severity: Severity, rule: str = "unfinished-run", more: str = "", **figures: Any
+) -> Finding:
+    """Return a cause as a finding, with more evidence."""
+    seconds = cause.seconds if cause.seconds is not None else float("nan")
+    return Finding(
+        rule,
+        cause.text,
+        f"{cause.evidence} {more}".strip() if more else cause.evidence,
+        [cause.suggestion],
+        {"function": cause.function, "worker": cause.worker, "cause": cause, **figures},
+        costs=seconds,
+        at_most=severity,
+        at_least=severity,
     )
-
-
-def _say_cause(f: Figures) -> Words:
-    return f.cause.text, f.cause.evidence, f.cause.suggestion
 
 
 def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity:
@@ -224,30 +224,29 @@ def _longest(state: ClusterState) -> float:
     return max((task.seconds or 0.0 for task in state.tasks), default=0.0)
 
 
-def _states_in_words(f: Figures) -> str:
+def _states_in_words(left: dict[str, Any]) -> str:
     """Say how many tasks were in which state."""
-    told = ", ".join(f"{number} {name}" for name, number in f.states.items())
-    ended = "" if f.quiet is None else f"the last task ended or began {f.quiet} before"
-    words = "; ".join(filter(None, [f"Tasks: {told}" if told else "", ended]))
+    states = ", ".join(f"{number} {name}" for name, number in left["states"].items())
+    quiet = left["quiet"]
+    ended = "" if quiet is None else f"the last task ended or began {quiet} before"
+    words = "; ".join(filter(None, [f"Tasks: {states}" if states else "", ended]))
     return f"{words}." if words else ""
 
 
 def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
-    return said(
-        _say_cut_off,
-        function=state.tasks[0].function if state.tasks else None,
-        **_what_was_left(state, end),
-        severity="low",
-    )
-
-
-def _say_cut_off(f: Figures) -> Words:
-    return (
-        f"{f.tasks:task} of fire_and_forget had not ended {_when_in_words(f)}: the end of the "
-        "program cut them off.",
-        f"{name_some(f.keys, number=f.seen)} {_states_in_words(f)}".strip(),
-        "Keep their futures and wait() for them before the program ends, or run it on a cluster "
-        "that outlives it.",
+    left = _what_was_left(state, end)
+    return Finding(
+        "unfinished-run",
+        f"{left['tasks']:task} of fire_and_forget had not ended {_when_in_words(left)}: the end of "
+        "the program cut them off.",
+        f"{name_some(left['keys'], number=left['seen'])} {_states_in_words(left)}".strip(),
+        [
+            "Keep their futures and wait() for them before the program ends, or run it on a "
+            "cluster that outlives it."
+        ],
+        {"function": state.tasks[0].function if state.tasks else None, **left},
+        at_most="low",
+        at_least="low",
     )
 
 
@@ -258,36 +257,6 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
     brief = cause.kind == "client-elsewhere" and seconds < _LONG
     severity: Severity = "low" if share < 0.5 or brief else "medium"
     return _of_cause(cause, severity)
-
-
-@rule("given-up-tasks")
-def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that a client cancelled, or whose futures it dropped, while the run went on."""
-    if run.end is not None and run.end.how is How.LEFT:
-        return
-    attempts = run.attempts
-    released = attempts[(attempts["status"] == RELEASED).to_numpy(dtype=bool)]
-    released = released[~released["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
-    if not len(released):
-        return
-    name, number = Counter(released["function"].tolist()).most_common(1)[0]
-    yield said(
-        _say_given_up_tasks,
-        function=str(name),
-        tasks=Count(len(released)),
-        tasks_of_function=Count(number),
-        ran=Seconds(released["run"].fillna(0.0).sum()),
-        severity="low",
-    )
-
-
-def _say_given_up_tasks(f: Figures) -> Words:
-    return (
-        f"The client gave up {f.tasks:task} that had not ended, {f.tasks_of_function} of "
-        f"{f.function}: it cancelled them, or dropped their futures.",
-        f"They had run for {f.ran}. See processed_tasks().",
-        "If that was not meant, keep the futures in a variable until their results are used.",
-    )
 
 
 @rule(
@@ -304,26 +273,23 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
     for cause in causes:
         if cause.kind == "killed-workers":
             severity: Severity = "medium" if cause.worker in held else "high"
-            yield said(
-                _say_killed_workers,
-                function=cause.function,
-                worker=cause.worker,
-                cause=cause,
-                deaths=_deaths(run, cause),
-                rhythm=_rhythm(run),
+            deaths, rhythm = _deaths(run, cause), _rhythm(run)
+            died = [
+                f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
+                for death in deaths[:_MOST_DEATHS]
+            ]
+            more = f"Died: {'; '.join(died)}. " if died else ""
+            yield dataclasses.replace(
+                _of_cause(
+                    cause,
+                    severity,
+                    "killed-workers",
+                    f"{more}{rhythm_in_words(rhythm)}",
+                    deaths=deaths,
+                    rhythm=rhythm,
+                ),
                 costs=run.wall,
-                severity=severity,
             )
-
-
-def _say_killed_workers(f: Figures) -> Words:
-    deaths = [
-        f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
-        for death in f.deaths[:_MOST_DEATHS]
-    ]
-    told = f"Died: {'; '.join(deaths)}. " if deaths else ""
-    evidence = f"{f.cause.evidence} {told}{rhythm_in_words(f.rhythm)}"
-    return f.cause.text, evidence.strip(), f.cause.suggestion
 
 
 def _rhythm(run: RunFigures) -> Figures | None:
