@@ -376,8 +376,7 @@ def _of_workers(trace: Run, samples: pd.DataFrame, column: str) -> pd.Series[flo
         return pd.Series(dtype=float)
     of = samples["worker_id"].to_numpy()
     kept = (trace.workers["kind"] == "worker").to_numpy()[of]
-    known: pd.Series[float] = samples[column].astype(float).set_axis(of)[kept]
-    return known
+    return samples[column].astype(float).set_axis(of)[kept]
 
 
 def _memory(trace: Run) -> pd.Series[float]:

@@ -228,8 +228,7 @@ def _is_idle(run: Run, times: Array) -> Array:
     known = np.isfinite(stop)
     begins, ends = union(start[known], stop[known])
     places = np.searchsorted(begins, times, "right") - 1
-    found: Array = (places < 0) | (times > np.r_[ends, -np.inf][places])
-    return found
+    return (places < 0) | (times > np.r_[ends, -np.inf][places])
 
 
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:

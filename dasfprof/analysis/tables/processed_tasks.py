@@ -293,5 +293,4 @@ def node_summary(run: Run) -> pd.DataFrame:
 
 
 def _share(sizes: Array) -> Array:
-    shares: Array = sizes / max(sizes.sum(), 1) * 100
-    return shares
+    return sizes / max(sizes.sum(), 1) * 100

@@ -197,8 +197,7 @@ class Question:
         InvalidArgumentError
             If an argument is unknown, or has no sensible value.
         """
-        answer: pd.DataFrame = getattr(analyser, self.name)(*args, **arguments)
-        return answer
+        return getattr(analyser, self.name)(*args, **arguments)
 
     def bind(self, *args: Any, **arguments: Any) -> dict[str, Any]:
         """The arguments by name.
