@@ -41,20 +41,20 @@ _EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
     "page",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write an index page instead: a chart and a table of each pipeline, links to reports.",
+    help="Write an HTML page instead: a chart and a table of each pipeline, and links to reports.",
 )
 @price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, of all runs.")
 def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
-    """List the runs of a directory over time, and where their wall time changed.
+    """List the runs of a directory over time, and the trend of their wall time.
 
     Runs in the directories in DIRECTORY belong to it too. Summaries of runs are kept in the file
     .dasfprof-history.json of each directory, so that only new runs are read. With a price what each
     run cost is told, and at the end what each client's tasks did: named clients count as one, as
     Client(name="ann").
 
-    The JSON document has "schema" and "runs", an object each, and with a price "clients". The index
-    page leads to the reports that there are: files of a run's name and .html, as `dasfprof report`
+    The JSON document has "schema", "runs" and "trends", and with a price "clients". The HTML page
+    leads to the reports that there are: files of a run's name and .html, as `dasfprof report`
     writes them, beside the run's files or beside the page.
 
     \b
@@ -62,13 +62,14 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
       dasfprof history traces
       dasfprof history --by graph traces
       dasfprof history --html traces/index.html traces
-      dasfprof history --json traces | jq '.runs[] | select(.Change != "")'
+      dasfprof history --json traces | jq '.trends[] | select(.Trend == "slower")'
     """
     from dasfprof.analysis.history import history as history_of
     from dasfprof.analysis.history import paid_by_client
     from dasfprof.report.page.history import pipelines_of, write_history
 
     table = history_of(directory, by=by)  # type: ignore[arg-type]  # Click has checked it
+    trends = table.attrs["trends"]
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
         words = f"Wrote {clean(write_history(table, page))}: {count_of(len(table), 'run')}."
@@ -76,7 +77,7 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
     if as_json:
         from dasfprof.report.documents import json_of, records, schema_of
 
-        told = {"schema": schema_of("history"), "runs": records(table)}
+        told = {"schema": schema_of("history"), "runs": records(table), "trends": trends}
         if "paid" in table.attrs:
             told["clients"] = records(paid_by_client(table))
         click.echo(json_of(told))
@@ -84,11 +85,11 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         return
     paid = paid_by_client(table) if "paid" in table.attrs else None
     table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")
-    for position, (name, own) in enumerate(pipelines_of(table)):
-        shown = f" (the last {last})" if len(own) > last else ""
-        runs = f", {count_of(len(own), 'run')}{shown}"
-        heading(elide(name, terminal_width()), runs, apart=position > 0)
-        newest = own.tail(last).drop(columns=["Pipeline", "Directory"])
+    for position, (name, runs, trend) in enumerate(pipelines_of(table)):
+        shown = f" (the last {last})" if len(runs) > last else ""
+        about = f", {count_of(len(runs), 'run')}{shown}{trend}"
+        heading(elide(name, terminal_width()), about, apart=position > 0)
+        newest = runs.tail(last).drop(columns=["Pipeline", "Directory"])
         newest.insert(3, "Bar", _bars(newest["Wall Time (s)"]))
         echo(format_table(newest, terminal_width(), expendable=_EXPENDABLE))
     if paid is not None:

@@ -1,12 +1,12 @@
-"""The history of a directory: its figures, its change points, and the summaries that it keeps."""
+"""The history of a directory: its figures, its trends, and the summaries that it keeps."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -16,7 +16,7 @@ from traces.hung import hung
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history import keep_summary
-from dasfprof.analysis.history.over_time import changes_of
+from dasfprof.analysis.history.over_time import _changes_of
 from dasfprof.analysis.history.summary import FILE
 from dasfprof.cli.main import cli
 from dasfprof.database import find_runs
@@ -59,58 +59,31 @@ def test_a_run_is_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
+    ("seconds", "slope", "p", "trend"),
     [
-        ([4.0, 4.1, 3.9, 5.0, 5.1, 4.9], ["", "", "", "25 % slower", "", ""]),
-        ([4.0, 4.1, 3.9, 2.0, 2.1], ["", "", "", "50 % faster", ""]),
-        ([4.0, 4.1, 3.9, 5.0, 4.0], [""] * 5),  # it did not stay so
-        ([4.0, 4.1, 3.9, 4.3, 4.3], [""] * 5),  # under 10 %
-        ([4.0, 6.0, 3.0, 5.0, 7.0, 7.0], [""] * 6),  # they vary as much
-        ([4.0, 8.0, 8.0], [""] * 3),  # too few before
-        ([4.0, 4.0, 4.0, 8.0], ["", "", "", "100 % slower"]),  # the last: no later one tells
+        ([4.0, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6, 4.7], 0.1 / 4.35 * 100, 0.00084, "slower"),
+        ([4.8, 4.6, 4.4, 4.2, 4.0, 3.8, 3.6, 3.4], -0.2 / 4.1 * 100, 0.00084, "faster"),
+        ([4.0, 6.0, 3.0, 5.0, 7.0, 4.0, 3.0, 5.0], 0.0, 1.0, "none"),
+        ([4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0], 1 / 7 * 100, None, "unknown"),  # too few
     ],
 )
-def test_changes_of_the_wall_time(
-    tmp_path: Path, seconds: list[float], expected: list[str]
+def test_trend_of_the_wall_time(
+    tmp_path: Path, seconds: list[float], slope: float, p: float | None, trend: str
 ) -> None:
-    for number, wall in enumerate(seconds):
-        write(tmp_path, number, wall)
-    assert changes(tmp_path) == expected
-
-
-def write_steps(directory: Path, number: int, load: float, clean: float, **options: Any) -> None:
-    """Write a run of two tasks of load and one of clean, one after another."""
-    plan = [Task(f"load-{n}", 0, n * load, (n + 1) * load) for n in range(2)]
-    plan.append(Task("clean-1", 0, 2 * load, 2 * load + clean))
-    run = f"two-{1_790_000_000 + number}"
-    facts = {"run": run, "run_uuid": run, "run_created": 1_790_000_000.0 + number}
-    Plan(plan, 1, 2, **facts, **options).write_files(directory)
-
-
-def test_what_slowed_is_named(tmp_path: Path) -> None:
-    for number, clean in enumerate([1.0, 1.1, 0.9, 2.0, 2.1]):
-        write_steps(tmp_path, number, 1.0 + number / 100, clean)
-    table = dasfprof.history(tmp_path, progress=False)
-    assert table["Change"].tolist() == ["", "", "", "35 % slower", ""]
-    assert table["What Changed"].tolist() == ["", "", "", "clean 1 s → 2 s", ""]
-    assert table.attrs["seconds"][3] == {"load": pytest.approx(2.06), "clean": pytest.approx(2.0)}
-
-
-def test_nothing_is_named_where_functions_vary_as_much(tmp_path: Path) -> None:
-    """Each is as long as it was now and then: which made the run slower, nothing tells."""
-    for number, (load, clean) in enumerate([(0.5, 2.0), (1.0, 1.0), (1.3, 0.4), (1.3, 2.0)]):
-        write_steps(tmp_path, number, load, clean)
-    table = dasfprof.history(tmp_path, progress=False)
-    assert table["Change"].tolist() == ["", "", "", "53 % slower"]
-    assert table["What Changed"].tolist() == [""] * 4
+    for number, wall in enumerate([9.0, *seconds]):
+        write(tmp_path, number, wall, tasks=2 if number else 3)  # the first has another graph
+    (found,) = dasfprof.history(tmp_path, progress=False).attrs["trends"]
+    assert (found["Runs"], found["Compared Runs"]) == (len(seconds) + 1, len(seconds))
+    assert found["Slope (%)"] == pytest.approx(slope, abs=1e-6)
+    assert found["Trend"] == trend
+    assert found["p-Value"] == pytest.approx(p or np.nan, rel=0.02, nan_ok=True)
 
 
 def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
     whole = {"ended": True, "goes_on": False, "seconds": 4.0, "shape": "s", "left": None}
-    whole["functions"] = {}
     left = {"tasks": 12, "seconds": 30.0, "unknown": 0}
     going = [whole | {"goes_on": True, "left": now} for now in (left, left | {"unknown": 2}, None)]
-    assert [change.text for change in changes_of([whole, *going])] == [
+    assert _changes_of([whole, *going]) == [
         "",
         "goes on: 12 tasks left, about 30 s",
         "goes on: 12 tasks left, at least 30 s",
@@ -195,15 +168,16 @@ def test_nothing_to_list(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    for number, wall in enumerate([4.0, 4.0, 4.0, 8.0]):
-        write(tmp_path, number, wall)
+    for number in range(8):
+        write(tmp_path, number, 4.0 + number)
     write(tmp_path, 9, 1.0, name="other")
     run = CliRunner().invoke(cli, ["history", str(tmp_path)], env={"COLUMNS": "120"})
     assert run.exit_code == 0
-    assert "load, 4 runs" in run.stdout
+    assert "load, 8 runs, slower by 13.3 % per run (p = 0.00084, 8 runs)" in run.stdout
     assert "other, 1 run\n" in run.stdout
-    assert "100 % slower" in run.stdout
     assert "█" * 16 in run.stdout
     document = json.loads(CliRunner().invoke(cli, ["history", "--json", str(tmp_path)]).stdout)
-    assert [run["Change"] for run in document["runs"]] == ["", "", "", "100 % slower", ""]
+    assert [run["Wall Time (s)"] for run in document["runs"]][:2] == [4.0, 5.0]
+    assert [trend["Trend"] for trend in document["trends"]] == ["slower", "unknown"]
+    assert document["trends"][1]["p-Value"] is None
     assert CliRunner().invoke(cli, ["history", str(tmp_path / "no")]).exit_code == 1

@@ -1,4 +1,4 @@
-"""The index page of a directory's runs: its figures, its marks of changes, its links to reports."""
+"""The index page of a directory's runs: its figures, its chart, its links to reports."""
 
 from __future__ import annotations
 
@@ -95,76 +95,23 @@ def test_the_table_is_that_of_history(page: Any, place: Path) -> None:
     shown = [rows.nth(n).locator("td").all_text_contents() for n in range(rows.count())]
     assert [row[0] for row in shown] == own["Run"].tolist()
     assert [float(row[2]) for row in shown] == own["Wall Time (s)"].round(3).tolist()
-    assert [row[4] for row in shown] == own["What Changed"].tolist()
-    assert [float(row[5]) for row in shown] == own["Efficiency (%)"].round(1).tolist()
-    assert [row[3] for row in shown] == own["Change"].tolist()
+    assert [float(row[3]) for row in shown] == own["Efficiency (%)"].round(1).tolist()
+    assert [row[7] for row in shown] == own["Change"].tolist()
     assert shown[0][1] == "2026-09-21 14:13:25"
 
 
-def test_changes_are_marked_in_the_chart(page: Any) -> None:
-    own = section(page, "load")
-    assert own.locator(".change").count() == 1
-    assert own.locator(".change.slower text").text_content() == "25 % slower: f 2 s → 2.5 s"
-    points = own.locator("circle")
+def test_wall_times_are_drawn(page: Any) -> None:
+    points = section(page, "load").locator("circle")
     places = [
         tuple(float(points.nth(n).get_attribute(name)) for name in ("cx", "cy")) for n in range(6)
     ]
-    mark = float(own.locator(".change line").get_attribute("x1"))
-    assert places[2][0] < mark < places[3][0]
     # Equal steps to the right; heights in proportion to the seconds, of which 3.9 is the least.
     steps = [after[0] - before[0] for before, after in itertools.pairwise(places)]
     assert steps == pytest.approx([steps[0]] * 5, abs=0.11)
-    zero = max(float(own.locator(".rule").nth(n).get_attribute("y1")) for n in range(3))
+    rules = section(page, "load").locator(".rule")
+    zero = max(float(rules.nth(n).get_attribute("y1")) for n in range(3))
     heights = [zero - y for _, y in places]
     assert heights[4] / heights[2] == pytest.approx(5.1 / 3.9, rel=0.01)
-
-
-def test_time_by_function_is_stacked(page: Any) -> None:
-    own = section(page, "load")
-    bars = own.locator(".stacked rect")
-    assert bars.locator("title").nth(3).text_content() == "load-1790000003: f 5 s"
-    heights = [float(bars.nth(at).get_attribute("height")) for at in range(6)]
-    assert heights[3] / heights[0] == pytest.approx(5.0 / 4.0, rel=0.01)
-    assert own.locator(".legend li").all_text_contents() == ["f"]
-
-
-def test_the_comparison_of_before_and_after_is_one_command(page: Any, place: Path) -> None:
-    (command,) = section(page, "load").locator("code").all_text_contents()
-    sides = command.removeprefix("dasfprof compare ").removesuffix(" --html compared.html")
-    before, after = (side.split() for side in sides.split(" -- "))
-    names = [[Path(path).name for path in side] for side in (before, after)]
-    runs = [f"load-{1_790_000_000 + number}" for number in range(6)]
-    assert names == [runs[:3], runs[3:]]
-    out = place / "pages" / "compared.html"
-    arguments = ["compare", *before, "--", *after, "--html", str(out)]
-    assert CliRunner().invoke(cli, arguments).exit_code == 0
-    assert out.is_file()
-
-
-def panels(own: Any) -> list[str]:
-    found: list[str] = own.locator(".panel").evaluate_all(
-        "all => all.map((one) => one.dataset.measure)"
-    )
-    return found
-
-
-def test_what_differs_has_a_panel_and_what_does_not_is_told_once(page: Any) -> None:
-    own = section(page, "grown")
-    assert panels(own) == ["Wall time", "Task runs"]
-    assert own.locator(".constant p").all_text_contents() == [
-        "Efficiency: 50 % in each run.",
-        "Failed task runs: 0 in each run.",
-        "Findings of severity high: 0 in each run.",
-    ]
-    assert panels(section(page, "load")) == ["Wall time"]
-    titles = own.locator("[data-measure='Task runs'] circle title").all_text_contents()
-    assert [title.rsplit(": ")[-1] for title in titles] == ["4", "4", "6"]
-
-
-def test_a_new_version_is_marked_beside_what_changed(page: Any) -> None:
-    mark = section(page, "grown").locator(".change")
-    assert mark.count() == 1
-    assert mark.locator("text").text_content() == "other graph; dask 2026.7.1 → 2026.8.0"
 
 
 def test_a_run_that_did_not_end_is_a_cross(page: Any) -> None:
@@ -192,8 +139,7 @@ def test_a_name_that_no_encoding_can_write_is_charted(tmp_path: Path) -> None:
         about: dict[str, Any] = dict.fromkeys(("run", "run_uuid"), f"r-{1_790_000_000 + number}")
         Plan(tasks, 1, 1, **about, run_created=1_790_000_000.0 + number).write_files(tmp_path)
     page = write_history(history(tmp_path), tmp_path / "index.html").read_text("utf-8")
-    assert page.count('<svg class="chart stacked"') == 1
-    assert "bad\\udcff</li>" in page
+    assert page.count('<svg class="chart"') == 1
 
 
 def test_with_json_the_page_is_written_too(tmp_path: Path) -> None:

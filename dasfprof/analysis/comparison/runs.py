@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.analyser import Analyser
 from dasfprof.analysis.diagnosis.registry import Finding
-from dasfprof.analysis.history.over_time import changes_of, kept_runs
+from dasfprof.analysis.history.over_time import kept_runs
 from dasfprof.analysis.history.summary import pipeline_of, shape_of
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.numeric.significance import student_quantile
@@ -207,9 +208,27 @@ def other_walls(before: ComparedRun, after: ComparedRun) -> Array:
         and not run["failed"]
         and run["seconds"]
     ]
-    changed = [at for at, change in enumerate(changes_of(runs)) if change.text]
-    seconds = [run["seconds"] for run in runs[changed[-1] if changed else 0 :]]
+    seconds = _since_last_change([run["seconds"] for run in runs])
     return np.array(seconds[-_MOST:] if len(seconds) >= _ENOUGH else [], dtype=float)
+
+
+def _since_last_change(walls: list[float]) -> list[float]:
+    """Return the wall times since two in a row differed from the median of up to ten before them.
+
+    By 10 % and by three standard deviations (of the median absolute deviation) at least.
+    """
+    start = 0
+    for at in range(len(walls)):
+        before = walls[max(start, at - 10) : at]
+        if len(before) < 3:
+            continue
+        middle = median(before)
+        deviation = median(abs(wall - middle) for wall in before)
+        threshold = max(0.1 * middle, 3 * 1.4826 * deviation)
+        off = [wall - middle for wall in walls[at : at + 2]]
+        if min(off) > threshold or max(off) < -threshold:
+            start = at
+    return walls[start:]
 
 
 def least_of_others(walls: Array, p: float) -> float:

@@ -1,11 +1,10 @@
-"""`history`: the runs of a directory as a table, and where their wall time changed."""
+"""`history`: the runs of a directory as a table, and the trend of their wall time."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from dasfprof.analysis.history.summary import (
     summarise_run,
 )
 from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.numeric.significance import CERTAIN, FEWEST, kendall_p, slope_of
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import utc
 from dasfprof.analysis.trace.progress import is_wanted, track
@@ -27,16 +27,10 @@ from dasfprof.config import setting
 from dasfprof.config.kinds import Price
 from dasfprof.database import find_runs
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
-from dasfprof.text import count_of, format_duration, format_share
+from dasfprof.text import count_of, format_duration
 
 By = Literal["name", "graph"]
 
-#: A run is compared with as many before it as there are, up to so many, and at least so many.
-_MOST_BEFORE, _LEAST_BEFORE = 10, 3
-#: A change is no less than this share of the wall time, and this many deviations.
-_LEAST_CHANGE, _DEVIATIONS = 0.1, 3 * 1.4826
-#: Functions that are named where the wall time changed.
-_MOST_NAMED = 2
 #: How it is called that a run did not end, or has not yet.
 NOT_ENDED, GOES_ON = "did not end", "goes on"
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
@@ -72,14 +66,10 @@ def history(
         ``Efficiency (%)`` (share of the threads' time in which functions ran), ``Task Runs``,
         ``Failed``, ``Findings`` (their number by severity), ``Versions``, and ``Change``:
         ``did not end``, or ``goes on`` and what is left, as far as that is known; ``other graph``
-        than the run before; ``34 % slower`` or ``faster`` where the wall time changed and stayed
-        so; else empty. ``What Changed``: of the latter, the functions whose task runs take another
-        time since, with their medians, those that make the most difference; empty: none does.
-        ``Directory``: where its files are. With a price also ``Worker Hours``, ``Idle (%)`` of them
-        and ``Cost``; ``attrs["paid"]`` then has for each row worker-hours and cost by client, idle
-        ones among them, and ``attrs["currency"]`` the price's label.
-        ``attrs["seconds"]``: for each row the seconds of its task runs by step, or by function
-        where no run of the pipeline has steps.
+        than the run before; else empty. ``Directory``: where its files are. With a price also
+        ``Worker Hours``, ``Idle (%)`` of them and ``Cost``; ``attrs["paid"]`` then has for each row
+        worker-hours and cost by client, idle ones among them, and ``attrs["currency"]`` the price's
+        label. ``attrs["trends"]`` has a dict for each pipeline, see Notes.
 
     Raises
     ------
@@ -88,10 +78,13 @@ def history(
 
     Notes
     -----
-    A run has changed if it differs from the median of up to ten runs of the same graph before it,
-    since the last change, by 10 % and by three deviations (of their median absolute
-    deviation), and the run after it, if there is one, does so too. So has the median of a
-    function. Summaries are kept in the file
+    The trend of a pipeline is that of the wall times of its runs since the graph last changed:
+    ``Pipeline``, ``Runs`` (all of them), ``Compared Runs`` (that ended, of one graph),
+    ``Slope (%)`` (change per run by Theil and Sen, relative to the median wall time), ``p-Value``
+    (of the test by Mann and Kendall, NaN below eight compared runs) and ``Trend``: ``slower`` or
+    ``faster`` if the p-value is below 0.01, else ``none``, or ``unknown`` below eight runs.
+
+    Summaries are kept in the file
     ``.dasfprof-history.json`` of each directory, so that only new runs are read; ``dasfprof run``
     writes that of its run.
     """
@@ -113,14 +106,14 @@ def history(
     pipelines: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         pipelines.setdefault(run["shape"] if by == "graph" else run["pipeline"], []).append(run)
-    ordered, changes, seconds = [], [], []
-    for own in pipelines.values():
-        own.sort(key=lambda run: run["begin"] or 0.0)
-        ordered += own
-        changes += changes_of(own)
-        seconds += _seconds_of(own)
+    ordered, changes, trends = [], [], []
+    for members in pipelines.values():
+        members.sort(key=lambda run: run["begin"] or 0.0)
+        ordered += members
+        changes += _changes_of(members)
+        trends.append(_trend_of(members))
     table = _table(ordered, changes)
-    table.attrs["seconds"] = seconds
+    table.attrs["trends"] = trends
     declared: Price | None = setting("price", price)
     return table if declared is None else _priced(table, ordered, declared)
 
@@ -227,34 +220,38 @@ def kept_runs(directory: Path) -> list[dict[str, Any]]:
     return sorted((summary for _, summary in kept), key=lambda run: run["begin"] or 0.0)
 
 
-class Change(NamedTuple):
-    """How a run differs from those before it: see ``Change`` and ``What Changed`` of `history`."""
-
-    text: str
-    what: str = ""
-
-
-def changes_of(runs: list[dict[str, Any]]) -> list[Change]:
-    """Say of each run of a pipeline how it differs from those before it, as `history` does."""
-    found: list[Change] = []
-    before: list[dict[str, Any]] = []
-    shape = None
-    for place, run in enumerate(runs):
+def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
+    """Return for each run of a pipeline what ``Change`` of `history` says of it."""
+    changes, shape = [], None
+    for run in runs:
         if not _counts(run):
-            found.append(Change(_unended(run)))
+            changes.append(_unended(run))
             continue
-        changed = shape is not None and run["shape"] != shape
-        if changed:
-            before = []
+        changes.append("other graph" if shape not in (None, run["shape"]) else "")
         shape = run["shape"]
-        following = [
-            other for other in runs[place + 1 :] if _counts(other) and other["shape"] == shape
-        ][:1]
-        change = _change(before, run, following)
-        found.append(Change("other graph") if changed else change)
-        before = [] if change.text else before[-_MOST_BEFORE + 1 :]
-        before.append(run)
-    return found
+    return changes
+
+
+def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the trend of the wall times since the graph last changed; see `history`."""
+    complete = [run for run in runs if _counts(run)]
+    same = len(complete)
+    while same and complete[same - 1]["shape"] == complete[-1]["shape"]:
+        same -= 1
+    walls = np.array([run["seconds"] for run in complete[same:]], dtype=float)
+    p_value = kendall_p(walls)
+    slope = slope_of(walls) / float(np.median(walls)) * 100 if len(walls) > 1 else np.nan
+    trend = "unknown" if len(walls) < FEWEST else "none"
+    if p_value < CERTAIN:
+        trend = "slower" if slope > 0 else "faster"
+    return {
+        "Pipeline": runs[0]["pipeline"],
+        "Runs": len(runs),
+        "Compared Runs": len(walls),
+        "Slope (%)": slope,
+        "p-Value": p_value,
+        "Trend": trend,
+    }
 
 
 def _counts(run: dict[str, Any]) -> bool:
@@ -274,59 +271,7 @@ def _unended(run: dict[str, Any]) -> str:
     return f"{GOES_ON}: {count_of(left['tasks'], 'task')} left{until}"
 
 
-def _change(
-    before: list[dict[str, Any]], run: dict[str, Any], following: list[dict[str, Any]]
-) -> Change:
-    """Say by how much a run is off those before it, if it and the next one are."""
-    runs = [*before, run, *following]
-    moved = _moved([each["seconds"] for each in runs], len(before))
-    if moved is None:
-        return Change("")
-    share = format_share(abs(moved.off) / moved.middle)
-    words = f"{share} {'slower' if moved.off > 0 else 'faster'}"
-    return Change(words, ", ".join(_functions_that_moved(runs, len(before), moved.off > 0)))
-
-
-class _Moved(NamedTuple):
-    #: The median before, and how far off the next one is.
-    middle: float
-    off: float
-
-
-def _moved(values: list[float], number: int) -> _Moved | None:
-    """Return how far values are off the first ones, so many; None: no more than they vary."""
-    if number < _LEAST_BEFORE:
-        return None
-    middle = float(np.median(values[:number]))
-    deviation = float(np.median(np.abs(np.array(values[:number]) - middle)))
-    least = max(_LEAST_CHANGE * middle, _DEVIATIONS * deviation)
-    off = [value - middle for value in values[number:]]
-    return _Moved(middle, off[0]) if min(off) > least or max(off) < -least else None
-
-
-def _functions_that_moved(runs: list[dict[str, Any]], number: int, slower: bool) -> Iterator[str]:
-    """Name those whose median moved as the wall time did, that which makes most of it first."""
-    found = []
-    for name, (count, _, median) in runs[number]["functions"].items():
-        if all(name in run["functions"] for run in runs):
-            moved = _moved([run["functions"][name][2] for run in runs], number)
-            if moved is not None and (moved.off > 0) == slower:
-                words = f"{name} {format_duration(moved.middle)} → {format_duration(median)}"
-                found.append((abs(moved.off) * count, words))
-    found.sort(reverse=True)
-    for seconds, words in found[:_MOST_NAMED]:
-        if seconds >= _LEAST_CHANGE * found[0][0]:
-            yield words
-
-
-def _seconds_of(runs: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """Return the seconds of runs of a pipeline by step, or by function where none has steps."""
-    if any(run["steps"] for run in runs):
-        return [run["steps"] for run in runs]
-    return [{name: each[1] for name, each in run["functions"].items()} for run in runs]
-
-
-def _table(runs: list[dict[str, Any]], changes: list[Change]) -> pd.DataFrame:
+def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
     def numbers(name: str) -> np.ndarray:
         return np.array([np.nan if run[name] is None else run[name] for run in runs], dtype=float)
 
@@ -344,8 +289,7 @@ def _table(runs: list[dict[str, Any]], changes: list[Change]) -> pd.DataFrame:
             "Failed": [int(run["failed"]) for run in runs],
             "Findings": texts([_findings(run["findings"]) for run in runs]),
             "Versions": texts([_versions(run["versions"]) for run in runs]),
-            "Change": texts([change.text for change in changes]),
-            "What Changed": texts([change.what for change in changes]),
+            "Change": texts(changes),
             "Directory": texts([run["directory"] for run in runs]),
         }
     )

@@ -34,9 +34,7 @@ from dasfprof.analysis.model.accounting import (
     make_accounts,
 )
 from dasfprof.analysis.model.critical_path import path_seconds
-from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RUNNING
-from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run as NormalRun
 from dasfprof.analysis.tables.lines import plan
 from dasfprof.analysis.trace import Trace
@@ -47,8 +45,6 @@ from dasfprof.database.runs import Run
 
 #: What registration adds to the name of a pipeline: when the run was created, in Unix seconds.
 _CREATED = re.compile(r"-\d{9,}$")
-#: Functions and steps of a run that are kept.
-_MOST = 40
 
 
 def read_trace(run: Run) -> NormalRun:
@@ -67,9 +63,7 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
     ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
     ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
-    ``ended``, ``findings`` (their number by severity), ``versions``, ``functions`` (task runs that
-    ended well, their seconds and the median of these, by name, of those with the most seconds),
-    ``steps`` (seconds of their task runs, by name; empty: there are none), ``goes_on``, ``left``
+    ``ended``, ``findings`` (their number by severity), ``versions``, ``goes_on``, ``left``
     (of a run that does: see `StillToCome`), ``hours`` (of workers, and of their threads: ``whole``,
     and of these ``idle`` and ``waiting``), ``clients`` (the same hours, by client). None: unknown.
     """
@@ -86,8 +80,6 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
         "ended": trace.ending is None,
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
-        "functions": _functions(trace),
-        "steps": _steps(trace) if has_steps(trace) else {},
         "goes_on": not stays(trace),
         "left": None if (left := still_to_come(trace)) is None else asdict(left),
         "hours": _plain(hours_of_run(trace)),
@@ -102,23 +94,6 @@ def _clients(trace: NormalRun) -> dict[str, Hours]:
 
 def _plain(hours: dict[str, Hours]) -> dict[str, tuple[float, float]]:
     return {name: (each.workers, each.threads) for name, each in hours.items() if each.workers > 0}
-
-
-def _functions(trace: NormalRun) -> dict[str, tuple[int, float, float]]:
-    done = trace.tasks[trace.tasks["state"] == "memory"]
-    durations = done.groupby("function", observed=True)["duration"]
-    found = durations.agg(["size", "sum", "median"]).nlargest(_MOST, "sum")
-    return {
-        str(name): (int(count), float(seconds), float(median))
-        for name, count, seconds, median in found.itertuples()
-    }
-
-
-def _steps(trace: NormalRun) -> dict[str, float]:
-    codes, names = step_groups(trace.tasks)
-    seconds = Groups(codes, len(names)).sum(trace.tasks["duration"].to_numpy(dtype=float))
-    known = {name: float(each) for name, each in zip(names, seconds, strict=True) if each > 0}
-    return dict(sorted(known.items(), key=lambda item: -item[1])[:_MOST])
 
 
 def pipeline_of(run: str) -> str:

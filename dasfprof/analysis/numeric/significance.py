@@ -21,6 +21,8 @@ _MOST_SPLITS = 20_000
 #: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
 CERTAIN = 0.01
 _PRECISION = 1e-12
+#: Minimum number of values for a drift or a trend.
+FEWEST = 8
 
 
 def p_value(first: Array, second: Array, *, greater: bool = False, level: float = CERTAIN) -> float:
@@ -138,7 +140,7 @@ def mann_whitney_p(first: Array, second: Array) -> float:
     measurements a group on, else NaN.
     """
     n, m = len(first), len(second)
-    if min(n, m) < 8:
+    if min(n, m) < FEWEST:
         return math.nan
     values = np.concatenate([first, second])
     ranks = Groups(np.zeros(n + m, dtype=np.int64), 1).ranks(values)
@@ -150,6 +152,30 @@ def mann_whitney_p(first: Array, second: Array) -> float:
         return 1.0
     z = max(abs(u - n * m / 2) - 0.5, 0.0) / math.sqrt(variance)
     return math.erfc(z / math.sqrt(2))
+
+
+def kendall_p(values: Array) -> float:
+    """Return the p-value of Mann and Kendall's test for a trend of values in order.
+
+    By its normal approximation, with corrections for ties and continuity (Kendall 1975); NaN below
+    eight values.
+    """
+    n = len(values)
+    if n < FEWEST:
+        return math.nan
+    later, earlier = np.tril_indices(n, -1)
+    score = abs(float(np.sign(values[later] - values[earlier]).sum()))
+    ties = np.unique(values, return_counts=True)[1].astype(float)
+    variance = n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())
+    if variance <= 0:
+        return 1.0
+    return math.erfc(max(score - 1, 0.0) / math.sqrt(variance / 18) / math.sqrt(2))
+
+
+def slope_of(values: Array) -> float:
+    """Return the median slope between two values, per step (Theil 1950, Sen 1968)."""
+    later, earlier = np.tril_indices(len(values), -1)
+    return float(np.median((values[later] - values[earlier]) / (later - earlier)))
 
 
 def holm(p_values: Array) -> Array:
@@ -190,8 +216,8 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 # --- Whether values rise steadily from one to the next, and by how much each time -----------------
 
-#: Values that tell of a drift, and the share of cases in which the true one is not in its interval.
-FEWEST, _OUTSIDE = 8, 0.05
+#: The share of cases in which the true drift is not in its interval.
+_OUTSIDE = 0.05
 #: A steady rise goes on in the second half, at so large a part of its rate in the first.
 _GOES_ON = 0.5
 #: What rose at first had, at half its values, come so far of its way.
