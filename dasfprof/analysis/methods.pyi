@@ -1,7 +1,6 @@
 """The methods of the registered questions; written by ``python tests/methods_stub.py``."""
 # ruff: noqa: E501
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -196,11 +195,9 @@ class Questions:
         *,
         deadline: float | str | None = None,
         threads_per_worker: int | None = None,
-        memory: bool = False,
         memory_limit: float | None = None,
         price: float | str | pd.DataFrame | Sequence[Mapping[str, Any]] | None = None,
         start_up: float | str = 0.0,
-        history: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     ) -> pd.DataFrame:
         """Find how many workers a wanted duration needs, or which cluster meets a deadline for least."""
 
@@ -260,9 +257,8 @@ class Questions:
         *,
         threads: int | None = None,
         memory_limit: float | None = None,
-        chunks: float = 1,
     ) -> pd.DataFrame:
-        """Foretell what the fullest worker would hold at most on other workers, or with other chunks."""
+        """Predict what the fullest worker would hold at most on other numbers of workers."""
 
     def pop_efficiency(self) -> pd.DataFrame:
         """Return the tree of parallel efficiencies of the POP project."""

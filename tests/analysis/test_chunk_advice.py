@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from traces import Plugin, row
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.sizing import find_chunks, larger_shape
+from dasfprof.analysis.model.sizing import larger_shape
 from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9
@@ -89,30 +88,6 @@ def test_no_chunks_are_named_of_axes_that_no_array_of_the_user_has(tmp_path: Pat
     said = advised(written(tmp_path, *rows))
     assert "tasks of piece" in said
     assert "chunks=" not in said
-
-
-def test_time_that_grows_with_a_power_of_the_size(tmp_path: Path) -> None:
-    """Blocks of a product, square, some of half the side: the time grows with the side's cube."""
-    rows = []
-    for i in range(36):
-        side = 100 if i % 2 else 50
-        values = {"size": 8 * side**2, "shape": (side, side), **ARRAY}
-        rows.append(ran(("matmul", i // 6, i % 6), i, 1e-9 * side**3, **values))
-    analyser = written(tmp_path, *rows)
-    found = find_chunks(analyser.run)
-    assert found.power.tolist() == pytest.approx([1.5])
-    (sized,) = analyser.chunk_sizing(0.5).to_dict("records")
-    # The mean of 0.125 and 1 ms; 8 ms for half of the time: to the power of 2/3.
-    assert sized["Times Larger"] == pytest.approx((0.008 / 0.0005625) ** (2 / 3), rel=0.01)
-    assert sized["Time Grows by Power"] == pytest.approx(1.5)
-
-
-def test_sizes_of_one_kind_tell_nothing_of_time(tmp_path: Path) -> None:
-    shape = {"size": 80_000, "shape": (100, 100), **ARRAY}
-    rows = [ran(("inc", i, j), i * 8 + j, 0.001, **shape) for i in range(8) for j in range(8)]
-    analyser = written(tmp_path, *rows)
-    assert np.isnan(find_chunks(analyser.run).power).all()
-    assert "if its time grows as they do: all were about as large" in advised(analyser)
 
 
 def test_what_handles_chunks_one_by_one_has_no_inputs_of_the_user_s(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
     assert table["Results at Least (MB)"].tolist() == pytest.approx([80.0 * 0.93] * 3)
     assert table["Process at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12] * 3)
     assert table["Limit (MB)"].tolist() == [200.0] * 3
+    assert table["Spilled at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12 - 0.6 * 200] * 3)
     assert table["Verdict"].str.startswith("May not fit").all()
 
 
@@ -65,40 +66,6 @@ def test_results_that_go_one_by_one_need_less(tmp_path: Path) -> None:
     (two,) = analyser.memory_forecast([2], threads=2).to_dict("records")
     assert one["Results (MB)"] == pytest.approx(10.0, rel=0.01)
     assert two["Results (MB)"] == pytest.approx(20.0, rel=0.01)
-    # With other chunks in proportion, as none is there for longer than it is used.
-    for chunks, size in ((2, 20.0), (3, 30.0), (0.5, 5.0), (0.25, 2.5)):
-        (found,) = analyser.memory_forecast([2], chunks=chunks).to_dict("records")
-        assert found["Results (MB)"] == pytest.approx(size, rel=0.01)
-        assert found["Times Larger"] == chunks
-
-
-def test_with_other_chunks_what_takes_all_takes_as_much(tmp_path: Path) -> None:
-    """One task takes all eight results, into however many parts they are cut."""
-    analyser = planned().write(tmp_path)
-    for chunks in (2, 0.5, 0.25):
-        (found,) = analyser.memory_forecast([2], chunks=chunks).to_dict("records")
-        assert found["Results (MB)"] == pytest.approx(80.0)
-        assert found["Process (MB)"] == pytest.approx(180.0)
-
-
-def test_memory_disk_and_cost_of_a_cluster(tmp_path: Path) -> None:
-    """9 s of work, of which 2 s are a chain: two workers at least, and three are enough."""
-    analyser = planned().write(tmp_path)
-    (found,) = analyser.cluster_sizing([4.5], memory=True, price=3.6).to_dict("records")
-    assert (found["Workers at Least"], found["Workers Enough"]) == (2, 3)
-    most = 180 * 1.12  # MB of the process that has all results at last
-    assert found["Memory per Worker (MB)"] == pytest.approx(most / 0.6)
-    assert found["Disk per Worker (MB)"] == pytest.approx(most - 0.6 * 200)
-    assert found["Cost at Least"] == pytest.approx(2 * 4.5 * 0.001)
-    assert found["Cost Enough"] == pytest.approx(3 * 4.5 * 0.001)
-    (found,) = analyser.cluster_sizing([4.5], memory=True, memory_limit=1e9).to_dict("records")
-    assert found["Disk per Worker (MB)"] == 0.0
-    assert "Cost Enough" not in found
-    assert "Memory per Worker (MB)" not in analyser.cluster_sizing([4.5])
-    unknown = dataclasses.replace(planned(), releases=False).write(tmp_path / "unknown")
-    assert unknown.cluster_sizing([4.5], memory=True)["Memory per Worker (MB)"].isna().all()
-    with pytest.raises(InvalidArgumentError, match="price="):
-        analyser.cluster_sizing(price=-1.0)
 
 
 def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
@@ -126,11 +93,7 @@ def test_a_replay_that_is_off_foretells_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        *({"workers": [0]}, {"workers": 3}, {"threads": 0}, {"memory_limit": -1}),
-        *({"chunks": 0}, {"chunks": 1.5}, {"chunks": 0.4}, {"chunks": "half"}),
-    ],
+    "arguments", [{"workers": [0]}, {"workers": 3}, {"threads": 0}, {"memory_limit": -1}]
 )
 def test_numbers_out_of_range(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):

@@ -1,15 +1,13 @@
 """Programs that are recorded on two workers, and run otherwise: their memory, foretold and real.
 
 ``memory_forecasts.py [NAME ...]`` runs them and prints the table: for the results of
-the fullest worker and for its process the interval that was foretold, and the real peak; on other
-workers, and with chunks of other sizes. On two crowded cores: of 20 runs with the same chunks the
-results of 18 were inside, 19 intervals at most 1.5 wide, and the processes of 20, with 19; of 30
-with other chunks the results of 25, with 23, and the processes of 29, with 27.
+the fullest worker and for its process the predicted interval, and the real peak, on other workers.
+On two crowded cores: of 20 runs the results of 18 were inside, 19 intervals at most 1.5 wide, and
+the processes of 20, with 19.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 import tempfile
 import time
@@ -28,8 +26,8 @@ from dasfprof import TraceAnalyser
 
 MB = 1_000_000
 RECORDED = (2, 1)
-#: Workers, threads of each, and how many times as large chunks are.
-HELD_OUT = ((3, 2, 1.0), (5, 1, 1.0), (2, 1, 2.0), (2, 1, 0.5), (3, 1, 0.25))
+#: Workers, and threads of each.
+HELD_OUT = ((3, 2), (5, 1))
 
 #: Bytes of a part in the recorded run, which its tasks' seconds are for.
 USUAL = 12 * MB
@@ -66,44 +64,44 @@ def slow_total(*parts: Any) -> float:
     return float(sum(part[0] for part in parts))
 
 
-def loaded(client: Client, number: int, chunks: float) -> list[Future]:
-    return client.map(load, range(int(number / chunks)), size=USUAL * chunks, pure=False)
+def loaded(client: Client, number: int) -> list[Future]:
+    return client.map(load, range(number), pure=False)
 
 
-def tree(client: Client, chunks: float) -> None:
-    level = loaded(client, 32, chunks)
+def tree(client: Client) -> None:
+    level = loaded(client, 32)
     while len(level) > 1:
         level = [client.submit(add, *level[i : i + 2]) for i in range(0, len(level), 2)]
     wait(level)
 
 
-def each_by_itself(client: Client, chunks: float) -> None:
-    wait(client.map(use, loaded(client, 40, chunks), pure=False))
+def each_by_itself(client: Client) -> None:
+    wait(client.map(use, loaded(client, 40), pure=False))
 
 
-def all_at_once(client: Client, chunks: float) -> None:
-    parts = loaded(client, 32, chunks)
+def all_at_once(client: Client) -> None:
+    parts = loaded(client, 32)
     client.submit(slow_total, *[client.submit(add, part) for part in parts]).result()
 
 
-def held_by_the_client(client: Client, chunks: float) -> None:
-    parts = loaded(client, 24, chunks)
+def held_by_the_client(client: Client) -> None:
+    parts = loaded(client, 24)
     wait(parts)
     for _ in range(3):
         client.gather(client.map(use, parts, pure=False))
 
 
-def with_temporaries(client: Client, chunks: float) -> None:
-    client.gather(client.map(swell, loaded(client, 24, chunks), pure=False))
+def with_temporaries(client: Client) -> None:
+    client.gather(client.map(swell, loaded(client, 24), pure=False))
 
 
-def one_after_the_other(client: Client, chunks: float) -> None:
+def one_after_the_other(client: Client) -> None:
     for _ in range(4):
-        client.submit(slow_total, *loaded(client, 12, chunks)).result()
+        client.submit(slow_total, *loaded(client, 12)).result()
 
 
-def of_unequal_sizes(client: Client, chunks: float) -> None:
-    sizes = [chunks * (4 + 5 * (i % 5)) * MB for i in range(int(30 / chunks))]
+def of_unequal_sizes(client: Client) -> None:
+    sizes = [(4 + 5 * (i % 5)) * MB for i in range(30)]
     parts = client.map(load, range(len(sizes)), sizes, pure=False)
     client.submit(slow_total, *parts).result()
 
@@ -113,30 +111,28 @@ def slowed(block: Any) -> Any:
     return block
 
 
-def random_array(parts: int, chunks: float) -> Any:
-    """Make one whose chunks have 8 MB, or so many times that."""
-    side = round(1000 * chunks**0.5)
-    return da.random.random((parts * 1000, parts * 1000), chunks=side).map_blocks(slowed)
+def random_array(parts: int) -> Any:
+    """Make one whose chunks have 8 MB."""
+    return da.random.random((parts * 1000, parts * 1000), chunks=1000).map_blocks(slowed)
 
 
-def transposed(client: Client, chunks: float) -> None:
-    x = random_array(8, chunks)
+def transposed(client: Client) -> None:
+    x = random_array(8)
     (x + x.T).map_blocks(slowed).sum().compute()
 
 
-def rechunked(client: Client, chunks: float) -> None:
+def rechunked(client: Client) -> None:
     with dask.config.set({"array.rechunk.method": "tasks"}):
-        width = int(500 * chunks)
-        x = random_array(6, chunks).rechunk((6000, width)).map_blocks(slowed)
+        x = random_array(6).rechunk((6000, 500)).map_blocks(slowed)
         x.sum(axis=0).sum().compute()
 
 
-def multiplied(client: Client, chunks: float) -> None:
-    x = random_array(6, chunks)
+def multiplied(client: Client) -> None:
+    x = random_array(6)
     da.dot(x, x).map_blocks(slowed).sum().compute()
 
 
-PROGRAMS: dict[str, Callable[[Client, float], None]] = {
+PROGRAMS: dict[str, Callable[[Client], None]] = {
     one.__name__: one
     for one in (
         tree,
@@ -160,7 +156,6 @@ class Outcome:
     program: str
     workers: int
     threads: int
-    chunks: float
     kind: str
     least: float
     most: float
@@ -174,16 +169,14 @@ class Outcome:
         mark = "" if self.inside else "  OUTSIDE"
         return (
             f"{self.program:20} {self.workers} x {self.threads}  "
-            f"chunks {self.chunks:4g}  {self.kind:8} "
+            f"{self.kind:8} "
             f"{self.least:7.0f} to {self.most:5.0f}, real {self.real:5.0f}, "
             f"{self.most / self.least:.2f} wide{mark}"
         )
 
 
-def record(
-    program: Callable[[Client, float], None], size: tuple[int, int], place: Path, chunks: float = 1
-) -> TraceAnalyser:
-    """Run a program on so many workers with so many threads, with chunks so many times as large."""
+def record(program: Callable[[Client], None], size: tuple[int, int], place: Path) -> TraceAnalyser:
+    """Run a program on so many workers with so many threads."""
     workers, threads = size
     options = {"memory_limit": 0, "dashboard_address": None}
     with (
@@ -191,7 +184,7 @@ def record(
         Client(cluster) as client,
         dasfprof.profile(client, directory=place) as run,
     ):
-        program(client, chunks)
+        program(client)
         time.sleep(0.3)
     return TraceAnalyser(run.files(), progress=False)
 
@@ -206,22 +199,22 @@ def real_peaks(analyser: TraceAnalyser) -> dict[str, float]:
 
 
 def forecasts(
-    name: str, place: Path, held_out: Iterable[tuple[int, int, float]] = HELD_OUT
+    name: str, place: Path, held_out: Iterable[tuple[int, int]] = HELD_OUT
 ) -> list[Outcome]:
-    """Record a program on two workers; run it on others, or with other chunks; compare."""
+    """Record a program on two workers; run it on others; compare."""
     recorded = record(PROGRAMS[name], RECORDED, place / "recorded")
     found = []
-    for number, (workers, threads, chunks) in enumerate(held_out):
-        run = record(PROGRAMS[name], (workers, threads), place / str(number), chunks)
+    for number, (workers, threads) in enumerate(held_out):
+        run = record(PROGRAMS[name], (workers, threads), place / str(number))
         real = real_peaks(run)
-        table = recorded.memory_forecast([workers], threads=threads, chunks=chunks)
+        table = recorded.memory_forecast([workers], threads=threads)
         (told,) = table.to_dict("records")
         if told["Verdict"].startswith("Not to be foretold"):
             print(f"{name:20} {workers} x {threads}  {told['Verdict']} real {real}", flush=True)
             continue
         for kind in ("Results", "Process"):
             least, most = told[f"{kind} at Least (MB)"], told[f"{kind} at Most (MB)"]
-            found.append(Outcome(name, workers, threads, chunks, kind, least, most, real[kind]))
+            found.append(Outcome(name, workers, threads, kind, least, most, real[kind]))
     return found
 
 
@@ -233,12 +226,11 @@ def main(names: list[str]) -> None:
             for outcome in forecasts(name, Path(place)):
                 every.append(outcome)
                 print(outcome, flush=True)
-    for kind, same in itertools.product(("Results", "Process"), (True, False)):
-        own = [one for one in every if one.kind == kind and (one.chunks == 1) == same]
+    for kind in ("Results", "Process"):
+        own = [one for one in every if one.kind == kind]
         inside = sum(one.inside for one in own)
         narrow = sum(one.most <= 1.5 * one.least for one in own)
-        chunks = "the same chunks" if same else "other chunks"
-        print(f"{kind}, {chunks}: {inside} of {len(own)} inside; {narrow} at most 1.5 wide")
+        print(f"{kind}: {inside} of {len(own)} inside; {narrow} at most 1.5 wide")
 
 
 if __name__ == "__main__":

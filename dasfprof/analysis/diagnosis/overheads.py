@@ -151,11 +151,10 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
         change = Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))
         return [words, left], [change]
     shapes = ", chunks={advice.new_chunks} in place of {advice.chunks}" if f.chunks else ""
-    unproven = ", if its time grows as they do: all were about as large" if f.unproven else ""
     chunks = str(f.new_chunks or f.new_size)
     return [
         "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
-        f"{{advice.new_size}} in place of {{advice.size}}{shapes}{unproven}.",
+        f"{{advice.new_size}} in place of {{advice.size}}{shapes}, if its time grows in proportion.",
         left,
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
 
@@ -289,7 +288,6 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
         new_size=Bytes(chunk * factor),
         chunks=None if arrays is None else str(arrays[0]),
         new_chunks=None if arrays is None else str(larger_shape(*arrays, factor)),
-        unproven=bool(np.isnan(costs.power[most])),
         left=Count(round(width / factor)),
     )
 

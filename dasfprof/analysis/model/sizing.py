@@ -18,12 +18,6 @@ from dasfprof.database.keys import TUPLE
 
 # --- The chunks that functions work on ------------------------------------------------------------
 
-#: Chunks tell what time does with size if so many runs have sizes that differ by such a factor
-#: in one step of the graph, and the logarithms of both correlate so well.
-_FEWEST = 12
-_UNLIKE = 2.0
-_CORRELATION = 0.6
-
 
 @dataclass(frozen=True)
 class Chunks:
@@ -33,8 +27,6 @@ class Chunks:
     size: Array
     #: The most runs that a step of the graph has: all its chunks in one would be so much larger.
     width: Array
-    #: The power of their size by which the time of runs grows; NaN: they do not tell.
-    power: Array
     #: The usual shape of its results if they are arrays, with how many blocks there are in each
     #: direction; None: no arrays.
     shapes: list[tuple[tuple[int, ...], tuple[int, ...]] | None]
@@ -62,7 +54,6 @@ def find_chunks(run: Run) -> Chunks:
     return Chunks(
         groups.mean(own),
         width,
-        _powers(groups, _steps(run, runs), np.fmax(given, size), runs["duration"].to_numpy()),
         [_in_blocks(run, *pair) for pair in zip(usual, widest.tolist(), strict=True)],
         groups.sum((shape >= 0).astype(float)) > groups.sizes / 2,
     )
@@ -109,31 +100,6 @@ def _widths(run: Run) -> tuple[Array, Array]:
     return width, widest
 
 
-def _steps(run: Run, runs: pd.DataFrame) -> Groups:
-    """Return the runs by the step of the graph that they belong to."""
-    keys = run.keys
-    in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
-    heads = keys.head_ids[runs["key_id"].to_numpy()].astype(np.int64)
-    function = runs["function"].cat.codes.to_numpy(dtype=np.int64)
-    alone = len(keys.heads) + function if len(heads) else function
-    steps = np.where(in_tuples[heads], heads, alone) if len(heads) else alone
-    return Groups(steps, len(keys.heads) + len(runs["function"].cat.categories))
-
-
-def _powers(groups: Groups, steps: Groups, size: Array, seconds: Array) -> Array:
-    """Fit the power of size by which the seconds of each function grow within a step."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x, y = np.log(size), np.log(seconds)
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = np.where(known, x, np.nan), np.where(known, y, np.nan)
-    x, y = x - steps.mean(x)[steps.codes], y - steps.mean(y)[steps.codes]
-    apart = groups.max(x) - groups.min(x) >= np.log(_UNLIKE)
-    both, of_x, of_y = groups.sum(x * y), groups.sum(x * x), groups.sum(y * y)
-    correlation = ratio(both, np.sqrt(of_x * of_y))
-    told = apart & (groups.known(x) >= _FEWEST) & (correlation >= _CORRELATION)
-    return np.where(told, ratio(both, of_x), np.nan)
-
-
 def _are_arrays(runs: pd.DataFrame) -> Array:
     """Return which runs have arrays as results."""
     types = runs["type"].cat
@@ -168,9 +134,6 @@ def _in_blocks(
 #: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
 DOCUMENTED_RATE = 1000.0
 
-#: The least power of its chunks' size by which the time of a function is taken to grow.
-_SLOWEST = 0.5
-
 
 @dataclass(frozen=True)
 class ChunkCosts:
@@ -188,9 +151,8 @@ class ChunkCosts:
     runs_then: Array
     #: Whether that is for the scheduler to keep up, not for the share of overhead.
     for_the_scheduler: Array
-    #: Bytes, and the power of them by which the time grows (NaN: recorded sizes do not tell).
+    #: Bytes.
     chunk: Array
-    power: Array
     #: The threads of the run, NaN where no file tells.
     threads: float
     #: The functions with runs, that with the most overhead first.
@@ -203,9 +165,8 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
 
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
     guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
-    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function grows with
-    its chunks as recorded ones show, or in proportion where they do not tell. No chunk is larger
-    than all that a step of the graph has.
+    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to grow
+    in proportion to its chunks. No chunk is larger than all that a step of the graph has.
     """
     tasks = run.tasks.loc[run.tasks["state"].isin(["memory"]).to_numpy()]
     function = tasks["function"].cat
@@ -217,8 +178,7 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
     chunks = find_chunks(run)
-    growth = np.where(np.isnan(chunks.power), 1.0, np.maximum(chunks.power, _SLOWEST))
-    times = np.maximum(ratio(wanted, duration), 1.0) ** (1 / growth)
+    times = np.maximum(ratio(wanted, duration), 1.0)
     times = np.minimum(times, np.maximum(chunks.width, 1))
     order = np.argsort(-groups.sum(np.nan_to_num(cost)[groups.codes]), kind="stable")
     return ChunkCosts(
@@ -231,7 +191,6 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
         runs_then=np.ceil(rounded(ratio(groups.sizes.astype(float), times))),
         for_the_scheduler=by_rate > by_share,
         chunk=chunks.size,
-        power=chunks.power,
         threads=count,
         order=order[groups.sizes[order] > 0],
     )

@@ -8,7 +8,7 @@ tasks that run take beyond their results.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,6 @@ from dasfprof.analysis.model.run_memory import memory_of_processes, unmanaged_of
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import Why, departure
-from dasfprof.analysis.simulation.chunks import Chunks, in_chunks
 from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.simulation.simulator import Outcome
@@ -35,8 +34,6 @@ _WITHIN = 0.1, 0.9
 _TOGETHER = 0.05
 #: A forecast of results, and one of a process, is no surer than so, whatever replays say.
 _MARGINS = 0.07, 0.12
-#: The same with chunks of another size, as a chunk more or less at a time is chance.
-_MARGINS_OF_CHUNKS = 0.12, 0.15
 #: A replay of the recorded cluster that misses the recorded peak by more foretells nothing.
 _MOST_ERROR = 0.35
 #: The share of all bytes of results whose release has to be known.
@@ -87,21 +84,12 @@ class MemoryForecast:
         results = max((float((one.results + one.spilled).max()) for one in seen), default=np.nan)
         return results, max((float((one.memory + one.spilled).max()) for one in seen), default=0)
 
-    def peaks(self, cluster: ReplayCluster, times: int = 1, parts: int = 1) -> MemoryPeaks:
-        """Foretell what the fullest worker of a cluster would hold at most.
-
-        Parameters
-        ----------
-        cluster
-            The workers.
-        times, parts
-            How many times as large chunks are, or into how many parts each goes: see `in_chunks`.
-        """
+    def peaks(self, cluster: ReplayCluster) -> MemoryPeaks:
+        """Predict what the fullest worker of a cluster would hold at most."""
         own = np.array(self._base_peaks)
-        found = np.array(list(self._peaks_on(cluster, times, parts)))
+        found = np.array(list(self._peaks_on(cluster)))
         both = []
-        margins = _MARGINS if times == parts == 1 else _MARGINS_OF_CHUNKS
-        for place, (recorded, margin) in enumerate(zip(self.recorded, margins, strict=True)):
+        for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
             # What the replay misses there may be chance, or grow and shrink with the rest.
             typical = float(np.median(own[:, place]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
@@ -126,18 +114,14 @@ class MemoryForecast:
                 )
         return ""
 
-    def _peaks_on(
-        self, cluster: ReplayCluster, times: int = 1, parts: int = 1
-    ) -> Iterator[tuple[float, float]]:
-        inputs, chunks = in_chunks(self._replay.inputs, times, parts)
-        replay = replace(self._replay, inputs=inputs)
-        residents = self._residents.in_chunks(replay, chunks)
+    def _peaks_on(self, cluster: ReplayCluster) -> Iterator[tuple[float, float]]:
+        replay = self._replay
         random = np.random.default_rng(0)  # the same answer each time
-        held, count, spread = replay.held(), len(inputs), chunks.first(self._spread)
+        held, count = replay.held(), len(replay.inputs)
         for number in range(_REPLAYS if count <= _LARGE else _FEW):
-            factor = np.exp(random.normal(0.0, 1.0, count) * spread * (number > 0))
+            factor = np.exp(random.normal(0.0, 1.0, count) * self._spread * (number > 0))
             outcome = replay.outcome(held=held * factor, cluster=cluster)
-            yield residents.peaks(outcome, held * factor)
+            yield self._residents.peaks(outcome, held * factor)
 
     @cached_property
     def _spread(self) -> Array:
@@ -214,18 +198,6 @@ class _Residents:
         at_once = release <= needed + _AT_ONCE
         rise, base = _rises(trace, replay), _base(trace)
         return cls(replay, rise, at_once, release == -np.inf, number, delay, base)
-
-    def in_chunks(self, replay: Replay, chunks: Chunks) -> _Residents:
-        """Return what is in memory of runs whose chunks have another size."""
-        return _Residents(
-            replay=replay,
-            rise=chunks.sums(self.rise),
-            at_once=chunks.least(self.at_once),
-            never=chunks.least(self.never),
-            finishes=chunks.counted(chunks.most(self.finishes), self.replay.inputs.begun),
-            delay=chunks.most(self.delay),
-            base=self.base,
-        )
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
         """Return the most bytes of results, and of processes, of any worker of a replay."""

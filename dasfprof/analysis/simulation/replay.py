@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ from dasfprof.analysis.simulation.inputs import (
     replay_inputs,
 )
 from dasfprof.analysis.simulation.simulator import Outcome, Simulation
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
@@ -285,8 +285,8 @@ class Replay:
                     "fast, 0.5 half as fast."
                 )
             factors[number] = factor
-        whole: Array = factors[self.inputs.function]
-        return whole
+        of_runs: Array = factors[self.inputs.function]
+        return of_runs
 
     def function_number(self, name: str, given: str) -> int:
         """Find a function by its name.
@@ -309,32 +309,17 @@ class Replay:
         return replace(self.costs, transfer=0.0, bandwidth=float("inf"))
 
 
-_REPLAYS: dict[int, tuple[weakref.ref[Run], Replay]] = {}
-
-
+@once_per_trace
 def replay_of(trace: Run) -> Replay:
-    """Return the replay of a trace; the same one as long as the trace lives."""
-    known = _REPLAYS.get(id(trace))
-    if known is not None and known[0]() is trace:
-        return known[1]
-    made = make_replay(trace)
-    number = id(trace)
-    _REPLAYS[number] = (weakref.ref(trace, lambda _: _REPLAYS.pop(number, None)), made)
-    return made
-
-
-def make_replay(trace: Run) -> Replay:
-    """Take what a replay needs from a trace."""
+    """Return the replay of a run."""
     # Damaged files hold times that are none: see `_missing`.
     with np.errstate(invalid="ignore", over="ignore"):
-        slots = trace.slots
-        lives = trace.lives
-        inputs = replay_inputs(trace, slots, lives)
+        inputs = replay_inputs(trace, trace.slots, trace.lives)
         missing = _missing(trace, inputs)
         return Replay(
             inputs=inputs,
-            costs=measure_costs(trace, slots),
-            cluster=recorded_cluster(trace, lives, slots),
+            costs=measure_costs(trace, trace.slots),
+            cluster=recorded_cluster(trace, trace.lives, trace.slots),
             obstacle=missing or contention(trace),
             missing=missing,
             shared=find_shared(trace),

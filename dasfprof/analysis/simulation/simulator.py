@@ -107,12 +107,8 @@ class Receiving:
                     yield row
 
 
-#: Methods that take events. Of the same time those of the first come first, so that whoever takes a
-#: thread knows of all that may have it.
-_EVENTS = [
-    *("_end", "_report", "_finish", "_graph", "_join", "_leave", "_balance"),
-    *("_receive", "_fetch", "_start"),
-]
+#: Kinds of events. At the same time they are handled in this order, so that a thread takes the
+#: first of all task runs that may have it.
 (_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
 
 #: Seconds between two looks for tasks to steal, as in Dask.
@@ -202,7 +198,10 @@ class Simulation:
     def run(self) -> Outcome:
         """Take events in turn until all runs are known to have ended."""
         events, pop = self._events, heappop
-        handlers: list[Callable[[float, int], None]] = [getattr(self, name) for name in _EVENTS]
+        handlers: tuple[Callable[[float, int], None], ...] = (
+            *(self._end, self._report, self._finish, self._graph, self._join, self._leave),
+            *(self._balance, self._receive, self._fetch, self._start),
+        )
         if self._unfinished:
             self._push(0.0, _GRAPH, 0)
         for worker, joined in enumerate(self._cluster.joined.tolist()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,11 +19,7 @@ from dasfprof.analysis.model.sizing import (
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.times import TaskTimes
-from dasfprof.analysis.simulation.changes import changed_cluster
-from dasfprof.analysis.simulation.memory import memory_forecast_of
-from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.cluster_choice import (
-    SPILLS,
     Prices,
     clusters_in_time,
     recorded_or_given_limit,
@@ -46,67 +41,56 @@ def cluster_sizing(
     *,
     deadline: float | str | None = None,
     threads_per_worker: int | None = None,
-    memory: bool = False,
     memory_limit: float | None = None,
     price: Prices | None = None,
     start_up: float | str = 0.0,
-    history: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
 ) -> pd.DataFrame:
     """Find how many workers a wanted duration needs, or which cluster meets a deadline for least.
 
     Parameters
     ----------
     durations
-        Seconds; None asks about the recorded duration, its double, half, quarter and eighth.
+        Seconds. None: the recorded duration, its double, half, quarter and eighth.
     deadline
-        Seconds, or a text such as ``"10 minutes"``, from asking for the cluster to the end. The
+        Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. The
         answer is then another table, of replays: see below.
     threads_per_worker
-        None takes the recorded number, the median over workers.
-    memory
-        Whether to foretell what each worker needs; takes some replays a row.
+        None: the recorded number, the median over workers.
     memory_limit
-        Bytes that a worker may take, beyond which results go to disk; None: as recorded.
+        With a deadline: bytes that a worker may take. None: as recorded.
     price
-        What a worker costs for an hour. With a deadline also a table of the machines that can be
-        had, a DataFrame, a list of dicts or the path of a CSV file, with a row a kind: ``name``,
+        With a deadline: the price of a worker for an hour; or a table of machine types (a
+        DataFrame, a list of dicts or the path of a CSV file), with the columns ``name``,
         ``threads`` (or ``cores``) and ``price`` for an hour, and, where known, ``memory`` (bytes,
-        or a text such as ``"16 GiB"``), ``workers`` of a machine (else as many as give each the
+        or a text such as ``"16 GiB"``), ``workers`` of a machine (default: as many as give each the
         recorded threads) and ``speed`` (2: its threads are twice as fast as recorded).
     start_up
-        Seconds until workers are there, with a deadline: paid, and part of the time.
-    history
-        Other runs of the same program on other numbers of threads, with a deadline: traces, or
-        their directory. Then functions take the more or less time that these lead to expect.
+        With a deadline: seconds until workers are there. They are paid, and part of the time.
 
     Returns
     -------
     DataFrame
-        With a deadline, a row a cluster that was replayed, of 1 to 200 workers: those that meet it,
-        the cheapest first, then others, the soonest first:
+        With a deadline, one row per cluster of 1 to 200 workers that was replayed: those that meet
+        the deadline, by cost, then others, by time:
 
         - ``Kind``, ``Machines``, ``Workers``, ``Threads per Worker``
         - ``Start-up (s)``: with what the client took before its first graph; ``Likely (s)``: from
-          asking for the cluster to the end; ``At Most (s)``: what nine of ten runs stay below
-        - ``Idle (%)`` of the threads' time; ``Cost``, ``Cost of Idle``
+          requesting the cluster to the end; ``At Most (s)``: nine of ten runs take less
+        - ``Idle (%)`` of the thread time; ``Cost``, ``Cost of Idle``
         - ``Memory per Worker (MB)``: a limit with which the fullest spills nothing; NA: not
-          foretold, or not looked at, as it is too late
+          predicted, or too late anyway
         - ``Verdict``, or why nothing can be predicted
 
-        Without, a row a duration:
+        Without, one row per duration:
 
         - ``Wanted Duration (s)``
-        - ``Threads at Least``: fewer cannot work the tasks off in time; ``Threads Enough``:
-          so many will, whatever the order, if nothing but tasks takes time. NA: no number
-          will, as the longest chain of dependent tasks takes longer
+        - ``Threads at Least``: fewer cannot run the tasks in time; ``Threads Enough``: so many can,
+          in any order, if nothing but tasks takes time. NA: no number can, as the longest chain of
+          dependent tasks takes longer
         - ``Threads per Worker``, ``Workers at Least``, ``Workers Enough``
         - ``Workers Fed as Seen``: at the highest rate of tasks that this scheduler held for a
-          second; ``Workers Fed by Documentation``: at 1 ms a task, as Dask's says. Less than 1:
-          not even one worker's threads
-        - With ``memory``: ``Memory per Worker (MB)``, a limit with which the fullest of the workers
-          at least would spill nothing, as Dask spills from 60 % of it on; ``Disk per Worker (MB)``,
-          what it would spill at most with the ``memory_limit``. NA: see `memory_forecast` for why
-        - With a price: ``Cost at Least`` and ``Cost Enough``, of the workers for that duration
+          second; ``Workers Fed by Documentation``: at 1 ms per task, as Dask documents. Less than
+          1: not even one worker's threads
         - ``Verdict``
 
         Pauses of the client, transfers and start-up are not in these bounds.
@@ -122,28 +106,26 @@ def cluster_sizing(
     as the guide has it too.
 
     With a deadline, the run is replayed (see `scaling`) on a ladder of numbers of workers, and
-    between the last that is late and the first that is in time by halves. At most it takes 6 %
-    more than is likely, half of what the calibration misses by, or what nine of ten runs of the
-    history stay below, whichever is most. By the history, the logarithm of a function's mean
-    seconds is a line of the logarithm of the threads, if its slope is twice its standard error.
+    between the last that is late and the first that is in time by halves. The cost is price times
+    time. At most it takes 6 % more than is likely, or half of the calibration error, whichever is
+    more.
     """
     _check(durations, threads_per_worker)
-    limit = recorded_or_given_limit(run, memory_limit)
     if deadline is not None:
-        if isinstance(price, int | float):
-            _check_price(price)
+        if isinstance(price, int | float) and not 0 <= price < np.inf:
+            raise InvalidArgumentError(
+                f"price={price!r}: expected the price of a worker for an hour, 0 or more."
+            )
         return clusters_in_time(
             run,
             deadline,
             price=price,
             threads_per_worker=threads_per_worker or _threads_per_worker(run),
-            memory_limit=limit,
+            memory_limit=recorded_or_given_limit(run, memory_limit),
             start_up=start_up,
-            history=history,
         )
-    if price is not None and not isinstance(price, int | float):
-        raise InvalidArgumentError("price: a table of machines is for a deadline; give one.")
-    _check_price(price)
+    if price is not None or memory_limit is not None:
+        raise InvalidArgumentError("price and memory_limit need a deadline: pass deadline= too.")
     recorded = run.recorded
     times = run.times
     seconds = thread_seconds(run, times)
@@ -160,8 +142,7 @@ def cluster_sizing(
     rate = highest_rate(recorded)
     mean = work / max(len(seconds), 1)
     fed = np.array([rate, DOCUMENTED_RATE]) * mean / each
-    workers, workers_enough = np.ceil(least / each), np.ceil(enough / each)
-    hours = wanted / 3600
+    workers = np.ceil(least / each)
     return pd.DataFrame(
         {
             "Wanted Duration (s)": wanted,
@@ -169,18 +150,9 @@ def cluster_sizing(
             "Threads Enough": whole(enough),
             "Threads per Worker": np.full(len(wanted), each),
             "Workers at Least": whole(workers),
-            "Workers Enough": whole(workers_enough),
+            "Workers Enough": whole(np.ceil(enough / each)),
             "Workers Fed as Seen": np.full(len(wanted), fed[0]),
             "Workers Fed by Documentation": np.full(len(wanted), fed[1]),
-            **(_memory(run, workers, each, limit) if memory else {}),
-            **(
-                {}
-                if price is None
-                else {
-                    "Cost at Least": workers * hours * price,
-                    "Cost Enough": workers_enough * hours * price,
-                }
-            ),
             "Verdict": pd.Series(_verdicts(workers, chain, np.nanmax(fed), rate), dtype=object),
         }
     )
@@ -211,14 +183,13 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
           larger; ``Times Larger`` (1: large enough; at most as many times as a step of the graph
           has tasks of it), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
         - ``Advice``
-        - ``Time Grows by Power``: of the chunk's size, as recorded; NA where sizes do not tell,
-          and time is taken to grow in proportion
 
     Notes
     -----
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
     guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
-    ``rate`` tasks a second, a task must take ``P / rate``.
+    ``rate`` tasks a second, a task must take ``P / rate``. Time is taken to grow in proportion to
+    the chunk.
     """
     if not 0 < overhead < 1:
         raise InvalidArgumentError(
@@ -242,24 +213,9 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
                 _advice(found.times_larger, found.runs / found.threads, found.for_the_scheduler),
                 dtype=object,
             ),
-            "Time Grows by Power": found.power,
         }
     )
     return table.take(found.order).reset_index(drop=True)
-
-
-def _memory(run: Run, workers: Array, threads: int, limit: float) -> dict[str, Array]:
-    """Foretell what the fullest of so many workers needs, in memory and with a limit on disk."""
-    replay, forecast = replay_of(run), memory_forecast_of(run)
-    most = np.full(len(workers), np.nan)
-    if not forecast.obstacle:
-        for count in np.unique(workers[np.isfinite(workers)]).astype(int).tolist():
-            cluster = changed_cluster(replay, count, threads)
-            most[workers == count] = forecast.peaks(cluster).process.most
-    return {
-        "Memory per Worker (MB)": most / SPILLS / 1e6,
-        "Disk per Worker (MB)": np.maximum(most - SPILLS * limit, 0.0) / 1e6,
-    }
 
 
 def _wall(times: TaskTimes) -> float:
@@ -273,12 +229,6 @@ def _threads_per_worker(run: Run) -> int:
     """Return the usual number of threads of a worker; 1 where no file tells."""
     counts = known_threads(run)
     return max(int(np.median(counts)), 1) if len(counts) else 1
-
-
-def _check_price(price: float | None) -> None:
-    """Refuse what is no price of a worker for an hour."""
-    if price is not None and not (isinstance(price, int | float) and 0 <= price < np.inf):
-        raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
 
 
 def _check(durations: Sequence[float] | None, threads_per_worker: int | None) -> None:

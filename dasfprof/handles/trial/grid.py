@@ -17,10 +17,10 @@ from dasfprof.analysis.comparison.trial import Point
 from dasfprof.analysis.diagnosis.registry import Value
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import changed_cluster
-from dasfprof.analysis.simulation.clusters import HostReplay
+from dasfprof.analysis.simulation.clusters import DIES, SPILLS
+from dasfprof.analysis.simulation.host import HostReplay
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
-from dasfprof.analysis.tables.cluster_choice import DIES, SPILLS
 from dasfprof.handles.trial.process import Done
 from dasfprof.recording.probes.process import memory_group
 from dasfprof.text import format_size

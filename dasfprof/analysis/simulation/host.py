@@ -1,0 +1,81 @@
+"""Predictions for other workers on the host of a recorded run, which share its cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.simulation.changes import changed_cluster
+from dasfprof.analysis.simulation.inputs import ReplayCluster, recorded_column
+from dasfprof.analysis.simulation.replay import MOST_ERROR, replay_of
+from dasfprof.database.columns import Array
+
+
+@dataclass(frozen=True)
+class HostReplay:
+    """Replays of a run on other workers of its host.
+
+    Unlike `Replay`, it leaves out what task runs waited for CPUs, and no prediction is shorter than
+    their CPU time divided by the number of cores.
+    """
+
+    run: Run
+    #: Cores that the workers share.
+    cores: float
+    #: Whether the tasks of a worker take turns: each worker is then replayed with one thread.
+    one_at_a_time: bool = False
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why it predicts nothing; empty if it does."""
+        replay = replay_of(self.run)
+        if replay.missing:
+            return replay.missing
+        if not np.isfinite(self.run.tasks["cpu"].to_numpy(dtype=float)).any():
+            return "no CPU seconds of tasks were recorded"
+        wall = replay.inputs.wall
+        if not abs(self._base / wall - 1) <= MOST_ERROR:
+            return f"replayed as it was, the run takes {self._base:.3g} s, and it took {wall:.3g} s"
+        return ""
+
+    def wall(self, workers: int, threads: int, *, unspill: bool = True) -> float:
+        """Return the predicted wall time in seconds, or NaN if nothing can be predicted.
+
+        Parameters
+        ----------
+        workers, threads
+            The number of workers, and the threads of each.
+        unspill
+            Whether inputs are read back from disk as they were.
+        """
+        replay = replay_of(self.run)
+        cluster = changed_cluster(replay, workers, threads)
+        if self.obstacle or replay.binding(cluster):
+            return float("nan")
+        return replay.inputs.wall * self._wall_on(cluster, unspill=unspill) / self._base
+
+    @cached_property
+    def _base(self) -> float:
+        return self._wall_on(replay_of(self.run).cluster)
+
+    def _wall_on(self, cluster: ReplayCluster, *, unspill: bool = True) -> float:
+        replay, (running, cpu) = replay_of(self.run), self._seconds
+        if self.one_at_a_time:
+            cluster = cluster.with_threads(1)
+        held = replay.held(running=running, unspill=unspill)
+        return max(replay.outcome(held=held, cluster=cluster).wall, cpu / self.cores)
+
+    @cached_property
+    def _seconds(self) -> tuple[Array, float]:
+        """The seconds of each task run without its CPU waits, and the CPU seconds of all."""
+        replay, count = replay_of(self.run), len(self.run.tasks)
+        running = replay.inputs.running.copy()
+        own = running[:count]
+        cpu = np.minimum(np.nan_to_num(self.run.tasks["cpu"].to_numpy(dtype=float)), own)
+        own[:] = np.maximum(own - recorded_column(self.run, "run_queue", count), cpu)
+        if self.one_at_a_time:
+            running /= max(float(np.median(replay.cluster.threads)), 1.0)
+        return running, float(np.minimum(cpu, own).sum())
