@@ -18,7 +18,6 @@ _HEAD = '''\
 """The methods of the registered questions; written by ``python tests/methods_stub.py``."""
 # ruff: noqa: E501
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

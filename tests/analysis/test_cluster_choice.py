@@ -122,7 +122,7 @@ def test_what_takes_turns_is_not_foretold(tmp_path: Path) -> None:
         ({"deadline": 10, "start_up": -1}, "start_up=-1"),
         ({"deadline": 10, "price": -1.0}, "price=-1.0"),
         ({"deadline": 10, "price": [{"name": "a", "threads": 2}]}, "no price"),
-        ({"deadline": 10, "price": [{"name": "a", "threads": 0, "price": 1}]}, "a thread at least"),
+        ({"deadline": 10, "price": [{"name": "a", "threads": 0, "price": 1}]}, "one thread"),
         ({"deadline": 10, "price": []}, "price has the columns none"),
         ({"deadline": 10, "price": "no.csv"}, "price='no.csv'"),
         ({"price": [{"name": "a", "threads": 2, "price": 1}]}, "need a deadline"),

@@ -154,7 +154,8 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     chunks = str(f.new_chunks or f.new_size)
     return [
         "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
-        f"{{advice.new_size}} in place of {{advice.size}}{shapes}, if its time grows in proportion.",
+        f"{{advice.new_size}} in place of {{advice.size}}{shapes}, if its time grows in "
+        "proportion.",
         left,
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,11 @@ def changed_wall(
     workers: int | None = None,
     threads: int | None = None,
     bandwidth: float | None = None,
+    network: bool = True,
     spill: bool = True,
     speedup: Mapping[str, float] | None = None,
+    caps: Mapping[str, float] | None = None,
+    running: Array | None = None,
 ) -> float:
     """Replay a run after a change; several changes count together.
 
@@ -43,10 +47,16 @@ def changed_wall(
         Of each worker.
     bandwidth
         Between two workers, bytes a second.
+    network
+        False: inputs take no time to fetch.
     spill
         False: no input is read back from disk.
     speedup
         By function, by how much it is faster.
+    caps
+        By function, the maximum seconds of a task run of it.
+    running
+        For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
 
     Returns
     -------
@@ -60,12 +70,38 @@ def changed_wall(
     """
     replay = replay_of(trace)
     cluster = changed_cluster(replay, workers, threads)
-    costs = _changed_costs(replay, bandwidth)
+    costs = _changed_costs(replay, bandwidth) if network else replay.without_network()
     factors = replay.factors(speedup or {})
+    seconds = _capped(replay, _given(replay, trace, running), caps or {})
     if replay.obstacle:
         return float("nan")
-    held = replay.held(factor=factors, unspill=spill)
+    held = replay.held(running=seconds, factor=factors, unspill=spill)
     return replay.outcome(held=held, cluster=cluster, costs=costs).wall
+
+
+def gain(trace: Run, **changes: Any) -> float:
+    """Predict the seconds of wall time that a change saves; all changes count together.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    changes
+        As `changed_wall` takes them.
+
+    Returns
+    -------
+    float
+        Seconds; less than 0 where the run would take longer, as schedules can (Graham's
+        anomalies). NaN where nothing can be predicted: `Replay.refusal` says why.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such function, or seconds or factors are out of range.
+    """
+    replay = replay_of(trace)
+    return replay.inputs.wall - replay.predicted(changed_wall(trace, **changes))
 
 
 def walls_without_waits(trace: Run) -> dict[str, float]:
@@ -137,57 +173,6 @@ def _computing_alone(trace: Run, replay: Replay) -> Array | None:
     queued = recorded_column(trace, "run_queue", len(cpu))
     own[:] = np.where(np.isfinite(cpu), np.minimum(cpu + queued, own), own)
     return replay.held(running=running)
-
-
-def gain(
-    trace: Run,
-    *,
-    running: Array | None = None,
-    speedup: Mapping[str, float] | None = None,
-    caps: Mapping[str, float] | None = None,
-    network: bool = True,
-    threads: int | None = None,
-) -> float:
-    """Predict the seconds of wall time that a change saves; all changes count together.
-
-    What is taken from a trace is kept as long as the trace lives, so that a call takes one replay.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    running
-        For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
-    speedup
-        By function, by how much it is faster.
-    caps
-        By function, the seconds that a run of it takes at most.
-    network
-        Whether inputs take time to fetch.
-    threads
-        Of each worker; None: as recorded.
-
-    Returns
-    -------
-    float
-        Seconds; less than 0 where the run would take longer, as schedules can (Graham's
-        anomalies). NaN where nothing can be predicted: `Replay.refusal` says why.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there is no such function, or seconds or factors are out of range.
-    """
-    replay = replay_of(trace)
-    factor = replay.factors(speedup or {})
-    seconds = _capped(replay, _given(replay, trace, running), caps or {})
-    if replay.refusal:
-        return float("nan")
-    held = replay.held(running=seconds, factor=factor)
-    costs = replay.costs if network else replay.without_network()
-    cluster = changed_cluster(replay, None, threads)
-    outcome = replay.outcome(held=held, cluster=cluster, costs=costs)
-    return replay.inputs.wall - replay.predicted(outcome.wall)
 
 
 def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
