@@ -82,7 +82,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("straggling-tasks", causes="imbalance too-few-tasks poor-placement")
+@rule("straggling-tasks", causes="imbalance too-few-tasks")
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
     stragglers = run.stragglers

@@ -48,7 +48,7 @@ failed-attempts errors swallowed-errors late-start first-use
 single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tasks resource-limit
 tasks-too-small scheduler-bound late-receipt deserialising client-gaps one-at-a-time no-workers
 degrading-functions fat-partitions straggling-tasks slow-worker imbalance poor-placement
-transfer-bound spilling memory-grows memory-pressure host-memory-full serial-chain
+memory-grows transfer-bound spilling memory-pressure host-memory-full serial-chain
 too-few-tasks dominating-function lock-bound cpu-oversubscribed garbage-collection process-lock
 io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full missing-evidence
 clocks-apart

@@ -135,14 +135,9 @@ def same_value(one: object, other: object, tolerance: float) -> bool:
 
 
 def _same_table(one: Any, other: Any, tolerance: float) -> bool:
-    about: dict[str, Any] = {"rtol": tolerance, "atol": 0.0, "check_exact": False}
+    tables = pd.DataFrame(one), pd.DataFrame(other)
     try:
-        if isinstance(one, pd.DataFrame):
-            pd.testing.assert_frame_equal(one, other, **about)
-        elif isinstance(one, pd.Series):
-            pd.testing.assert_series_equal(one, other, **about)
-        else:
-            pd.testing.assert_index_equal(one, other, **about)
+        pd.testing.assert_frame_equal(*tables, rtol=tolerance, atol=0.0, check_exact=False)
     except AssertionError:
         return False
     return True
