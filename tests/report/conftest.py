@@ -27,6 +27,12 @@ def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
+def page(open_page: Opener, report: Path) -> OpenedPage:
+    """Open the report of a module, by thread."""
+    return open_page(report, "#view=flatten")
+
+
+@pytest.fixture
 def open_page(browser: Any) -> Iterator[Opener]:
     """Open pages; at the end none may have complained or asked for anything."""
     pages: list[OpenedPage] = []

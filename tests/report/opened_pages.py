@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from dasfprof import CompleteEvent, InstantEvent
@@ -153,6 +154,20 @@ class OpenedPage:
 
 
 Opener = Callable[..., OpenedPage]
+
+
+def assert_exported(page: OpenedPage, name: str, frame: pd.DataFrame) -> None:
+    """Check that a table's CSV file has all of a frame."""
+    exported = page.download(f"#{name}-csv")
+    assert list(exported[0]) == list(frame.columns)
+    for row, (_, expected) in zip(exported, frame.iterrows(), strict=True):
+        for label, value in expected.items():
+            if pd.isna(value):
+                assert row[label] == ""
+            elif isinstance(value, str):
+                assert row[label] == value
+            else:
+                assert float(row[label]) == value
 
 
 def compute(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, Opener
+from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, Opener, assert_exported
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -77,28 +77,11 @@ def test_exported_task_runs_equal_the_tables(opened: Opener, analyser: TraceAnal
     assert len(exported) == len(longest) == 6
 
 
-@pytest.mark.parametrize(
-    ("button", "method"),
-    [
-        ("#functions-csv", "per_function_bottleneck"),
-        ("#balance-csv", "per_worker_task_balance"),
-        ("#status-csv", "per_function_status"),
-    ],
-)
-def test_exported_tables_equal_the_frames(
-    opened: Opener, analyser: TraceAnalyser, button: str, method: str
-) -> None:
-    frame = getattr(analyser, method)()
-    exported = opened().download(button)
-    assert list(exported[0]) == list(frame.columns)
-    for row, (_, expected) in zip(exported, frame.iterrows(), strict=True):
-        for label, value in expected.items():
-            if pd.isna(value):
-                assert row[label] == ""
-            elif isinstance(value, str):
-                assert row[label] == value
-            else:
-                assert float(row[label]) == value
+def test_exported_tables_equal_the_frames(opened: Opener, analyser: TraceAnalyser) -> None:
+    page = opened()
+    assert_exported(page, "functions", analyser.per_function_bottleneck())
+    assert_exported(page, "balance", analyser.per_worker_task_balance())
+    assert_exported(page, "status", analyser.per_function_status())
 
 
 def test_selecting_in_the_chart_marks_the_table(opened: Opener) -> None:
@@ -224,21 +207,19 @@ def test_keyboard(opened: Opener) -> None:
     page.until(lambda: page.text("#found") == "2 found")
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [("sum", 2), ("LOAD", 3), (LOAD_0, 1), ("', 1)", 2), ("aaa', 2", 1), ("1", 3), ("none", 0)],
-)
-def test_search(opened: Opener, query: str, count: int) -> None:
+def test_search(opened: Opener) -> None:
     page = opened()
-    page.search(query, f"{count} found")
-    shown = page.texts("#task-table .rows .row > div:first-child")
-    assert len(shown) == count
-    assert all(query.lower() in key.lower() for key in shown)
-    if count:
-        page.tab.press("#search", "Enter")
-        page.until(lambda: page.details().get("Key") in shown)
-    page.tab.fill("#search", "")
-    page.until(lambda: page.text("#task-count") == "6 task runs")
+    queries = {"sum": 2, "LOAD": 3, LOAD_0: 1, "', 1)": 2, "aaa', 2": 1, "1": 3, "none": 0}
+    for query, count in queries.items():
+        page.search(query, f"{count} found")
+        shown = page.texts("#task-table .rows .row > div:first-child")
+        assert len(shown) == count
+        assert all(query.lower() in key.lower() for key in shown)
+        if count:
+            page.tab.press("#search", "Enter")
+            page.until(lambda shown=shown: page.details().get("Key") in shown)
+        page.tab.fill("#search", "")
+        page.until(lambda: page.text("#task-count") == "6 task runs")
 
 
 def test_sorting(opened: Opener) -> None:

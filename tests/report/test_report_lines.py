@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, OpenedPage
+from opened_pages import EVENTS, OpenedPage, assert_exported
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -44,36 +43,16 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return TraceAnalyser(dataclasses.replace(trace, tasks=tasks, lines=noted))
 
 
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "lines.html")
-
-
-@pytest.fixture
-def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
-    opened = OpenedPage(browser, report, "#view=flatten")
-    yield opened
-    assert opened.complaints == []
-    opened.close()
-
-
-@pytest.mark.parametrize(("line", "left"), [(READ, 3), (REDUCE, 2), (f"({MADE_BY_DASK})", 1)])
-def test_filter_by_line(page: OpenedPage, line: str, left: int) -> None:
-    page.tab.select_option("#only-line", label=line)
-    page.until(lambda: page.text("#found") == f"{left} found")
-
-
-def test_a_row_of_the_ledger_lights_its_tasks(page: OpenedPage) -> None:
+def test_filters_and_rows_of_the_ledger_light_their_tasks(page: OpenedPage) -> None:
+    for line, left in ((READ, 3), (REDUCE, 2), (f"({MADE_BY_DASK})", 1)):
+        page.tab.select_option("#only-line", label=line)
+        page.until(lambda left=left: page.text("#found") == f"{left} found")
     page.tab.locator("#ledger-table .rows .row").filter(has_text=REDUCE).click()
     page.until(lambda: page.text("#found") == "2 found")
 
 
 def test_the_ledger_equals_the_frame(page: OpenedPage, analyser: TraceAnalyser) -> None:
-    exported = page.download("#ledger-csv")
-    frame = analyser.lines()
-    assert list(exported[0]) == list(frame.columns)
-    assert [row["Line"] for row in exported] == frame["Line"].tolist()
-    assert [float(row["Thread Time (s)"]) for row in exported] == frame["Thread Time (s)"].tolist()
+    assert_exported(page, "ledger", analyser.lines())
 
 
 def test_a_task_tells_its_line(browser: Any, report: Path) -> None:

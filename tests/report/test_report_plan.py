@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,18 +15,9 @@ BOXES = ".plan-box"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
-    analyser = TraceAnalyser(write_trace(path, *EVENTS))
-    return analyser.report(tmp_path_factory.mktemp("reports") / "plan.html")
-
-
-@pytest.fixture
-def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
-    opened = OpenedPage(browser, report)
-    yield opened
-    assert opened.complaints == []
-    opened.close()
+    return TraceAnalyser(write_trace(path, *EVENTS))
 
 
 def box(page: OpenedPage, name: str) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, OpenedPage
+from opened_pages import EVENTS, LOAD, RULER, OpenedPage, assert_exported
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -29,19 +28,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return TraceAnalyser(
         dataclasses.replace(trace, tasks=trace.tasks.assign(step=pd.Categorical(steps)))
     )
-
-
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "steps.html")
-
-
-@pytest.fixture
-def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
-    opened = OpenedPage(browser, report, "#view=flatten")
-    yield opened
-    assert opened.complaints == []
-    opened.close()
 
 
 def test_the_hierarchy_opens_step_by_step(page: OpenedPage) -> None:
@@ -71,10 +57,10 @@ def test_the_band_of_steps(page: OpenedPage) -> None:
     page.until(lambda: page.text("#found") == "2 found")
 
 
-@pytest.mark.parametrize(("step", "left"), [(READ, 3), (REDUCE, 2), ("(no step)", 1)])
-def test_filter_by_step(page: OpenedPage, step: str, left: int) -> None:
-    page.tab.select_option("#only-step", label=step)
-    page.until(lambda: page.text("#found") == f"{left} found")
+def test_filter_by_step(page: OpenedPage) -> None:
+    for step, left in ((READ, 3), (REDUCE, 2), ("(no step)", 1)):
+        page.tab.select_option("#only-step", label=step)
+        page.until(lambda left=left: page.text("#found") == f"{left} found")
 
 
 def test_colour_by_step(page: OpenedPage) -> None:
@@ -83,23 +69,9 @@ def test_colour_by_step(page: OpenedPage) -> None:
     assert len(page.texts("#legend li:not(:has(.failed))")) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "method"), [("steps", "per_step_bottleneck"), ("step-status", "per_step_status")]
-)
-def test_tables_of_steps_equal_the_frames(
-    page: OpenedPage, analyser: TraceAnalyser, name: str, method: str
-) -> None:
-    frame = getattr(analyser, method)()
-    exported = page.download(f"#{name}-csv")
-    assert list(exported[0]) == list(frame.columns)
-    for row, (_, expected) in zip(exported, frame.iterrows(), strict=True):
-        for label, value in expected.items():
-            if pd.isna(value):
-                assert row[label] == ""
-            elif isinstance(value, str):
-                assert row[label] == value
-            else:
-                assert float(row[label]) == value
+def test_tables_of_steps_equal_the_frames(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    assert_exported(page, "steps", analyser.per_step_bottleneck())
+    assert_exported(page, "step-status", analyser.per_step_status())
 
 
 def test_without_steps_nothing_speaks_of_them(browser: Any, tmp_path: Path) -> None:

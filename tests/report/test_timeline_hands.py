@@ -51,25 +51,20 @@ def colours(page: OpenedPage, time: float, y: int, canvas: str = "#timeline .pic
     return set(found)
 
 
-@pytest.mark.parametrize(
-    ("by", "named"),
-    [
-        ("function", ["load", "clean", "save", "fails"]),
-        ("worker", ["worker-node1-0", "worker-node1-0", "worker-node1-1", "worker-node1-1"]),
-        ("class", ["Blocked", "Computing", "Blocked", "Computing"]),
-        ("state", ["memory", "memory", "memory", "erred"]),
-    ],
-)
-def test_bars_have_the_colour_that_the_legend_names(
-    open_page: Opener, report: Path, by: str, named: list[str]
-) -> None:
-    page = open_page(report, "#view=flatten")
-    page.tab.select_option("#colour", by)
-    for (lane, time), name in zip([(0, 2.0), (0, 4.5), (1, 1.5), (1, 6.0)], named, strict=True):
-        swatch = page.tab.locator("#legend li", has_text=name).first.locator("i")
-        wanted = swatch.evaluate("(one) => getComputedStyle(one).backgroundColor")
-        y = RULER + lane * LANE + 6
-        page.until(lambda at=time, y=y, wanted=wanted: wanted in colours(page, at, y))
+def test_bars_have_the_colour_that_the_legend_names(page: OpenedPage) -> None:
+    places = [(0, 2.0), (0, 4.5), (1, 1.5), (1, 6.0)]
+    for by, named in {
+        "function": ["load", "clean", "save", "fails"],
+        "worker": ["worker-node1-0", "worker-node1-0", "worker-node1-1", "worker-node1-1"],
+        "class": ["Blocked", "Computing", "Blocked", "Computing"],
+        "state": ["memory", "memory", "memory", "erred"],
+    }.items():
+        page.tab.select_option("#colour", by)
+        for (lane, time), name in zip(places, named, strict=True):
+            swatch = page.tab.locator("#legend li", has_text=name).first.locator("i")
+            wanted = swatch.evaluate("(one) => getComputedStyle(one).backgroundColor")
+            y = RULER + lane * LANE + 6
+            page.until(lambda at=time, y=y, wanted=wanted: wanted in colours(page, at, y))
 
 
 def test_touchpad_and_mouse_move_it_alike(open_page: Opener, report: Path) -> None:
