@@ -248,8 +248,6 @@ def _factorized(items: Array) -> tuple[Array, list[Any]]:
     return codes, list(values)
 
 
-# --- Unfinished tasks of which no row tells: not begun, never sent, or lost with the scheduler ----
-
 # --- Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed --------
 
 #: A step function: times, and the value from each on.

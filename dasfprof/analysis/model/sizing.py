@@ -173,9 +173,10 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
     cost = groups.median(task_overhead(run)[tasks.index.to_numpy()])
-    count = _all_threads(run)
+    counts = known_threads(run)
+    threads = float(counts.sum()) if len(counts) else float("nan")
     rate = np.fmax(highest_rate(run.recorded), DOCUMENTED_RATE)
-    by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
+    by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, threads / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
     chunks = find_chunks(run)
     times = np.maximum(ratio(wanted, duration), 1.0)
@@ -191,7 +192,7 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
         runs_then=np.ceil(rounded(ratio(groups.sizes.astype(float), times))),
         for_the_scheduler=by_rate > by_share,
         chunk=chunks.size,
-        threads=count,
+        threads=threads,
         order=order[groups.sizes[order] > 0],
     )
 
@@ -291,12 +292,6 @@ def known_threads(run: Run) -> Array:
         workers_with_tasks(run, workers, workers.numbers(run.tasks))
     ]
     return counts[np.isfinite(counts)]
-
-
-def _all_threads(run: Run) -> float:
-    """Return the number of the run's threads, NaN where no file tells."""
-    counts = known_threads(run)
-    return float(counts.sum()) if len(counts) else float("nan")
 
 
 def rounded(numbers: Array) -> Array:

@@ -39,8 +39,6 @@ class TaskSlots:
     functions: list[str]
     #: When the run was sent to this worker: after it was stolen, if it was.
     sent: Array
-    #: When it was done, or had seceded.
-    released: Array
     #: When it gave its thread back.
     end: Array
     #: Whether no file tells when its worker took it in: `received` is when it began then.
@@ -80,7 +78,6 @@ def task_slots(trace: Trace) -> TaskSlots:
         function=codes,
         functions=names,
         sent=np.clip(np.fmax(times.sent, to_ticks(stolen)), None, times.received),
-        released=released,
         end=slot_ends(times, released, worker, trace.workers["nthreads"].to_numpy(dtype=float)),
         reception_unknown=np.isnan(recorded["received"]),
     )
@@ -114,8 +111,10 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
 
     Parameters
     ----------
-    times, released, worker
+    times, worker
         As `TaskSlots` has them.
+    released
+        When each run was done, or had seceded.
     threads
         Of each worker; NaN: unknown, and taken to be the most functions that ran at a time.
     """
