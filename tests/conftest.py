@@ -10,30 +10,29 @@ import dask
 import pytest
 from hypothesis import HealthCheck, settings
 
-#: Directories whose tests all rest on what Dask does inside.
-DASK_INTERNALS = ("recording", "gpu")
+#: Tests of hooks into Dask, which may differ from one Dask to the next.
+DASK_INTERNALS = {
+    *("actor_calls", "client_calls", "cluster_changes", "dashboard_page", "dask_internals"),
+    *("graphs_sent", "held_memory", "hostile_keys", "idle", "inspection", "local_schedulers"),
+    *("metrics", "nvtx_ranges", "p2p_shuffles", "public_hook", "recorded_lines", "recorded_steps"),
+    *("registration", "releases", "serialising", "storage_calls", "task_arguments", "task_logs"),
+    *("task_ranges", "under_way", "untouched_data", "worker_exits", "workloads"),
+}
 
 #: The longest files come first: several processes share the suite by whole files, and one of these
 #: that came last would leave the others with nothing to do.
 LONGEST = (
-    "test_unfinished_runs.py",
-    "test_stuck.py",
-    "test_watch_command.py",
-    "test_under_way_after_death.py",
-    "test_run_script.py",
-    "test_gpu_cluster.py",
-    "test_planted_causes.py",
-    "test_stuck_notebook.py",
-    "test_lost_processes.py",
-    "test_under_way.py",
-    "test_durability.py",
-    "test_dask_internals.py",
+    *("unfinished_runs", "stuck", "watch_command", "under_way_after_death", "run_script"),
+    *("gpu_cluster", "planted_causes", "growing_memory", "ends_by_itself", "stuck_notebook"),
+    *("lost_processes", "durability", "under_way", "comparison", "workloads", "diagnosis_rules"),
+    *("stack_samples", "cluster_choice", "dask_internals", "critical_path", "registration"),
+    *("nvtx_ranges", "held_memory", "diagnosis", "five_questions", "processed_tasks"),
 )
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("long", database=None, deadline=None, suppress_health_check=QUIET)
-#: The same examples in every run.
-settings.register_profile("short", settings.get_profile("long"), derandomize=True)
+#: A third of the examples (`examples`), and the same ones in every run.
+settings.register_profile("short", settings.get_profile("long"), derandomize=True, max_examples=33)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     settings.load_profile("long" if config.getoption("--long") else "short")
+    if config.getoption("--long") and config.option.timeout is None:
+        config.option.timeout = 3600
     # Workers are forked from a process that has imported Dask, as in Dask's own tests: it takes a
     # tenth of the CPU seconds. Clusters of scripts and commands are spawned, as Dask does it.
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--long"):
         skipped.clear()
     for item in items:
-        if item.path.parent.name in DASK_INTERNALS:
+        if item.path.stem.removeprefix("test_") in DASK_INTERNALS:
             item.add_marker(pytest.mark.dask_internals)
         fixtures = getattr(item, "fixturenames", ())
         if "browser" in fixtures:
@@ -82,5 +83,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(item: pytest.Item) -> int:
-    name = item.path.name
+    name = item.path.stem.removeprefix("test_")
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)

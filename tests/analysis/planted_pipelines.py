@@ -8,7 +8,6 @@ there: nothing of that comes from a trace.
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -124,10 +123,6 @@ def tiny_tasks(client: Client, place: Path, count: int = 2000) -> bool:
     return (time.perf_counter() - begin) / count < 0.05
 
 
-def many_tiny_tasks(client: Client, place: Path) -> bool:
-    return tiny_tasks(client, place, 10_000)
-
-
 def spilling(client: Client, place: Path) -> bool:
     # Of two names: where disks are fast, one function that makes it all takes most of the time.
     keys = [f"{name}-{n}" for n in range(12) for name in ("load", "read")]
@@ -230,11 +225,6 @@ FAULTS: dict[str, Pipeline] = {
     "slowing over time": Pipeline(slowing_over_time, ("degrading-functions",), function="store"),
     "a slow worker": Pipeline(slow_worker, ("slow-worker",), function="work"),
 }
-#: As above with as many tasks as the issue of the run's length has them.
-LONG_FAULTS = {
-    **FAULTS,
-    "tiny tasks": Pipeline(many_tiny_tasks, ("tasks-too-small",), function="count"),
-}
 
 # --- healthy pipelines ---------------------------------------------------------------------------
 
@@ -243,17 +233,6 @@ def three_stages(client: Client, place: Path) -> bool:
     loaded = naps(client, "load", [0.03] * 24)
     cleaned = naps(client, "clean", [0.04] * 24, loaded)
     wait(naps(client, "save", [0.03] * 24, cleaned))
-    return True
-
-
-def independent(client: Client, place: Path) -> bool:
-    wait(naps(client, "fit", [0.05] * 64))
-    return True
-
-
-def uneven(client: Client, place: Path) -> bool:
-    lengths = random.Random(4)
-    wait(naps(client, "parse", [lengths.uniform(0.02, 0.06) for _ in range(80)]))
     return True
 
 
@@ -274,8 +253,6 @@ def two_graphs(client: Client, place: Path) -> bool:
 
 HEALTHY = {
     "three stages": Pipeline(three_stages),
-    "independent tasks": Pipeline(independent),
-    "uneven tasks": Pipeline(uneven),
     "a tree": Pipeline(tree),
     "two graphs": Pipeline(two_graphs),
 }

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from random_runs import random_run
 from traces import made_trace
@@ -125,7 +126,7 @@ def with_more(trace: Run, rng: random.Random) -> Run:
     return dataclasses.replace(trace, tasks=tasks, managed_memory=memory, workers=workers)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(14)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 80), max_size=8))
 def test_random_runs_in_windows_of_few_seconds(seed: int, edges: list[int]) -> None:
     trace = made_trace(**random_run(seed))

@@ -22,9 +22,8 @@ from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.handles.analyser import RunComparison, compare
 from dasfprof.schema.profiles import TASK_SAMPLE
 
-#: Pairs of sides of five runs each, drawn from a pool of runs; how many of them must be right.
-PAIRS, RIGHT = 20, 19
-_POOL = 8
+#: Pairs of sides of five runs each, drawn from a pool of runs; all but one of them must be right.
+PAIRS, POOL = 6, 6
 
 PLANTED = {
     "load 10 % slower": Noisy(times={"load": 1.1}),
@@ -49,6 +48,8 @@ NAMED_FIRST = {
     "chunks halved": "Task runs 55 → 109",
     "20 ms of overhead a task": "On the critical path: task overhead +",
 }
+#: The others are compared with ``--long`` alone; ``comparison_rates.py`` prints the rates of all.
+FEW = ("load 10 % slower", "clean 2x slower", "a worker fewer")
 
 
 class Pools:
@@ -59,7 +60,7 @@ class Pools:
         self._made: dict[str, list[Trace]] = {}
         self._pairs: dict[str, list[RunComparison]] = {}
 
-    def of(self, name: str, noisy: Noisy, seed: int, count: int = _POOL) -> list[Trace]:
+    def of(self, name: str, noisy: Noisy, seed: int, count: int = POOL) -> list[Trace]:
         if name not in self._made:
             places = [self._directory / f"{name}-{n}" for n in range(count)]
             self._made[name] = [
@@ -68,9 +69,12 @@ class Pools:
             ]
         return self._made[name]
 
+    def base(self) -> list[Trace]:
+        return self.of("base", Noisy(), 1, 10)
+
     def pairs(self, name: str) -> list[RunComparison]:
         if name not in self._pairs:
-            base, other = self.of("base", Noisy(), 1, 2 * _POOL), self.of(name, PLANTED[name], 2)
+            base, other = self.base(), self.of(name, PLANTED[name], 2)
             drawn = [random.Random(seed) for seed in range(PAIRS)]
             self._pairs[name] = [
                 compare(draw.sample(base, 5), draw.sample(other, 5)) for draw in drawn
@@ -88,18 +92,21 @@ def rest(comparison: RunComparison) -> str:
     return " ".join(comparison.sentences[1:])
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in PLANTED],
+)
 def test_what_was_changed_is_named_first(pools: Pools, name: str) -> None:
     found = pools.pairs(name)
     named = [rest(comparison) for comparison in found]
     wanted = NAMED_FIRST[name]
     wrong = [text for text in named if wanted not in text.split(",")[0]]
-    assert len(wrong) <= PAIRS - RIGHT, wrong
+    assert len(wrong) <= 1, wrong
     assert not any(c.verdict.kind == "slower" for c in found if name.endswith("faster"))
     assert not any(c.verdict.kind == "faster" for c in found if not name.endswith("faster"))
 
 
-@pytest.mark.parametrize("name", ["load 25 % slower", "clean 2x slower", "a worker fewer"])
+@pytest.mark.parametrize("name", ["clean 2x slower", "a worker fewer"])
 def test_large_changes_are_certain(pools: Pools, name: str) -> None:
     for comparison in pools.pairs(name):
         verdict = comparison.verdict
@@ -108,7 +115,7 @@ def test_large_changes_are_certain(pools: Pools, name: str) -> None:
 
 
 def test_where_nothing_changed_nothing_is_seen(pools: Pools) -> None:
-    base = pools.of("base", Noisy(), 1, 2 * _POOL)
+    base = pools.base()
     right, functions = 0, 0
     for seed in range(PAIRS):
         runs = random.Random(seed).sample(base, 10)
@@ -116,12 +123,12 @@ def test_where_nothing_changed_nothing_is_seen(pools: Pools) -> None:
         right += comparison.verdict.kind == "no difference"
         functions += bool((comparison.functions["Changed"] != "uncertain").any())
         assert comparison.surroundings.empty
-    assert right >= RIGHT
-    assert functions <= PAIRS - RIGHT
+    assert right >= PAIRS - 1
+    assert functions <= 1
 
 
 def test_one_run_each_is_never_certain(pools: Pools) -> None:
-    base = pools.of("base", Noisy(), 1, 2 * _POOL)
+    base = pools.base()
     seen = [compare(base[n], base[n + 1]) for n in range(0, len(base), 2)]
     assert {comparison.verdict.kind for comparison in seen} == {"no difference"}
     assert all("one run each: cannot tell below" in str(comparison) for comparison in seen)
@@ -186,13 +193,17 @@ def test_slower_by_more_than_a_limit(pools: Pools) -> None:
         ("clean 2x slower", 0.10, True),  # 34 % by construction
         ("clean 2x slower", 0.50, False),
         ("load 10 % slower", 0.10, False),  # of the whole it is less
-        ("clean 25 % faster", 0.0, False),
     ]:
         p_values = [comparison.slower_than(limit) for comparison in pools.pairs(name)]
         assert all((p < 0.01) is certain for p in p_values), (name, limit)
+    faster = pools.of("clean 25 % faster", PLANTED["clean 25 % faster"], 2)
+    assert compare(pools.base()[:5], faster[:5]).slower_than(0.0) >= 0.01
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize(
+    "name",
+    ["clean 2x slower", "a worker fewer", "clean one after another", "20 ms of overhead a task"],
+)
 def test_differences_sum_to_the_whole(pools: Pools, name: str, tmp_path: Path) -> None:
     plans = [Noisy().plan(7), PLANTED[name].plan(8)]
     for place, plan in zip("ab", plans, strict=True):
@@ -439,9 +450,9 @@ def words(before: object, after: object) -> str:
     return " ".join([str(comparison), *comparison.notes])
 
 
-@pytest.fixture
-def good(tmp_path: Path) -> Path:
-    return Noisy().write(tmp_path / "good", 1)
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Noisy().write(tmp_path_factory.mktemp("good") / "good", 1)
 
 
 def test_the_same_run_twice(good: Path) -> None:
@@ -458,7 +469,7 @@ def test_a_run_that_did_not_end(good: Path, tmp_path: Path) -> None:
     hung().write(tmp_path / "hung")
     assert "did not end" in words(good, tmp_path / "hung")
     several = words(good, [tmp_path / "hung", Noisy().write(tmp_path / "other", 2)])
-    assert "did not end: it is left out" in several or "left out" in several
+    assert "left out" in several
     assert "one run each" in several
 
 
@@ -480,9 +491,10 @@ def test_damaged_and_missing_files(good: Path, tmp_path: Path) -> None:
     file = next(damaged.glob("*TracePlugin*"))
     file.write_bytes(file.read_bytes()[:-200])
     assert "has damaged files" in words(good, damaged)
-    for path in good.glob("*SchedulerPlugin*"):
+    bereft = Noisy().write(tmp_path / "bereft", 3)
+    for path in bereft.glob("*SchedulerPlugin*"):
         path.unlink()
-    assert "no scheduler's file" in words(good, Noisy().write(tmp_path / "whole", 3))
+    assert "no scheduler's file" in words(bereft, good)
 
 
 def test_runs_of_older_recorders(good: Path, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import ANY_RUNS, Plan, Task, compute, made_trace, record
 
@@ -256,7 +257,7 @@ def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
     assert lengths.sum() == pytest.approx(last - first, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(34)
 @given(ANY_RUNS, st.booleans())
 def test_the_path_has_no_gap_whatever_the_times(
     runs: list[dict[str, Any]], scheduler: bool
@@ -342,17 +343,9 @@ def assert_critical(seed: int) -> None:
             assert before in made.follows(after)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(33, long=3000)
 @given(st.integers(0, 2**32))
 def test_path_against_brute_force(seed: int) -> None:
-    assert_critical(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(max_examples=3000, deadline=None)
-@given(st.integers(0, 2**32))
-def test_thousands_of_paths_against_brute_force(seed: int) -> None:
     assert_critical(seed)
 
 

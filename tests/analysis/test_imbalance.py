@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage
 
@@ -84,7 +85,7 @@ _seconds = st.integers(0, 64).map(lambda eighths: eighths / 8)
 _task = st.tuples(st.sampled_from(["f-1", "g-2", "h-3"]), _seconds)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9)
 @given(st.lists(st.lists(_task, max_size=8), min_size=1, max_size=4))
 def test_random_runs(workers: list[list[tuple[str, float]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.utils import key_split
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dasfprof.analysis.trace import keys as key_table
@@ -51,7 +52,7 @@ def named(key: Any) -> str:
         return "Other"
 
 
-@settings(max_examples=500, deadline=None)
+@examples(167)
 @given(st.lists(_keys, max_size=12))
 @example([f"f-{'a' * 32}", ("f-1", 1), "('f-1', 1)", ("f-1", np.int64(1))])
 @example(["('f-1',)", "('f', 1, 2, 3, 4)", "('f', 01)", "('f', 4294967296)", "('', 1)", "('é', 0)"])
@@ -101,7 +102,7 @@ def test_keys_with_equal_hashes_stay_apart(monkeypatch: pytest.MonkeyPatch) -> N
     assert table.keys(ids) == keys
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9) | st.integers(0, 2**32 - 1))))
 def test_blocks_of_collections_are_numbered_as_in_a_dict(pairs: list[tuple[int, int]]) -> None:
     keys = [(f"sum-{head}", number, number % 3) for head, number in pairs]

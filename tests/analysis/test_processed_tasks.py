@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Plan, Plugin, Task, compute, record, row, usage, write_as_dasf
 
@@ -227,7 +228,7 @@ _runs = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9)
 @given(_runs)
 def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import Phase, given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Plugin, row
 
@@ -127,7 +128,7 @@ def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
 
 # Such large examples would be shrunk for minutes. An answer that never comes fails, too.
 @pytest.mark.timeout(300)
-@settings(max_examples=12, deadline=None, phases=(Phase.reuse, Phase.generate))
+@examples(4)
 @given(_traces)
 def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
     if not any(facts.values()):
@@ -171,7 +172,7 @@ def sane(value: Any) -> Any:
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))
+@examples(5)
 @given(_traces)
 def test_the_diagnosis_holds(facts: dict[Any, list[Any]]) -> None:
     if not any(facts.values()):

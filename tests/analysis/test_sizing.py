@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage, write_as_dasf
 
@@ -171,7 +172,7 @@ _graphs = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9)
 @given(_graphs)
 def test_the_longest_chain_of_random_graphs(graph: list[tuple[float, set[int]]]) -> None:
     needs = [[other for other in others if other < i] for i, (_, others) in enumerate(graph)]

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage
 
@@ -250,7 +251,7 @@ _times = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9)
 @given(_times)
 def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -276,7 +277,7 @@ def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) ->
     assert [line["Excess (s)"] for line in found] == sorted(expected.values(), reverse=True)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 20)), min_size=1, max_size=60

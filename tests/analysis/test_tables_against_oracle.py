@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from dask.utils import key_split
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import compute, managed, record, usage, write_as_dasf
 
@@ -183,7 +184,7 @@ def expected_balance(events: Sequence[Event]) -> dict[str, list[float]]:
     return table
 
 
-@settings(max_examples=50, deadline=None)
+@examples(17)
 @given(st.lists(st.one_of(_tasks, _tasks, _counts, _samples), min_size=1, max_size=25))
 def test_tables_equal_the_oracle(events: list[Event]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from clusters import wait_until
 from distributed import Client, LocalCluster
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import ANY_RUNS, TASK_TIMES, compute, made_trace, record
 
@@ -182,18 +183,9 @@ def assert_whole(runs: list[dict[str, Any]], scheduler: bool, same_boot: bool) -
     assert functions["Task Runs"].sum() == len(runs)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(33, long=5000)
 @given(ANY_RUNS, st.booleans(), st.booleans())
 def test_statuses_sum_to_the_total_whatever_the_times(
-    runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
-) -> None:
-    assert_whole(runs, scheduler, same_boot)
-
-
-@pytest.mark.slow
-@settings(max_examples=5000, deadline=None)
-@given(ANY_RUNS, st.booleans(), st.booleans())
-def test_statuses_of_thousands_of_runs(
     runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
 ) -> None:
     assert_whole(runs, scheduler, same_boot)

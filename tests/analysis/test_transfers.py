@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Plugin, record, row, usage
 
@@ -161,7 +162,7 @@ _messages = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9)
 @given(_messages, st.integers(1, 24))
 def test_random_messages(messages: list[tuple[Any, ...]], eighths: int) -> None:
     interval = eighths / 8

@@ -32,16 +32,12 @@ TESTS = Path(hung_programs.__file__).parent
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 #: Causes that are looked at in each run of the suite, and how those programs end.
 USUAL = {
-    "event": signal.SIGINT,
     "crossed": signal.SIGKILL,
     "parents": signal.SIGTERM,
     "thread-lock": signal.SIGINT,
-    "loop": signal.SIGKILL,
     "frozen": signal.SIGTERM,
     "restriction": signal.SIGINT,
     "killed": signal.SIGKILL,
-    "error": signal.SIGINT,
-    "elsewhere": signal.SIGKILL,
 }
 #: Programs that leave work behind, and the gravest that may be said of it.
 GIVEN_UP = {"forgotten": "low", "cancelled": "low", "abandoned": "medium"}

@@ -17,7 +17,8 @@ from typing import Any
 import msgpack
 import pytest
 import trace_by_format
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dasfprof.database import FileDatabase, MultiEventDatabase, find_runs, open_run
@@ -626,13 +627,13 @@ def assert_only_own_errors(data: bytes) -> None:
         assert path.read_bytes() == data
 
 
-@settings(max_examples=120)
+@examples(40, long=100_000)
 @given(st.data())
 def test_fuzzed_files_raise_only_own_errors(whole: bytes, data: st.DataObject) -> None:
     assert_only_own_errors(data.draw(changed_files(whole)))
 
 
-@settings(max_examples=80)
+@examples(27)
 @given(st.binary(max_size=300))
 @example(b"")
 @example(MARKER)
@@ -641,11 +642,3 @@ def test_any_bytes_raise_only_own_errors(data: bytes) -> None:
     assert_only_own_errors(frame_of(data))
     assert_only_own_errors(frame_of(DEFLATED + data))
     assert_only_own_errors(frame_of(trace_by_format.deflated(data)))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(max_examples=100_000, derandomize=False)
-@given(st.data())
-def test_very_many_fuzzed_files_raise_only_own_errors(whole: bytes, data: st.DataObject) -> None:
-    assert_only_own_errors(data.draw(changed_files(whole)))

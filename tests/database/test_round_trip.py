@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from clusters import wait_until
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
@@ -105,16 +106,9 @@ def assert_come_back(recorded: list[Event]) -> None:
 some_events = st.lists(any_event, min_size=1, max_size=12)
 
 
-@settings(max_examples=60)
+@examples(20, long=3000)
 @given(some_events, st.integers(1, 3))
 def test_any_events_come_back(events: list[Event], times: int) -> None:
-    assert_come_back(events * times)
-
-
-@pytest.mark.slow
-@settings(max_examples=3000, derandomize=False)
-@given(some_events, st.integers(1, 3))
-def test_very_many_events_come_back(events: list[Event], times: int) -> None:
     assert_come_back(events * times)
 
 
@@ -136,7 +130,7 @@ keys = st.one_of(
 )
 
 
-@settings(max_examples=100)
+@examples(34)
 @given(st.lists(keys, min_size=1, max_size=8))
 def test_any_keys_come_back(some_keys: list[Any]) -> None:
     assert_come_back(

@@ -22,8 +22,6 @@ from distributed import Client, Future, LocalCluster, as_completed, wait
 
 import dasfprof
 
-pytestmark = pytest.mark.dask_internals
-
 #: Seconds for which what is slow sleeps: far longer than a busy machine holds up what is not.
 SLOW = 0.8
 

@@ -18,7 +18,7 @@ from typing import Any
 import dask
 import independent_record as record
 import pytest
-from distributed import Client, Future, LocalCluster, wait
+from distributed import Client, Future, LocalCluster
 from recorded_facts import assert_same_runs, assert_whole, computed, facts, trace_files
 
 import dasfprof
@@ -89,7 +89,7 @@ def memory_runs(client: Client) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))]
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20))]
 )
 def test_worker_killed_at_any_moment(
     client: Client, tmp_path: Path, seed: int, request: pytest.FixtureRequest
@@ -212,35 +212,7 @@ def closed(directory: Path, address: str) -> list[bool]:
     return [file.end is not None for file in of_worker] or [False]
 
 
-def test_scaled_down_and_up(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
-        squares(client, "two-at-first")
-        squares_on_each(client, "each-at-first")
-        client.cluster.scale(1)
-        record.wait_until(lambda: len(addresses(client)) == 1)
-        squares(client, "one-left")
-        client.cluster.scale(2)
-        two_workers(client)
-        futures = [
-            client.submit(work, i, key=f"pinned-{i}", workers=[address])
-            for i, address in enumerate(addresses(client))
-        ]
-        wait(futures)
-    assert len({row["worker"] for row in memory_runs(client)}) == 3
-    assert_whole(run)
-    assert_same_runs(run, memory_runs(client))
-
-
 # --- everything is on disk ------------------------------------------------------------------------
-
-
-def test_stop_has_everything_on_disk(client: Client, tmp_path: Path) -> None:
-    options = {"flush_interval": "1h", "commit_threshold": 90_000}
-    run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
-    squares(client, "stopped", 300)
-    run.stop()
-    assert_same_runs(run, memory_runs(client))
-    assert_whole(run)
 
 
 def test_closed_cluster_has_everything_on_disk(tmp_path: Path) -> None:

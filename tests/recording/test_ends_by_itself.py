@@ -24,6 +24,8 @@ import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.database.reader import TraceFile
 
+pytestmark = pytest.mark.whole_program
+
 #: Seconds for which a client may be gone. Other processes are busy too.
 LIMIT = 8
 

@@ -17,9 +17,6 @@ from recorded_facts import facts
 
 import dasfprof
 
-pytestmark = pytest.mark.dask_internals
-
-
 client = client_of(1, 1)
 
 

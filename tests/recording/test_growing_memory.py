@@ -15,6 +15,8 @@ from refuters import refute
 import dasfprof
 from dasfprof import TraceAnalyser
 
+pytestmark = pytest.mark.whole_program
+
 client = client_of(2, 1, memory_limit=0)
 
 MB = 1_000_000

@@ -28,8 +28,6 @@ from dasfprof.errors import RegistrationError
 from dasfprof.recording.dask_internals.local_schedulers import availability
 from tests.recording.recorded_facts import NOISE, computed
 
-pytestmark = pytest.mark.dask_internals
-
 SCHEDULERS = ["threads", "sync", "processes"]
 
 

@@ -30,8 +30,6 @@ from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.lines import OF_OTHERS
 
-pytestmark = pytest.mark.dask_internals
-
 client = client_of(2, 1)
 MARKED = marked_lines(lined_programs.__file__, lined_library.__file__)
 

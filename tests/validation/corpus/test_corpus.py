@@ -18,6 +18,13 @@ from run import BUSY, Recorded, programs, record  # noqa: E402
 #: Programs that need a place, by the environment variable that names it.
 NEEDS = {"dasf_pipeline": "DASF_CHECKOUT"}
 
+#: Programs that are run without ``--long``, as in CI.
+FEW = (
+    *("array_rechunk", "dask_ml_kmeans", "error_seen", "killed_worker", "parquet_merge"),
+    *("parquet_skewed_merge", "restarted", "retried_errors", "sklearn_joblib", "slow_imports"),
+    *("small_partitions", "spilled_array", "two_clients", "word_count", "xarray_climate"),
+)
+
 Record = Callable[[str], Recorded]
 
 
@@ -40,22 +47,30 @@ def recorded(
     yield get
 
 
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in FEW else [pytest.mark.slow]
+
+
+PROGRAMS = [pytest.param(name, marks=marks_of(name)) for name in programs()]
+
+
 def cases() -> Iterator[object]:
     for name in programs():
         for expectation in declaration(name).expectations:
             wrong, strict = expectation.wrong_today, not expectation.sometimes
             marks = [pytest.mark.xfail(reason=wrong, strict=strict)] if wrong else []
+            marks += marks_of(name)
             yield pytest.param(name, expectation, marks=marks, id=f"{name}-{expectation}")
 
 
-@pytest.mark.parametrize("name", programs())
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_program_ends_as_it_should(name: str, recorded: Record) -> None:
     done = recorded(name)
     assert done.exit_code == declaration(name).exit_code, done.printed
     assert "rule-failed" not in done.findings["Rule"].tolist()
 
 
-@pytest.mark.parametrize("name", programs())
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_run_itself_contradicts_no_finding(name: str, recorded: Record) -> None:
     done = recorded(name)
     against = refute(done.directory, done.analyser.findings())
