@@ -215,22 +215,6 @@ def closed(directory: Path, address: str) -> list[bool]:
 # --- everything is on disk ------------------------------------------------------------------------
 
 
-def test_closed_cluster_has_everything_on_disk(tmp_path: Path) -> None:
-    options = {"flush_interval": "1h", "commit_threshold": 90_000}
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        record.install(client)
-        run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
-        squares(client, "closed", 300)
-        done = memory_runs(client)
-        cluster.close()
-    assert_same_runs(run, done)
-    assert_whole(run)
-    assert len(facts(run, "SchedulerPlugin", "Worker Removed")) == 2
-
-
 def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
     """As DASF's executor shuts down: when the call has returned, nothing is missing or cut."""
     options = {"flush_interval": "1h", "commit_threshold": 90_000}

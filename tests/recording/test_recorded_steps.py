@@ -14,7 +14,6 @@ from typing import Any
 
 import dask
 import dask.array as da
-import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -104,14 +103,6 @@ def test_workers_see_no_mark_of_a_step(client: Client, tmp_path: Path) -> None:
 # --- b, c, d: where a collection was built, and where it was computed ----------------------------
 
 
-def test_array_built_and_computed_in_a_step(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run, dasfprof.step("all"):
-        total = numbers().map_blocks(load).sum().compute()
-    assert total > 40
-    for counts in steps_of(run).values():
-        assert set(counts) == {"all"}
-
-
 def test_array_built_in_steps_and_computed_outside_of_them(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         with dasfprof.step("load"):
@@ -140,25 +131,6 @@ def test_layers_fused_into_one_of_no_step_keep_theirs(client: Client, tmp_path: 
     # Dask fuses `ones` and both functions into the tasks of the sum that has no step.
     assert counts.pop("sum") == {"normalise": 4}
     assert set(sum(counts.values(), Counter())) == {NONE}
-
-
-def test_array_built_outside_and_computed_in_a_step(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        x = numbers()
-        with dasfprof.step("compute"):
-            x.compute()
-    assert steps_of(run)["random_sample"] == {"compute": 4}
-
-
-def test_the_step_that_built_a_layer_goes_before_the_one_that_computes_it(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        with dasfprof.step("build"):
-            x = numbers()
-        with dasfprof.step("compute"):
-            x.compute()
-    assert steps_of(run)["random_sample"] == {"build": 4}
 
 
 def test_a_layer_built_anew_in_each_step_belongs_to_the_one_that_computes_it(
@@ -200,16 +172,6 @@ def test_delayed(client: Client, tmp_path: Path) -> None:
     counts = steps_of(run)
     assert counts["load"] == {"load": 5}
     assert counts["normal"] == {"normalise": 1}
-
-
-def test_bag(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        with dasfprof.step("load"):
-            bag = db.from_sequence(range(4), npartitions=4).map(load)
-        assert sorted(bag.compute()) == [1.0, 2.0, 3.0, 4.0]
-    counts = sum(steps_of(run).values(), Counter())
-    assert counts["load"] >= 4
-    assert set(counts) <= {"load", NONE}
 
 
 def frame(name: str) -> Any:
@@ -269,18 +231,6 @@ def test_dataframe_built_anew_in_each_step(client: Client, tmp_path: Path) -> No
     tasks = run.analyser(progress=False).trace.tasks
     assert len(set(tasks["step"].value_counts())) == 1
     assert set(tasks["step"]) == {"epoch 0", "epoch 1", "epoch 2"}
-
-
-def test_dataframe_built_outside_belongs_to_the_step_that_computes_it(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        data = frame("outside")
-        with dasfprof.step("shuffle"):
-            data.shuffle("b").persist()
-            assert len(data.shuffle("b").compute()) == 6
-    counts = sum(steps_of(run).values(), Counter())
-    assert set(counts) == {"shuffle"}
 
 
 # --- f: what people annotate themselves ----------------------------------------------------------

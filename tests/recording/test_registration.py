@@ -253,7 +253,7 @@ def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
 def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     client = Client(cluster)
-    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    run = dasfprof.register_default_profiler(client, directory=tmp_path, flush_interval="1h")
     keys = increments(client, 20)
     client.close()
     cluster.close()
