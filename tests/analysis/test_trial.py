@@ -49,8 +49,7 @@ def test_a_loss_nothing_and_what_cannot_be_told() -> None:
     assert judge_gain(before[:1], before[:1]).kind == "cannot tell"
 
 
-@pytest.mark.parametrize("far_off", [1.0, 1.3])
-@pytest.mark.parametrize("changes", [1, 4])
+@pytest.mark.parametrize(("changes", "far_off"), [(1, 1.0), (4, 1.3)])
 def test_chance_makes_no_gain_in_99_of_100_trials(changes: int, far_off: float) -> None:
     """Sides that are alike, looked at again and again, as a trial does; of changes the best.
 
