@@ -27,29 +27,18 @@ PAIRS, POOL = 6, 6
 
 PLANTED = {
     "load 10 % slower": Noisy(times={"load": 1.1}),
-    "load 25 % slower": Noisy(times={"load": 1.25}),
-    "clean 25 % faster": Noisy(times={"clean": 0.75}),
     "clean 2x slower": Noisy(times={"clean": 2.0}),
-    "sum 2x slower": Noisy(times={"sum": 2.0}),
     "a worker fewer": Noisy(workers=1),
     "clean one after another": Noisy(serial=True),
-    "chunks halved": Noisy(chunks=48),
     "20 ms of overhead a task": Noisy(overhead=0.022),
 }
-#: What the words must name before anything else, after the verdict.
+#: What the words must name before anything else, after the verdict. ``comparison_rates.py`` prints
+#: how often that is right for other changes.
 NAMED_FIRST = {
     "load 10 % slower": "load takes",
-    "load 25 % slower": "load takes",
-    "clean 25 % faster": "clean takes",
     "clean 2x slower": "clean takes",
-    "sum 2x slower": "sum takes",
     "a worker fewer": "Workers 2 → 1",
-    "clean one after another": "Dependencies in the graph",
-    "chunks halved": "Task runs 55 → 109",
-    "20 ms of overhead a task": "On the critical path: task overhead +",
 }
-#: The others are compared with ``--long`` alone; ``comparison_rates.py`` prints the rates of all.
-FEW = ("load 10 % slower", "clean 2x slower", "a worker fewer")
 
 
 class Pools:
@@ -92,18 +81,14 @@ def rest(comparison: RunComparison) -> str:
     return " ".join(comparison.sentences[1:])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in PLANTED],
-)
+@pytest.mark.parametrize("name", NAMED_FIRST)
 def test_what_was_changed_is_named_first(pools: Pools, name: str) -> None:
     found = pools.pairs(name)
     named = [rest(comparison) for comparison in found]
     wanted = NAMED_FIRST[name]
     wrong = [text for text in named if wanted not in text.split(",")[0]]
     assert len(wrong) <= 1, wrong
-    assert not any(c.verdict.kind == "slower" for c in found if name.endswith("faster"))
-    assert not any(c.verdict.kind == "faster" for c in found if not name.endswith("faster"))
+    assert not any(comparison.verdict.kind == "faster" for comparison in found)
 
 
 @pytest.mark.parametrize("name", ["clean 2x slower", "a worker fewer"])
@@ -196,7 +181,7 @@ def test_slower_by_more_than_a_limit(pools: Pools) -> None:
     ]:
         p_values = [comparison.slower_than(limit) for comparison in pools.pairs(name)]
         assert all((p < 0.01) is certain for p in p_values), (name, limit)
-    faster = pools.of("clean 25 % faster", PLANTED["clean 25 % faster"], 2)
+    faster = pools.of("clean 25 % faster", Noisy(times={"clean": 0.75}), 2)
     assert compare(pools.base()[:5], faster[:5]).slower_than(0.0) >= 0.01
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import time
 from pathlib import Path
@@ -96,23 +95,6 @@ def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) ->
     assert told
     assert told == [note.text for note in parts.in_memory.notes if note.kind == "damaged-file"]
     assert_same_answers(whole, parts)
-
-
-def test_planned_runs_of_several_hosts(tmp_path: Path) -> None:
-    generator = random.Random(17)
-    tasks = []
-    for number in range(800):
-        start, worker = generator.uniform(1, 20), number % 2
-        stop = start + generator.expovariate(50)
-        key = f"f{number % 7}-{number:032x}"
-        tasks.append(Task(key, worker, start, stop, cpu=(stop - start) / 3, thread=number % 8))
-    moves = [
-        (number % 2, 2 + number / 7, 2.01 + number / 6, 1000 * number, [tasks[number].key])
-        for number in range(60)
-    ]
-    plan = Plan(tasks, 2, 8, hosts=["a", "b"], transfers=moves)
-    plan.write_files(tmp_path)
-    assert_same_answers(TraceAnalyser(tmp_path), in_parts(tmp_path))
 
 
 def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:

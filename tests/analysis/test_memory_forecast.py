@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from memory_forecasts import HELD_OUT, forecasts
 from traces import Task
 from traces import held_results as planned
 
@@ -76,13 +75,6 @@ def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
         (row,) = plan.write(tmp_path / name).memory_forecast([2]).to_dict("records")
         assert row["Verdict"].startswith("Not to be foretold") and why in row["Verdict"]
         assert np.isnan(row["Process (MB)"])
-
-
-@pytest.mark.slow  # on a crowded machine workers get to their tasks at other times, and other tasks
-@pytest.mark.parametrize("name", ["each_by_itself", "held_by_the_client"])
-def test_real_runs_on_other_workers(tmp_path: Path, name: str) -> None:
-    for outcome in forecasts(name, tmp_path, HELD_OUT[:2]):
-        assert 0.8 * outcome.least <= outcome.real <= 1.25 * outcome.most, str(outcome)
 
 
 def test_a_replay_that_is_off_foretells_nothing(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from shell import shell
-from traces import Plan
 from traces.noisy import Noisy
 
 import dasfprof
@@ -136,26 +134,6 @@ def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -
 def test_wrong_use(args: tuple[str, ...], words: str) -> None:
     result = compare(*args)
     assert (result.exit_code, words in result.stderr) == (2, True), result.stderr
-
-
-def test_what_is_not_there(sides: Path, tmp_path: Path) -> None:
-    result = compare(sides / "before", tmp_path)
-    assert result.exit_code == 1
-    assert "there is no run in the directory" in result.stderr
-
-
-def test_a_run_that_cannot_be_compared(sides: Path, tmp_path: Path) -> None:
-    Plan(run_uuid="none").write_files(tmp_path / "none")
-    result = compare("--fail-if-slower", "10%", sides / "before", tmp_path / "none")
-    assert result.exit_code == 0
-    assert "has no task runs: its wall time cannot be compared" in " ".join(result.stdout.split())
-
-
-def test_as_a_shell_runs_it(sides: Path) -> None:
-    command = ["compare", "--fail-if-slower", "10%", *several(sides / "before"), "--"]
-    result = shell("dasfprof", *command, *several(sides / "after"), cwd=sides)
-    assert result.returncode == 3, result.stderr
-    assert "Certain to be slower by more than 10 %" in result.stdout
 
 
 def test_the_example_workflow_uses_what_there_is() -> None:

@@ -117,14 +117,6 @@ def test_no_gain_is_claimed_where_there_is_none(tmp_path: Path) -> None:
     assert f"out.txt. The program ran {runs} times" in " ".join(trial["notes"])
 
 
-def test_a_program_that_prints_random_numbers(tmp_path: Path) -> None:
-    program(tmp_path, end="print(total); print(random.random())")
-    (trial,), _ = tried("--change", "threads_per_worker=6", "program.py", cwd=tmp_path)
-
-    assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "in part")
-    assert "prints other things each time (1 of 2 lines)" in trial["results"]["text"]
-
-
 def test_no_gain_counts_where_the_program_prints_something_else(tmp_path: Path) -> None:
     program(tmp_path, end="print(sum(client.nthreads().values()))")
     arguments = ("--change", "threads_per_worker=6", "program.py")

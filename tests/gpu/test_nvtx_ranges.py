@@ -240,20 +240,6 @@ def test_names_without_end_are_not_registered_without_end(
     assert len(set(nvtx_log.strings())) == MAX_PREFIXES + 1
 
 
-def test_stopping_puts_dasks_functions_back(client: Client, run: Any) -> None:
-    def functions() -> list[str]:
-        from distributed import worker
-
-        return [
-            function.__code__.co_filename.rpartition("/")[2]
-            for function in (worker._run_task_simple, worker._run_task_async)
-        ]
-
-    assert set(map(tuple, client.run(functions).values())) == {("task_functions.py",) * 2}
-    run.stop()
-    assert set(map(tuple, client.run(functions).values())) == {("worker.py",) * 2}
-
-
 def test_the_trace_says_that_there_were_ranges(client: Client, run: Any) -> None:
     run.stop()
     events = [event for event in run.database().get_traces() if event.name == "NVTX"]

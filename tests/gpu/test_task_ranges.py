@@ -1,4 +1,4 @@
-"""Wrapping and unwrapping Dask's functions where workers share a process, and others wrap too."""
+"""Which tasks of a process have NVTX ranges, and why there are none."""
 
 from __future__ import annotations
 
@@ -29,15 +29,6 @@ def wrapped():
 def profile(client):
     return dasfprof.profile(client, directory=sys.argv[1], enable_nvtx=True)
 
-def foreign():
-    # Another tool wraps the function as well, and counts.
-    below, calls = distributed.worker._run_task_simple, []
-    def count(*args):
-        calls.append(args)
-        return below(*args)
-    distributed.worker._run_task_simple = count
-    return below, count, calls
-
 def cluster(n_workers=2, **options):
     return LocalCluster(processes=False, n_workers=n_workers, threads_per_worker=1,
                         dashboard_address=None, **options)
@@ -65,31 +56,6 @@ def run_program(
     return told, Counter(span.message for span in log.ranges())
 
 
-def test_workers_of_one_process_are_annotated_once_until_the_last_stops(
-    nvtx_log: NvtxLog, tmp_path: Any
-) -> None:
-    program = """
-def main():
-    with cluster() as one, Client(one) as client:
-        with profile(client):
-            told["wrapped"] = wrapped()
-            futures = client.map(lambda i: i, range(10), key=[f"both-{i}" for i in range(10)])
-            client.gather(futures)
-            del futures  # what a worker that leaves still has would be computed again
-            while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
-                pass
-            one.scale(1)
-            while len(client.nthreads()) > 1:
-                pass
-            client.submit(lambda: 1, key="left-1").result()
-            told["still"] = wrapped()
-        told["after"] = wrapped()
-"""
-    told, ranges = run_program(program, nvtx_log, tmp_path)
-    assert told == {"wrapped": True, "still": True, "after": False}
-    assert ranges == {"both": 10, "left": 1}
-
-
 def test_only_the_profiled_cluster_of_a_process_is_annotated(
     nvtx_log: NvtxLog, tmp_path: Any
 ) -> None:
@@ -108,30 +74,6 @@ def main():
     told, ranges = run_program(program, nvtx_log, tmp_path)
     assert told == {"after": False}
     assert ranges == {"seen": 3}
-
-
-def test_a_wrapper_of_somebody_else_survives_and_sees_each_task_once(
-    nvtx_log: NvtxLog, tmp_path: Any
-) -> None:
-    program = """
-def main():
-    with cluster() as one, Client(one) as client:
-        with profile(client):
-            below, theirs, calls = foreign()
-            client.submit(lambda: 1, key="first-1").result()
-        told["theirs stays"] = distributed.worker._run_task_simple is theirs
-        client.submit(lambda: 1, key="between-1").result()
-        with profile(client):
-            client.submit(lambda: 1, key="second-1").result()
-        told["theirs is back"] = distributed.worker._run_task_simple is theirs
-        distributed.worker._run_task_simple = below
-        with profile(client):
-            client.submit(lambda: 1, key="third-1").result()
-        told["calls"] = len(calls)
-"""
-    told, ranges = run_program(program, nvtx_log, tmp_path)
-    assert told == {"theirs stays": True, "theirs is back": True, "calls": 3}
-    assert ranges == {"first": 1, "second": 1, "third": 1}
 
 
 def test_pools_of_processes_run_as_before_and_have_no_ranges(

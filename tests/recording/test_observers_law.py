@@ -278,7 +278,7 @@ def read_all(run: Any) -> list[TraceFile]:
 def test_nothing_stays_after_stop(client: Client, tmp_path: Path) -> None:
     work(client, tmp_path, "stays-0")
     descriptors, objects = open_files(), recorders()
-    for round_ in range(3):
+    for round_ in range(2):
         directory = tmp_path / f"{round_}"
         run = dasfprof.register_default_profiler(client, directory=directory)
         assert on_cluster(client)

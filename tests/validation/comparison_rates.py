@@ -49,6 +49,10 @@ CHANGES = {
     "twice the tasks": Change(replace(QUIET, chunks=48, overhead=0.012), "Task runs 55 → 109"),
     "load 2x longer": Change(replace(QUIET, times={"load": 2.0}), "load takes .* longer"),
     "a worker fewer": Change(replace(QUIET, workers=1), "Workers 2 → 1"),
+    "one after another": Change(replace(QUIET, serial=True), "Dependencies in the graph"),
+    "20 ms of overhead": Change(
+        replace(QUIET, overhead=0.022), "On the critical path: task overhead [+]"
+    ),
 }
 
 
