@@ -8,6 +8,8 @@ from typing import Any
 from refuters import refute
 from traces import Plan
 
+from dasfprof.analysis.diagnosis.ranking import FAILED
+
 #: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
 SAID = {
     "n_workers": "workers",
@@ -38,4 +40,5 @@ def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
             for name, value in change["settings"].items():
                 assert SAID.get(name, f"{name}={value}") in finding["Suggestion"]
         findings.setdefault(one.rule, finding)
+    assert FAILED not in findings, findings[FAILED]
     return findings
