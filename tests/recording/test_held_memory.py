@@ -57,13 +57,20 @@ def in_memory(dask_worker: Any) -> tuple[dict[str, int], int]:
 
 def settled(client: Client) -> Any:
     """Give what workers have, once that has not changed for a second."""
-    before, since = None, time.monotonic()
-    while time.monotonic() - since < 1.0:
+    before: Any = {}
+    since = time.monotonic()
+
+    def is_settled() -> bool:
+        nonlocal before, since
         now = client.run(in_memory)
-        if before is None or any(now[one][0] != before[one][0] for one in now):
-            before, since = now, time.monotonic()
-        time.sleep(0.05)
-    return now
+        sizes = {address: results for address, (results, _) in now.items()}
+        if sizes != {address: results for address, (results, _) in before.items()}:
+            since = time.monotonic()
+        before = now
+        return time.monotonic() - since >= 1.0
+
+    wait_until(is_settled, every=0.05)
+    return before
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +83,7 @@ def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Any:
         held = client.map(kept, range(8))
         released, inputs = client.map(gone, range(2)), client.map(part, range(4))
         seeds = [client.submit(seed, i, workers=[at]) for i, at in enumerate((first, second))]
-        wait([*held, *released, *inputs, *seeds])
+        wait([*held, *released, *inputs, *seeds], timeout=120)
         running = [
             client.submit(slow, one, workers=[at])
             for one, at in zip(seeds, (first, second), strict=True)
@@ -88,8 +95,7 @@ def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Any:
         at = time.time() - 0.5  # within the second in which nothing changed
         settled(client)
         go_on.set()
-        wait([*running, *waiting])
-        wait(held)
+        wait([*running, *waiting], timeout=120)
     return TraceAnalyser(run.files(), progress=False), at, had
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import threading
@@ -80,13 +79,12 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
 
 
 def rows_of(source: Any, key: Any) -> list[dict[str, Any]]:
-    """Rows of a task, with the frames of their stacks."""
-    rows = [row for row in facts(source, "TracePlugin", "Task Under Way") if row["key"] == key]
-    return [{**row, "frames": frames_of(source, "TracePlugin", row)} for row in rows]
+    """Rows of a task."""
+    return [row for row in facts(source, "TracePlugin", "Task Under Way") if row["key"] == key]
 
 
 def first_row(source: Any, key: Any, **wanted: Any) -> dict[str, Any]:
-    """Wait for a row of a task with these values; it comes while the task goes on."""
+    """Wait for a row of a task with these values; return it with the frames of its stack."""
 
     def found() -> dict[str, Any] | None:
         for row in rows_of(source, key):
@@ -94,8 +92,9 @@ def first_row(source: Any, key: Any, **wanted: Any) -> dict[str, Any]:
                 return row
         return None
 
-    row: dict[str, Any] = wait_until(found, every=0.2)
-    return row
+    # The cluster is in this process: it gets no further while the files are read.
+    row: dict[str, Any] = wait_until(found, every=0.5)
+    return {**row, "frames": frames_of(source, "TracePlugin", row)}
 
 
 def go_on() -> None:
@@ -191,7 +190,7 @@ def test_seceded_and_cancelled(client: Client, run: Any) -> None:
     assert row["since"] == before["since"]
     assert row["run_id"] == before["run_id"]
     Event("go").set()
-    long_running.result()
+    long_running.result(timeout=120)
 
 
 # --- what they hold -------------------------------------------------------------------------------
@@ -271,31 +270,18 @@ def test_a_loop_that_is_blocked(client: Client, run: Any) -> None:
     assert facts(run, "SchedulerPlugin", "Loop Blocked")
 
 
-def ended_block(run: Any, seconds: float, address: str | None = None) -> dict[str, Any]:
+def ended_block(run: Any, seconds: float, address: str) -> dict[str, Any]:
     """Wait for the end of a worker's loop being blocked for so long at least."""
 
     def found() -> dict[str, Any] | None:
         for row in facts(run, "TracePlugin", "Loop Blocked"):
-            is_asked = address in (None, row["address"])
-            if is_asked and row["until"] is not None and row["until"] - row["since"] >= seconds:
+            is_over = row["address"] == address and row["until"] is not None
+            if is_over and row["until"] - row["since"] >= seconds:
                 return row
         return None
 
     row: dict[str, Any] = wait_until(found, every=0.1)
     return row
-
-
-def hold_gil(seconds: int) -> None:
-    ctypes.PyDLL(None).sleep(seconds)
-
-
-def test_c_code_that_holds_the_interpreter(client: Client, run: Any) -> None:
-    begin = time.time()
-    client.submit(hold_gil, 4, key="gil").result()
-    end = time.time()
-    row = ended_block(run, 3.5)
-    assert begin - 3 <= row["since"] <= end - 3.5
-    assert begin + 3.5 <= row["until"] <= end + 5
 
 
 # --- the scheduler --------------------------------------------------------------------------------
@@ -323,6 +309,7 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
         "after": {"waiting": 1},
         "nowhere": {"no-worker": 1},
     }
+    assert row["finished"] == {}  # what the cluster did before does not count
     (held,) = row["held_back"]
     assert (held["key"], held["function"]) == ("nowhere-1", "nowhere")
     assert held["restrictions"] == {"resources": {"GPU": 2}}
@@ -344,7 +331,12 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
     assert len(states(run)) <= count + 2  # while nothing changes, every 10 s
     Event("go").set()
     after.result()
-    assert until_state(run, lambda row: row["tasks"].get("after") == {"memory": 1})
+    row = until_state(run, lambda row: row["tasks"].get("after") == {"memory": 1})
+    assert {name: tuple(counts[:2]) for name, counts in row["finished"].items()} == {
+        "go_on": (1, 0),
+        "after": (1, 0),
+    }
+    assert row["finished"]["go_on"][2] > 1
 
 
 def test_a_client_that_leaves(client: Client, run: Any) -> None:
@@ -540,7 +532,6 @@ def leave(_: int) -> None:
         (TasksUnderWay, "look"),
         (LoopWatch, "look"),
         (ClientUnderWay, "look"),
-        (SchedulerUnderWay, "_look"),
         (SchedulerUnderWay, "_write"),
         (FileRows, "write"),
     ],

@@ -73,10 +73,8 @@ class SchedulerUnderWay:
         self._pulse.start()
 
     def stop(self) -> None:
-        """Write a last row and stop looking."""
-        if not self._stopped:
-            self._stopped = True
-            self._guarded(partial(self._write, "interval"))
+        """Stop looking."""
+        self._stopped = True
         self._hear_no_more()
         self._pulse.stop()
 
