@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -61,25 +60,17 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
         return
 
 
-def _states(run: LiveRun) -> Iterator[RunState]:
-    """Yield a state each second; the last one is that in which the run has ended."""
-    while True:
-        due = time.monotonic() + _INTERVAL
-        state = run.read()
-        yield state
-        if state.goes_on is False:
-            return
-        time.sleep(max(due - time.monotonic(), 0.0))
-
-
 def _print_documents(run: LiveRun, *, once: bool) -> None:
     from dasfprof.report.documents import json_of, schema_of
 
-    for state in _states(run):
+    while True:
+        began = time.monotonic()
+        state = run.read()
         click.echo(json_of({"schema": schema_of("watch"), **state.document()}))
         sys.stdout.flush()
-        if once:
+        if once or state.goes_on is False:
             return
+        _wait_until(began + _INTERVAL)
 
 
 def _print_state(run: LiveRun, source: str) -> None:
@@ -102,28 +93,34 @@ def _analyser(run: LiveRun) -> TraceAnalyser:
 
 def _watch(run: LiveRun, source: str) -> None:
     """Show states until the run ends, then its summary."""
-    if run.read().goes_on is not False:
+    state = run.read()
+    if state.goes_on is not False:
         if sys.stdout.isatty():
-            _watch_in_terminal(run)
+            _watch_in_terminal(run, state)
         else:
-            _watch_in_lines(run)
+            _watch_in_lines(run, state)
     _summarise(run, source)
 
 
-def _watch_in_lines(run: LiveRun) -> None:
+def _watch_in_lines(run: LiveRun, state: RunState) -> None:
     from dasfprof.report.terminal.live_view import state_line
 
     last = ""
-    for state in _states(run):
+    while True:
+        began = time.monotonic()
         line = state_line(state)
         _, _, news = line.partition("  ")
         if news != last:
             echo(line)
             sys.stdout.flush()
             last = news
+        if state.goes_on is False:
+            return
+        _wait_until(began + _INTERVAL)
+        state = run.read()
 
 
-def _watch_in_terminal(run: LiveRun) -> None:
+def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
     from rich.live import Live
 
     from dasfprof.handles.live import WHEN, FindingsSoFar
@@ -132,14 +129,15 @@ def _watch_in_terminal(run: LiveRun) -> None:
 
     target = console()
     # By default the signal ends the process at once, without the cursor.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _exit)
     with (
         FindingsSoFar(run) as findings,
         Live(console=target, auto_refresh=False, redirect_stdout=False) as shown,
     ):
-        for state in _states(run):
+        while True:
+            began = time.monotonic()
             target.width = terminal_width()
-            view = live_view(
+            view: Any = live_view(
                 state,
                 width=target.width,
                 height=target.size.height,
@@ -147,6 +145,10 @@ def _watch_in_terminal(run: LiveRun) -> None:
                 when_findings=WHEN,
             )
             shown.update(view, refresh=True)
+            if state.goes_on is False:
+                return
+            _wait_until(began + _INTERVAL)
+            state = run.read()
 
 
 def _summarise(run: LiveRun, source: str) -> None:
@@ -162,3 +164,11 @@ def _summarise(run: LiveRun, source: str) -> None:
     if findings is not None and len(findings) and findings["Rule"].iloc[0] == "unfinished-run":
         say(clean(findings["Finding"].iloc[0]))
         say(f"→ {clean(findings['Suggestion'].iloc[0])}")
+
+
+def _wait_until(moment: float) -> None:
+    time.sleep(max(moment - time.monotonic(), 0.0))
+
+
+def _exit(number: int, _: object) -> None:
+    sys.exit(128 + number)

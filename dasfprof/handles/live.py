@@ -19,11 +19,12 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dasfprof.analysis.live import LiveRun, RunState
 from dasfprof.errors import TraceError
@@ -123,12 +124,12 @@ class LiveView:
 MODULE = "dasfprof.handles.live"
 #: When there will be findings, in words.
 WHEN = "Findings so far: after a minute; of a large run later."
-#: Pause after a diagnosis: this multiple of its CPU seconds, so that it takes 2 % of a core.
-_PAUSE = 50.0
-#: CPU seconds that the first diagnosis is expected to take, and more for each byte of the files.
-_FIRST, _PER_BYTE = 1.0, 1e-6
-#: Timeout of a diagnosis in seconds.
-_TIMEOUT = 600.0
+#: CPU seconds of a diagnosis times which it waits: 2 % of a core.
+_TIMES = 50.0
+#: What the first one takes of CPU seconds, and more for each byte of the run's files.
+_LEAST, _A_BYTE = 1.0, 1e-6
+#: Seconds after which a diagnosis is given up.
+_LONGEST = 600.0
 
 
 class FindingsSoFar:
@@ -146,9 +147,11 @@ class FindingsSoFar:
         self._run = run
         self._findings: Sequence[dict[str, Any]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._thread: threading.Thread | None = None
-        self._ended = time.monotonic()
-        self._cpu_seconds = 0.0
+        self._output: IO[bytes] | None = None
+        self._cpu = 0.0
+        self._began = 0.0
+        self._since = time.monotonic()
+        self._taken = 0.0
         self._stood_still = False
 
     def __enter__(self) -> FindingsSoFar:
@@ -161,39 +164,48 @@ class FindingsSoFar:
         """End the process that looks for findings, if one does."""
         if self._process is not None:
             self._process.kill()
+            self._process.wait()
 
     def latest(self, state: RunState) -> Sequence[dict[str, Any]] | None:
         """Return the rows of the last diagnosis, None before the first; begin one if it is time.
 
         After the run's end none begins.
         """
-        expected = max(self._cpu_seconds, _FIRST + _PER_BYTE * self._run.size())
-        is_due = time.monotonic() - self._ended >= _PAUSE * expected
-        is_due |= state.stands_still != self._stood_still
-        is_running = self._thread is not None and self._thread.is_alive()
-        if is_due and not is_running and state.goes_on is not False:
+        now = time.monotonic()
+        changed = state.stands_still != self._stood_still
+        if self._process is not None:
+            if self._process.poll() is not None:
+                self._take()
+                self._since, self._taken = now, _children_cpu() - self._cpu
+            elif now - self._began > _LONGEST:
+                self._process.kill()
+        elif state.goes_on is not False and (changed or now - self._since >= self._pause()):
             self._stood_still = state.stands_still
-            self._thread = threading.Thread(target=self._diagnose, daemon=True)
-            self._thread.start()
+            self._begin(now)
         return self._findings
 
-    def _diagnose(self) -> None:
-        before = _children_cpu()
-        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+    def _pause(self) -> float:
+        return _TIMES * max(self._taken, _LEAST + _A_BYTE * self._run.size())
+
+    def _begin(self, now: float) -> None:
+        self._cpu, self._began, self._since = _children_cpu(), now, now
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed where it is read)
+        with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, "findings", self._run.source],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=self._output,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the view
             )
-            with self._process as process:
-                try:
-                    os.setpriority(os.PRIO_PROCESS, process.pid, 10)
-                    self._findings = json.loads(process.communicate(timeout=_TIMEOUT)[0])
-                finally:
-                    process.kill()
-        self._cpu_seconds, self._ended = _children_cpu() - before, time.monotonic()
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, 10)
+
+    def _take(self) -> None:
+        assert self._output is not None
+        self._process = None
+        with self._output as output, contextlib.suppress(ValueError):
+            output.seek(0)
+            self._findings = json.load(output)
 
 
 def _children_cpu() -> float:

@@ -14,10 +14,11 @@ from click.testing import CliRunner
 from distributed import Client, Event, LocalCluster
 from jsonschema import Draft202012Validator
 from shell import shell
-from traces import Plan, Task, filled
+from traces import Plan, Plugin, T, Task, filled, row
 
 from dasfprof.cli.main import cli
 from dasfprof.report.documents import SCHEMAS, VERSIONS, read_schema
+from dasfprof.schema.under_way import SCHEDULER_STATE
 
 
 def asked(*args: Any) -> dict[str, Any]:
@@ -58,14 +59,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def documents(runs: Path) -> dict[str, dict[str, Any]]:
+def documents(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Give a document of each command; that of a live cluster has a task under way."""
+    counted = tmp_path_factory.mktemp("counted")
+    worker = {"worker": "tcp://10.0.0.1:4000", "name": "0", "status": "running", "threads": 2}
+    totals = {"tasks": {"fit": {"waiting": 2}}, "finished": {"fit": [3, 1, 6.0]}}
+    state = row(SCHEDULER_STATE, timestamp=T, workers=[worker], **totals)
+    Plugin(counted, "SchedulerPlugin").write((SCHEDULER_STATE, [state]))
     told = {
         "analyse": asked("analyse", "--json", runs / "0"),
         "compare": asked("compare", "--json", "--fail-if-slower", "900%", runs / "0", runs / "1"),
         "history": asked("history", "--json", runs),
         "info": asked("info", "--json", runs / "0"),
-        "watch": asked("watch", "--once", "--json", runs / "0"),
+        "watch": asked("watch", "--once", "--json", counted),
     }
     with (
         LocalCluster(
@@ -176,8 +182,8 @@ def test_each_step_prints_the_next(runs: Path, monkeypatch: pytest.MonkeyPatch) 
         _, _, following = done.stdout.partition("\nNext\n")
         printed = following.splitlines()
         assert printed
-    for row in printed:
-        done = CliRunner().invoke(cli, shlex.split(row)[1:], catch_exceptions=False)
+    for command in printed:
+        done = CliRunner().invoke(cli, shlex.split(command)[1:], catch_exceptions=False)
         assert done.exit_code == 0, done.output
     assert (runs / "rows" / "processed_tasks.csv").is_file()
 
