@@ -180,12 +180,12 @@ def _printer(
 
 
 def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
-    """Print the parts of a task as a table, and below it why each is so, whole."""
-    _print_table(question, frame.drop(columns="Why"), rows, err=err)
+    """Print the parts of a task as a table, and their descriptions in full below it."""
+    _print_table(question, frame.drop(columns="Description"), rows, err=err)
     echo("", err=err)
     for part in frame.head(rows).to_dict("records"):
-        if isinstance(part["Why"], str) and part["Why"]:
-            say(f"{clean(part['What'])}: {clean(part['Why'])}", err=err)
+        if isinstance(part["Description"], str) and part["Description"]:
+            say(f"{clean(part['Part'])}: {clean(part['Description'])}", err=err)
 
 
 def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
