@@ -19,7 +19,8 @@ from measure import Result, spread
 from synthetic import HOST, TOKENS
 
 from dasfprof import FileDatabase, TraceAnalyser
-from dasfprof.analysis.simulation.replay import make_replay, replay_of
+from dasfprof.analysis.simulation.inputs import replay_inputs
+from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.database.writer import Source
 from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
@@ -39,7 +40,9 @@ QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "critical_path": lambda analyser: analyser.critical_path(),
     "critical_path_summary": lambda analyser: analyser.critical_path_summary(),
     "diagnose": lambda analyser: analyser.diagnose(),
-    "(inputs and costs of a replay)": lambda analyser: make_replay(analyser.run).inputs,
+    "(inputs of a replay)": lambda analyser: replay_inputs(
+        analyser.run, analyser.run.slots, analyser.run.lives
+    ),
     "(one replay)": lambda analyser: replay_of(analyser.run).outcome().known,
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -30,7 +31,7 @@ from dasfprof.database.writer import Source
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import StackRows
 from dasfprof.recording.stack_samples import sampler
-from dasfprof.recording.stack_samples.subjects import Pace, StackReader, Subject
+from dasfprof.recording.stack_samples.sampled_threads import SamplingMode, StackReader, Subject
 from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK
@@ -71,14 +72,14 @@ def _client(threads: int) -> Client:
 def look_costs(threads: int, seconds: float) -> dict[str, Any]:
     """Give the CPU seconds of each look while tasks compute."""
     costs: list[float] = []
-    original = sampler.Sampler._look
+    original = sampler.Sampler._sample
 
     def timed(self: Any) -> None:
         begin = time.thread_time()
         original(self)
         costs.append(time.thread_time() - begin)
 
-    sampler.Sampler._look = timed  # type: ignore[method-assign]
+    sampler.Sampler._sample = timed  # type: ignore[method-assign]
     client = _client(max(threads, 1))
     futures = client.map(deep, [DEPTH] * threads, pure=False)
     (worker,) = client.cluster.workers.values()
@@ -106,8 +107,8 @@ class _Threads(Subject):
     def threads(self) -> Any:
         return self._threads
 
-    def pace(self, *_: Any) -> Pace:
-        return Pace.ALWAYS
+    def mode(self, *_: Any) -> SamplingMode:
+        return SamplingMode.ALWAYS
 
     def write(self, *_: Any) -> None:
         """Keep nothing."""
@@ -212,7 +213,7 @@ def _costs(seconds: float) -> Result:
     result = Result("Sampling stacks, 30 frames deep: the sampler's thread", columns)
     for case in CASES:
         told = run_apart(__file__, "--here", case, "--seconds", str(seconds))
-        looks, spent = told["looks"], told["seconds"]
+        looks, spent = told["looks"] or [math.nan], told["seconds"]
         limit = f" ({CORE * 100:.2f})" if case == "4 threads" else ""
         times = f"{statistics.median(looks) * 1e6:.0f}, {percentile(looks, 0.95) * 1e6:.0f}"
         share = f"{sum(looks) / spent * 100:.3f}{limit}"
