@@ -22,8 +22,6 @@ CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a",
 
 UNSIGNED = ("u1", "u2", "u4")
 _DTYPES = {*UNSIGNED, "u8", "i8", "f4", "f8"}
-#: The types of numbers in byte planes, as earlier versions wrote small columns.
-_PLANES = {name.upper(): name for name in _DTYPES - {"u1"}}
 
 
 class CorruptBlockError(ValueError):
@@ -180,7 +178,9 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     if tag not in (NUMBER, OPTIONAL):
         raise CorruptBlockError(f"unknown column form {tag!r}")
     dtype, data = encoded[1], encoded[4]
-    array = np.frombuffer(data, f"<{dtype}") if dtype in _DTYPES else _join_planes(dtype, data)
+    if dtype not in _DTYPES:
+        raise CorruptBlockError(f"unknown type of numbers {dtype!r}")
+    array = np.frombuffer(data, f"<{dtype}")
     if len(array) != rows:
         raise CorruptBlockError(f"a column of {len(array)} values in a block of {rows} rows")
     base, scale, optional = encoded[2], encoded[3], tag == OPTIONAL
@@ -200,14 +200,6 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
             _whole(base + int(array.max(initial=0)))
         array = np.add(array, base, dtype=np.int64) if widen or base else array
     return NumberColumn(array, optional)
-
-
-def _join_planes(dtype: Any, data: bytes) -> Array:
-    if dtype not in _PLANES:
-        raise CorruptBlockError(f"unknown type of numbers {dtype!r}")
-    plain = np.dtype(f"<{_PLANES[dtype]}")
-    planes = np.frombuffer(data, dtype="u1").reshape(plain.itemsize, -1)
-    return np.frombuffer(planes.T.tobytes(), dtype=plain)
 
 
 def _whole(value: Any) -> int:
@@ -256,10 +248,8 @@ def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
     if not isinstance(kinds, bytes):
         raise CorruptBlockError("kinds of key heads that are no bytes")
     heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
-    if max(kinds, default=0) >= keys.HASHED:
-        heads = [head if head[0] < keys.HASHED else keys.unpack_hash(head) for head in heads]
     for kind, kind_of_text in {(kind, type(text)) for kind, text in heads}:
-        if not keys.is_known(kind):
+        if kind > keys.PACKED and not keys.TUPLE <= kind <= keys.TUPLE + keys.TAIL_WORDS:
             raise CorruptBlockError(f"unknown kind of key head: {kind}")
         if kind_of_text is not (bytes if kind == keys.PACKED else str):
             raise CorruptBlockError(f"a key head of kind {kind} that is {kind_of_text.__name__}")

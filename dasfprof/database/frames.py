@@ -139,35 +139,32 @@ def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
     return length is not None and position + HEAD_BYTES + length > size
 
 
-# --- Compression of small blocks with zlib; see FORMAT.md -----------------------------------------
+# --- Compression of blocks with zlib; see FORMAT.md -----------------------------------------------
 #
 # A process that runs few tasks a second writes blocks of few rows. Most of their bytes are the same
 # in every block: the names of columns, their forms, Dask's terms. These are in a dictionary that is
-# part of the format, so that each block can still be read alone. Large blocks are mostly numbers
-# and are not compressed.
+# part of the format, so that each block can still be read alone.
 #
 # zlib releases the interpreter's lock while it works, so no event loop waits for it.
 
 #: First bytes of a deflated payload. msgpack never writes the byte 0xC1; the second byte
 #: identifies the dictionary.
 _DEFLATED = b"\xc1\x01"
-#: The longest payload that is deflated, so that no block takes long.
-MAX_PLAIN_BYTES = 1 << 14
-#: The most that a payload may inflate to, in bytes and as a multiple of its length: so the length
-#: of a file bounds the memory that its blocks take.
-MAX_INFLATED_BYTES = 1 << 16
+#: The most that a payload may inflate to, as a multiple of its length: so the length of a file
+#: bounds the memory that its blocks take.
 MAX_INFLATED_TIMES = 16
 
 _RAW = -zlib.MAX_WBITS
-#: From 1, the fastest, to 9. Level 1 would leave 4 % more bytes.
-_LEVEL = 6
+#: Levels of zlib, from 1 to 9. For small payloads, level 1 would leave 4 % more bytes; for larger
+#: ones, level 6 would take several times as long.
+_LEVEL, _LEVEL_OF_LARGE = 6, 1
+_LARGE_BYTES = 1 << 14
 
 
 def deflate(payload: bytes) -> bytes:
     """Return the payload deflated, or unchanged where that is not shorter."""
-    if len(payload) > MAX_PLAIN_BYTES:
-        return payload
-    deflater = zlib.compressobj(_LEVEL, wbits=_RAW, zdict=DICTIONARY)
+    level = _LEVEL if len(payload) <= _LARGE_BYTES else _LEVEL_OF_LARGE
+    deflater = zlib.compressobj(level, wbits=_RAW, zdict=DICTIONARY)
     deflated = b"".join((_DEFLATED, deflater.compress(payload), deflater.flush()))
     fits = len(payload) <= MAX_INFLATED_TIMES * len(deflated)
     return deflated if fits and len(deflated) < len(payload) else payload
@@ -184,7 +181,7 @@ def inflate(payload: bytes | memoryview) -> bytes | memoryview:
     if payload[: len(_DEFLATED)] != _DEFLATED:
         return payload
     inflater = zlib.decompressobj(_RAW, zdict=DICTIONARY)
-    limit = min(MAX_INFLATED_BYTES, MAX_INFLATED_TIMES * len(payload))
+    limit = min(MAX_PAYLOAD_BYTES, MAX_INFLATED_TIMES * len(payload))
     try:
         plain = inflater.decompress(payload[len(_DEFLATED) :], limit + 1)
     except zlib.error as error:

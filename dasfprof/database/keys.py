@@ -26,12 +26,6 @@ from dasfprof.database.values import number_array
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
 #: ``TUPLE + n`` is a tuple of the head's text and n numbers, n from 0 to 4.
 TUPLE = 8
-#: ``TUPLE_TEXT + n`` is the `repr` of such a tuple, a str. Only earlier versions wrote it.
-TUPLE_TEXT = 16
-
-#: Added to the kind of a tuple whose text ends in a hash, as in collections: the text of the head
-#: is then binary and ends in the 16 bytes of the hash. Only earlier versions wrote it.
-HASHED = 32
 
 Head = tuple[int, Any]
 Tail = tuple[int, int, int, int]
@@ -225,11 +219,6 @@ def _split_text(key: str) -> tuple[Head, Tail]:
     return (TEXT, key), NO_TAIL
 
 
-def _tuple_text(text: str, numbers: tuple[int, ...]) -> str:
-    rest = "".join(f", {number}" for number in numbers) or ","
-    return f"('{text}'{rest})"
-
-
 def join_key(head: Head, tail: Tail) -> Any:
     """Join a head and a tail to a key.
 
@@ -241,8 +230,6 @@ def join_key(head: Head, tail: Tail) -> Any:
     kind, text = head
     if TUPLE <= kind <= TUPLE + TAIL_WORDS:
         return (text, *tail[: kind - TUPLE])
-    if TUPLE_TEXT <= kind <= TUPLE_TEXT + TAIL_WORDS:
-        return _tuple_text(text, tail[: kind - TUPLE_TEXT])
     if kind == TEXT:
         return text
     if kind == NUMBERED:
@@ -255,29 +242,6 @@ def join_key(head: Head, tail: Tail) -> Any:
     if kind == PACKED:
         return values.unpack(text)
     raise ValueError(f"unknown kind of key head: {kind!r}")
-
-
-@lru_cache(1 << 12)  # many blocks name the same heads
-def unpack_hash(head: Head) -> Head:
-    """Return a head with the hash at the end of its text as text, where it is packed.
-
-    Raises
-    ------
-    ValueError, TypeError, AttributeError
-        If no writer packs such a head.
-    """
-    kind, packed = head
-    if kind < HASHED:
-        return head
-    if kind < HASHED + TUPLE or len(packed) < _HEX_DIGITS // 2:
-        raise ValueError(f"a key head of kind {kind} with a text of {len(packed)} bytes")
-    begin, digits = packed[: -_HEX_DIGITS // 2], packed[-_HEX_DIGITS // 2 :]
-    return kind - HASHED, f"{begin.decode('utf-8', 'surrogatepass')}-{digits.hex()}"
-
-
-def is_known(kind: int) -> bool:
-    """Return whether a number is a kind of head."""
-    return 0 <= kind <= PACKED or (kind // TUPLE in (1, 2) and kind % TUPLE <= TAIL_WORDS)
 
 
 def _hex_words(digits: str) -> Tail | None:

@@ -104,7 +104,7 @@ def _floats(column: columns.Column) -> columns.Array:
     return np.array([item if type(item) in (int, float) else np.nan for item in items], dtype=float)
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
 DASF_LENGTH_BYTES = 8

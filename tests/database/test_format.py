@@ -137,7 +137,7 @@ def test_every_frame_tells_the_clock_and_what_was_lost(tmp_path: Path) -> None:
         assert before[0] <= frame["clock"][0] <= after[0]
         assert before[1] <= frame["clock"][1] <= after[1]
         assert (frame["dropped"], frame["errors"]) == (0, 0)
-    assert (header["kind"], header["version"], header["run"]) == ("header", 2, "r")
+    assert (header["kind"], header["version"], header["run"]) == ("header", 3, "r")
     assert {"host", "boot_id", "pid", "created", "versions"} <= header.keys()
     assert (end["kind"], end["events"]) == ("end", 1)
 

@@ -7,19 +7,15 @@ from hypothesis import strategies as st
 
 from dasfprof.database.keys import (
     FLOAT,
-    HASHED,
     HEX,
     NUMBERED,
     TEXT,
-    TUPLE,
-    TUPLE_TEXT,
     UUID,
     join_key,
     many_time_ticks,
     split_key,
     split_keys,
     time_ticks,
-    unpack_hash,
 )
 
 HEADS = st.sampled_from(["inc", "a-b", "", "('x", "task-finished", "12", "é", "x-" + "1f" * 16])
@@ -62,14 +58,6 @@ def test_texts_of_tuples_are_split_as_one_by_one(texts: list[str]) -> None:
     pairs = [(head, tuple(words)) for head, words in zip(heads, tails.tolist(), strict=True)]
     assert pairs == [split_key(text) for text in texts]
     assert [join_key(head, tail) for head, tail in pairs] == texts
-
-
-def test_heads_of_earlier_versions_are_joined() -> None:
-    assert join_key((TUPLE_TEXT + 2, "x-1"), (3, 4, 0, 0)) == "('x-1', 3, 4)"
-    assert join_key((TUPLE_TEXT, "x-1"), (0, 0, 0, 0)) == "('x-1',)"
-    packed = HASHED + TUPLE + 1, b"sum" + bytes.fromhex("1f" * 16)
-    assert unpack_hash(packed) == (TUPLE + 1, "sum-" + "1f" * 16)
-    assert unpack_hash((TUPLE + 1, "sum")) == (TUPLE + 1, "sum")
 
 
 def test_texts_that_end_alike_share_their_heads() -> None:

@@ -31,9 +31,3 @@ def test_times_rounded_to_milliseconds_take_two_bytes(digits: int, dtype: str) -
     assert (form, kind, base) == ("n", dtype, T)
     assert scale == 2.0**-digits
     assert len(data) == 500 * int(dtype[1:])
-
-
-def test_columns_of_earlier_writers_lie_in_planes() -> None:
-    """The first byte of each number, then the second of each."""
-    column = decode_numbers(["n", "U2", 5, 1, b"\x01\x02\x00\x01"], 2)
-    assert column.to_list() == [5 + 1, 5 + 256 + 2]

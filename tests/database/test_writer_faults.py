@@ -142,7 +142,7 @@ def test_start_tells_at_once_whether_the_file_can_be_made(
     database.writer.sources[0].rows.append((1.0, 7))
     database.close()
     assert numbers_in(database) == [7]
-    assert database.trace_file().read_header()["version"] == 2
+    assert database.trace_file().read_header()["version"] == 3
 
 
 # --- the disk ------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def inflate(payload: bytes) -> bytes:
     if payload[:2] != b"\xc1\x01":
         return payload
     plain = zlib.decompressobj(-15, zdict=DICTIONARY).decompress(payload[2:])
-    assert len(plain) <= min(65536, 16 * len(payload))
+    assert len(plain) <= 16 * len(payload)
     return plain
 
 
@@ -126,10 +126,7 @@ def _unpack(data: bytes, contents: Contents) -> Any:
 
 
 def _items(dtype: str, data: bytes) -> Any:
-    if dtype.isupper():
-        rows = len(data) // int(dtype[1])
-        data = bytes(data[place] for row in range(rows) for place in range(row, len(data), rows))
-    return np.frombuffer(data, f"<{dtype.lower()}")
+    return np.frombuffer(data, f"<{dtype}")
 
 
 class _Decoder:
@@ -165,7 +162,7 @@ class _Decoder:
         raw = _items(dtype, data)
         if isinstance(scale, float):
             return base + scale * raw.astype("f8")
-        return raw if dtype[0] in "fF" else base + scale * raw.astype("i8")
+        return raw if dtype[0] == "f" else base + scale * raw.astype("i8")
 
     def _d(self, codes: list[Any], entries: list[Any], rows: int) -> list[Any]:
         self.contents.forms.add("d")
@@ -184,9 +181,6 @@ class _Decoder:
         ]
 
     def _key(self, kind: int, text: Any, words: list[int]) -> Any:
-        if kind >= 40:
-            begin = text[:-16].decode(errors="surrogatepass")
-            return self._key(kind - 32, f"{begin}-{text[-16:].hex()}", words)
         digits = "".join(f"{word:08x}" for word in words)
         if kind == 0:
             return text
@@ -201,9 +195,6 @@ class _Decoder:
             return f"{text}-{(words[0] * 2**32 + words[1]) / 2**22!r}"
         if kind == 5:
             return _unpack(text, self.contents)
-        if kind >= 16:
-            numbers = "".join(f", {word}" for word in words[: kind - 16])
-            return f"('{text}'{numbers or ','})"
         return (text, *words[: kind - 8])
 
     def _l(self, lengths: list[Any], inner: list[Any], rows: int) -> list[Any]:

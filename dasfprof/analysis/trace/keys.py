@@ -97,9 +97,7 @@ def text_begin(head: keys.Head) -> str:
         return str(unpack_key(text))
     if kind < keys.TUPLE:
         return f"{text}-"
-    # The text of a tuple holds the quoted text as it was written.
-    quoted = f"'{text}'" if kind >= keys.TUPLE_TEXT else repr(text)
-    return f"({quoted},)" if kind in (keys.TUPLE, keys.TUPLE_TEXT) else f"({quoted}, "
+    return f"({text!r},)" if kind == keys.TUPLE else f"({text!r}, "
 
 
 def _hex(begins: list[str], tails: Array) -> list[str]:
@@ -148,9 +146,8 @@ TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
     keys.UUID: _uuid,
     keys.FLOAT: _float,
     **{
-        tuples + count: _with_numbers(*[", "] * (count - 1), ")")
+        keys.TUPLE + count: _with_numbers(*[", "] * (count - 1), ")")
         for count in range(1, keys.TAIL_WORDS + 1)
-        for tuples in (keys.TUPLE, keys.TUPLE_TEXT)
     },
 }
 
