@@ -86,19 +86,20 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     "analyses",
     metavar="QUESTION",
     multiple=True,
-    help="A question, by name or with arguments; may be given several times. --questions lists "
-    "them. Default: an overview.",
+    help="The question to answer, by name or with arguments. Repeat the option for several "
+    "questions. --questions lists all. Default: an overview.",
 )
 @click.option(
     "--finding",
     "rule",
     metavar="RULE",
-    help="Print this finding alone, whole, and what to ask next; a rule's name, such as io-bound.",
+    help="Print one finding in full, such as io-bound, and the commands for the next step.",
 )
 @click.option(
     "--function",
     metavar="NAME",
-    help="Print what there is of one function's task runs, and what to ask next.",
+    help="Print the tables about one function and its task runs, and the commands for the next "
+    "step.",
 )
 @click.option(
     "--questions",
@@ -112,7 +113,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Also write the whole tables into this directory, as CSV files.",
+    help="Also write the full tables into this directory, as CSV files.",
 )
 @click.option(
     "--head",
@@ -123,7 +124,8 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Analyse the run on a Dask cluster, where its files are, such as tcp://10.0.0.5:8786.",
+    help="Address of a Dask scheduler, such as tcp://10.0.0.5:8786. The analysis runs on its "
+    "cluster, which must be able to read the files.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @between_option
@@ -139,18 +141,18 @@ def analyse(  # noqa: PLR0917
     *,
     as_json: bool,
 ) -> None:
-    """Print what is wrong with a run and where its time went.
+    """Print the findings of a run and where its time went.
 
-    In a terminal that is at most a screen; --head prints all, -a what it asks for. From the
-    overview --finding leads to one finding, --function to one function and its task runs; each
-    prints the commands of the next step.
+    The overview fits on one screen. Use --head to print more rows and -a to choose tables. To go
+    deeper, use --finding for one finding, and --function for one function and its task runs.
+    Each view prints the commands for the next step.
 
-    SOURCE is a trace file, a directory that holds one run, a quoted glob pattern, or the prefix of
-    a run's name, with or without its directory.
+    SOURCE is a trace file, a directory, a quoted glob pattern, or the prefix of a run's name, with
+    or without its directory.
 
     The JSON document has "schema" (its name and version), "run", "summary", "findings", "tables"
-    (by the names of their CSV files, each a list of objects by label), "notes" and "next" (commands
-    that lead on); NA is null.
+    (named like their CSV files, each a list of rows), "notes" and "next" (commands for the next
+    step). NA is null.
 
     \b
     Examples:

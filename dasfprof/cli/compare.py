@@ -62,7 +62,7 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     "limit",
     metavar="PERCENT",
     callback=_share,
-    help="End with exit code 3 if AFTER is certainly slower by more than this, such as 10%.",
+    help="Exit with code 3 if AFTER is certainly slower by more than this, such as 10%.",
 )
 @click.option(
     "--head",
@@ -76,7 +76,8 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     "page",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write a page: the waterfall, both timelines, all tables. It needs no network.",
+    help="Also write an HTML page with the waterfall, both timelines and all tables. It works "
+    "offline.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with all rows.")
 def compare(
@@ -87,12 +88,12 @@ def compare(
     *,
     as_json: bool,
 ) -> None:
-    """Say whether runs got faster or slower, how sure that is, and by what.
+    """Compare two groups of runs: which is slower, how certain that is, and what differs.
 
-    BEFORE and AFTER are as for `dasfprof analyse`; a directory stands for all runs in it. With --
-    between them each side may be several sources. One run each shows what differs, but chance may
-    be the cause: record five of each side to be certain. They are held against what other runs of
-    the same pipeline vary by, if `dasfprof history` has summed up five in their directory.
+    BEFORE and AFTER are as for `dasfprof analyse`. A directory stands for all runs in it. Separate
+    several sources for each side with --. A difference between single runs may be chance.
+    Record five runs for each side to be certain. If `dasfprof history` has summarized five
+    runs of the pipeline in the same directory, single runs are compared with their spread.
 
     The JSON document has "schema", "verdict", "gate", "sentences", "notes", and the tables "runs",
     "waterfall", "waterfall_by_step", "thread_time", "functions", "steps", "memory", "hot_lines",

@@ -19,7 +19,7 @@ from dasfprof.text import clean, count_of, format_size
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write. Default: the run's name and .html, in the working directory.",
+    help="File to write. The default is the run's name with .html, in the working directory.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
 @price_option
@@ -27,7 +27,7 @@ from dasfprof.text import clean, count_of, format_size
 def report(source: str, output: Path | None, opened: bool, between: tuple[str, str] | None) -> None:
     """Write a run as one HTML file: findings, timeline, resources and tables.
 
-    The file needs no server and no network: send it to anyone. SOURCE is as for `dasfprof analyse`.
+    The file works offline and can be sent to anyone. SOURCE is as for `dasfprof analyse`.
 
     \b
     Examples:
@@ -55,15 +55,15 @@ def report(source: str, output: Path | None, opened: bool, between: tuple[str, s
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The file or directory to write. Default, in the working directory: the run's name and "
-    + " or ".join(f"{each.ending} ({each.name})" for each in FORMATS.values())
-    + ".",
+    help="File or directory to write. The default is in the working directory, and is the run's "
+    "name with " + " or ".join(f"{each.ending} ({each.name})" for each in FORMATS.values()) + ".",
 )
 @click.option(
     "--endpoint",
     metavar="URL",
-    help="With --to otlp: send the spans to this URL, such as http://localhost:4318, instead of "
-    "writing a file. OpenTelemetry's variables apply, such as OTEL_EXPORTER_OTLP_HEADERS.",
+    help="With --to otlp, send the spans to this URL, such as http://localhost:4318, "
+    "instead of writing a file. Environment variables of OpenTelemetry apply, such as "
+    "OTEL_EXPORTER_OTLP_HEADERS.",
 )
 @between_option
 def export(

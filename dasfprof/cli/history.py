@@ -27,7 +27,7 @@ _EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
     type=click.Choice(["name", "graph"]),
     default="name",
     show_default=True,
-    help="What makes runs those of one pipeline: their name, or the shape of their graph.",
+    help="Group runs into pipelines by their name, or by the shape of their graph.",
 )
 @click.option(
     "--last",
@@ -41,21 +41,22 @@ _EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
     "page",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write an HTML page instead: a chart and a table of each pipeline, and links to reports.",
+    help="Write an HTML page instead, with a chart and a table for each pipeline and links to "
+    "reports.",
 )
 @price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, of all runs.")
 def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
     """List the runs of a directory over time, and the trend of their wall time.
 
-    Runs in the directories in DIRECTORY belong to it too. Summaries of runs are kept in the file
-    .dasfprof-history.json of each directory, so that only new runs are read. With a price what each
-    run cost is told, and at the end what each client's tasks did: named clients count as one, as
-    Client(name="ann").
+    Runs in subdirectories are included. Each directory gets a file .dasfprof-history.json with
+    summaries of its runs, so that only new runs are read. With a price, the cost of each run
+    is listed, and the cost of each client's tasks. Clients with the same name, as in
+    Client(name="ann"), count as one.
 
     The JSON document has "schema", "runs" and "trends", and with a price "clients". The HTML page
-    leads to the reports that there are: files of a run's name and .html, as `dasfprof report`
-    writes them, beside the run's files or beside the page.
+    links to existing reports: files with a run's name and .html, as `dasfprof report` writes
+    them, next to the run's files or next to the page.
 
     \b
     Examples:

@@ -40,12 +40,12 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 @price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def info(source: str, *, as_json: bool) -> None:
-    """Show what trace files hold and what was lost.
+    """Show what trace files contain and which events were lost.
 
-    SOURCE is as for `dasfprof analyse`; default: the working directory, or the one directory in it
-    that has runs. If a directory holds several runs, they are listed.
+    SOURCE is as for `dasfprof analyse`. The default is the working directory, or the only
+    directory in it that has runs. If a directory contains several runs, they are listed.
 
-    The JSON document has "schema", "runs" and, of a single run, "files"; null is unknown.
+    The JSON document has "schema", "runs" and, for a single run, "files". Unknown values are null.
 
     \b
     Examples:

@@ -27,6 +27,10 @@ from dasfprof.text import clean
 class ErrorsAsMessages(click.Group):
     """A group whose commands' own errors end the program with one line on standard error."""
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, also by its American spelling."""
+        return super().get_command(ctx, "analyse" if cmd_name == "analyze" else cmd_name)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
@@ -43,12 +47,12 @@ class ErrorsAsMessages(click.Group):
     "dasfprof",  # its name as a command of `dask`
     cls=ErrorsAsMessages,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 failed, and the message says why; 2 wrong usage. "
-    "3 slower than allowed (compare). `dasfprof run` has the exit code of the script.",
+    epilog="Exit codes: 0 success, 1 failure, explained by the message, 2 wrong usage, 3 slower "
+    "than allowed (compare). `dasfprof run` exits with the code of the script.",
 )
 @click.version_option(__version__, prog_name="dasfprof")
 def cli() -> None:
-    """Where a Dask pipeline's time went, why, and what to change."""
+    """Find out where a Dask pipeline's time went, why, and what to change."""
 
 
 cli.add_command(demo)

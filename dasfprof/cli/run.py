@@ -137,16 +137,16 @@ def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of Dask's config that the script is to have, such as the resource profile that "
-    "dasfprof tune writes: its workers, threads and memory are those of local clusters, and its "
-    "arguments those of the script.",
+    help="Dask configuration file for the script, such as the resource profile that "
+    "dasfprof tune writes. Its workers, threads and memory limits apply to local "
+    "clusters, and its arguments to the script.",
 )
 @click.option(
     "--head",
     type=click.IntRange(min=1),
     default=DEFAULT_ROWS,
     show_default=True,
-    help="Number of rows to print of each table.",
+    help="Number of rows of each table.",
 )
 @click.pass_context
 def run(
@@ -161,9 +161,10 @@ def run(
 ) -> None:
     """Run a Python script and record every Dask cluster that it uses.
 
-    The script needs no change: the cluster of each distributed.Client that it makes is recorded
-    until the script ends, and what it computes without one, on Dask's own schedulers. Findings and
-    tables are then printed on standard error; standard output and the exit code are the script's.
+    You do not need to change the script. The cluster of each distributed.Client that it creates is
+    recorded until the script ends, and so is work on Dask's local schedulers. Findings and
+    tables are then printed on standard error. Standard output and the exit code are those of
+    the script.
 
     \b
     Examples:

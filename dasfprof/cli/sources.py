@@ -33,8 +33,8 @@ between_option = click.option(
     "--between",
     nargs=2,
     metavar="BEGIN END",
-    help="Read only what overlaps the time between two times, in UTC unless they name a zone, such "
-    "as '2026-03-01 12:00' '2026-03-01 13:00'.",
+    help="Analyse only the events between two times, such as '2026-03-01 12:00' "
+    "'2026-03-01 13:00'. Times without a time zone are UTC.",
 )
 
 
@@ -65,8 +65,9 @@ def price_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
         "--price",
         callback=_checked_price,
-        help="What a worker costs for an hour, such as 0.12 or '0.12 EUR'; '0.03 EUR/thread': what "
-        "a thread does. Default: the setting dasfprof.price, without which no cost is told.",
+        help="Price of a worker per hour, such as 0.12 or '0.12 EUR', or of a thread, such as "
+        "'0.03 EUR/thread'. The default is the setting dasfprof.price. Without a price, "
+        "no cost is shown.",
     )(priced)
 
 

@@ -32,8 +32,10 @@ _NO_STACKS = (
 
 @click.command()
 @click.argument("source", metavar="[ADDRESS|DUMP]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a look, on a line.")
-@click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the result of each check as one line of JSON."
+)
+@click.option("--watch", is_flag=True, help="Repeat the check every 2 s, until Ctrl-C.")
 @click.option(
     "--limit",
     type=click.FloatRange(min=0.1, max=600),
@@ -42,18 +44,19 @@ _NO_STACKS = (
     help="Seconds to wait for the answer of each process.",
 )
 def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> None:
-    """Print why the work of a cluster does not end.
+    """Explain why the work on a cluster does not finish.
 
-    ADDRESS is the scheduler's, such as tcp://host:8786, or a scheduler file; default: that of
-    Dask's configuration (scheduler-address). Nothing is installed on the cluster and nothing
-    changed there; no profiler has to be on. Certificates for tls:// are those of Dask's
+    ADDRESS is the address of the scheduler, such as tcp://host:8786, or a scheduler file. The
+    default is scheduler-address in Dask's configuration. The cluster does not need a profiler,
+    and nothing on it is installed or changed. Certificates for tls:// come from Dask's
     configuration (distributed.comm.tls).
 
-    DUMP is a file, or a URL that fsspec can open, which Client.dump_cluster_state() wrote. It holds
-    no stacks, so that less is found in it.
+    DUMP is a file or URL that Client.dump_cluster_state() wrote. Dumps contain no stacks, so fewer
+    causes can be found in them.
 
-    Causes come in the order of how many tasks wait for them: certain ones are proved, likely ones
-    fit what is seen, and open ones are what is seen, which a healthy run may show as well.
+    Causes are ordered by the number of tasks that wait for them. Certain causes are proven. Likely
+    causes fit the evidence. Open causes fit the evidence too, but a healthy run can look the
+    same.
 
     \b
     Examples:

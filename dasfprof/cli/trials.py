@@ -36,15 +36,16 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
             "--time-limit",
             default=time_limit,
             show_default=True,
-            help="Time for all runs, in seconds or with a unit. What still runs then is ended.",
+            help="Time limit for all runs together, in seconds or with a unit. A run that "
+            "exceeds it is stopped.",
         ),
         click.option(
             "--tolerance",
             type=click.FloatRange(min=0),
             default=1e-6,
             show_default=True,
-            help="The share by which numbers that the script prints may differ. Whole ones may "
-            "not.",
+            help="Relative difference allowed between floating-point numbers that the script "
+            "prints. Integers must be equal.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
         recording_flags(name="the script's name", directory="none, the traces are not kept"),

@@ -37,19 +37,20 @@ _COLOURS = {"gained": "green", "lost": "red"}
     "changes",
     metavar="NAME=VALUE",
     multiple=True,
-    help="What to change; several are changed together. NAME is n_workers, threads_per_worker, "
-    "processes or memory_limit of local clusters, a variable of the environment, such as "
-    "OMP_NUM_THREADS, a setting of Dask's config with its dots, such as array.chunk-size, or an "
-    "argument of the script, such as --chunk. VALUE may be more or fewer: twice as many workers, "
-    "threads or bytes, or half of them. Default: what the findings say.",
+    help="Change to test. Repeat the option to combine several. NAME is n_workers, "
+    "threads_per_worker, processes or memory_limit of a local cluster, an environment "
+    "variable such as OMP_NUM_THREADS, a setting of Dask's configuration such as "
+    "array.chunk-size, or an argument of the script such as --chunk. VALUE may also "
+    "be more or fewer: twice or half as many workers, threads or bytes. Default: the "
+    "changes that the findings suggest.",
 )
 @click.option(
     "--parameter",
     metavar="NAME",
     default="",
-    help="The argument of the script, such as --chunk, or the variable of the environment, by "
-    "which it takes a whole number that says how large its chunks or batches are: what findings "
-    "say of these is tried by it.",
+    help="The script argument (such as --chunk) or environment variable that sets its "
+    "chunk or batch size as a whole number. The sizes that findings suggest are "
+    "tested with it.",
 )
 @trial_options(time_limit="10 minutes")
 def try_(
@@ -61,16 +62,16 @@ def try_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run a script as it is and with a change, in turns, and say what that gains.
+    """Run a script with and without a change, in turns, and report the gain.
 
-    The script needs no change: the options of its LocalCluster, or of the Client that makes one,
-    are others in its process, and each run is recorded. After a first run there are three to nine
-    pairs, until it is certain that the change gains something, or nothing. What the script prints
-    has to be the same. Without --change it tries what the findings of the first run say, the best
-    first, until one gains.
+    You do not need to change the script. dasfprof overrides the options of its LocalCluster, or of
+    the Client that creates one, in the script's process, and records each run. After a first
+    run, three to nine pairs of runs follow, until it is certain whether the change gains time.
+    The script must print the same each time. Without --change, the changes that the findings
+    suggest are tested, the most promising first, until one gains time.
 
-    The script runs in the working directory, as often as that takes, and its standard input is
-    empty: what it writes it writes each time.
+    The script runs several times, in the working directory and with empty standard input. It
+    writes its files each time.
 
     The JSON document has "schema", "program", "tried" (for each change "verdict", "change", "rule",
     "promised", "gain", "gain_of_program", "results", "obstacle", "sentences", "notes", "runs").

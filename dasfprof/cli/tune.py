@@ -33,10 +33,11 @@ _COLOURS = {"tuned": "green", "as it is": "green"}
     "parameters",
     metavar="NAME=VALUE,...",
     multiple=True,
-    help="Values to look at. NAME is what `dasfprof try --change` takes: an argument of the "
-    "script, such as --chunk, a variable of the environment that it reads, a setting of Dask's "
-    "config, such as array.chunk-size; or n_workers, threads_per_worker, processes or memory_limit "
-    "of the cluster, in place of what this host has cores and memory for.",
+    help="Values to test. NAME is as for `dasfprof try --change`: an argument of the "
+    "script such as --chunk, an environment variable, a setting of Dask's "
+    "configuration such as array.chunk-size, or n_workers, threads_per_worker, "
+    "processes or memory_limit of the cluster. Without values for the cluster, all "
+    "that this host has cores and memory for are tested.",
 )
 @click.option(
     "-o",
@@ -44,7 +45,7 @@ _COLOURS = {"tuned": "green", "as it is": "green"}
     type=click.Path(dir_okay=False, path_type=Path),
     default="tuned.yaml",
     show_default=True,
-    help="The resource profile, which is written if other settings are best.",
+    help="File for the resource profile. It is written only if other settings are faster.",
 )
 @trial_options(time_limit="15 minutes")
 def tune(
@@ -56,20 +57,21 @@ def tune(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Find the workers, threads, memory and parameters with which a script is shortest here.
+    """Find the workers, threads, memory and parameters with which a script is fastest on this host.
 
-    The script needs no change: the options of its LocalCluster, or of the Client that makes one,
-    are others in its process. One run is recorded, and one with each value of a parameter of the
-    script. Replays of these foretell each number of workers and threads that this host has room
-    for; where no replay can, each runs once. The best three, and what findings say, then run in
-    turns with the script as it is, three to nine times, until it is certain which is best. What
-    the script prints has to be the same.
+    You do not need to change the script. dasfprof overrides the options of its LocalCluster, or of
+    the Client that creates one, in the script's process. It records one run, and one for each
+    value of a script parameter. Replays predict the time for each number of workers and
+    threads that fits on this host. A setting that replays cannot predict runs once. The best
+    three settings, and the changes that findings suggest, then run in turns with the unchanged
+    script, three to nine times, until it is certain which is best. The script must print the
+    same each time.
 
-    Printed is the line to paste, and why. The resource profile is a file of Dask's config that
-    `dasfprof run --config` takes. Nothing is advised where runs vary too much to tell.
+    The output is the line to paste and the reason. The resource profile is a Dask configuration
+    file for `dasfprof run --config`. If the runs vary too much, nothing is advised.
 
-    The script runs in the working directory, as often as that takes, and its standard input is
-    empty: what it writes it writes each time.
+    The script runs several times, in the working directory and with empty standard input. It
+    writes its files each time.
 
     The JSON document has "schema", "program", "verdict", "settings", "line", "as_it_is", "best",
     "sentences", "limits", "notes", "profile" (the file) and "points" (all settings that were

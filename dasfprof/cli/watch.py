@@ -27,17 +27,18 @@ _INTERVAL = 1.0
 
 @click.command()
 @source_argument(required=False)
-@click.option("--once", is_flag=True, help="Print one state and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print states as JSON documents, one a line.")
+@click.option("--once", is_flag=True, help="Print the current state once and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print each state as one line of JSON.")
 def watch(source: str, *, once: bool, as_json: bool) -> None:
-    """Show a run while it goes on, from its files: nothing is asked of the cluster.
+    """Show a run in progress from its files, without contacting the cluster.
 
-    What is done, running and waiting by function, the time left, the workers, tasks that run
-    unusually long with the line that they are in, and findings so far, each second until the run
-    ends; then its summary. Ctrl-C ends the view, not the run.
+    The view is updated every second until the run ends. It lists tasks by function, the estimated
+    time left, the workers, unusually long tasks with their current line, and the findings so
+    far. A summary follows at the end. Ctrl-C ends the view, not the run.
 
-    SOURCE is as for `dasfprof analyse`; of a directory with several runs the newest is shown.
-    Default: the working directory. Without a terminal a line is printed whenever something changes.
+    SOURCE is as for `dasfprof analyse`. The default is the working directory. If a directory has
+    several runs, the newest is shown. Without a terminal, a line is printed whenever something
+    changes.
 
     \b
     Examples:

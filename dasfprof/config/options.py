@@ -43,8 +43,8 @@ class FirstOptions(TypedDict, total=False):
         bool | None,
         Switch(
             True,
-            "Add the Unix time to the name, so that each run has files of its own. Without it, "
-            "numbers are added to the names of the files of a second run with the same name.",
+            "Add the Unix time to the run's name, so that the files of each run have unique "
+            "names. Without it, a second run with the same name adds numbers to its file names.",
         ),
     ]
 
@@ -57,15 +57,14 @@ class Recorded(TypedDict, total=False):
         Option(
             None,
             "Directory of the trace files, on every host, or a URL such as s3://bucket/traces. "
-            "Default: the working directory of the process that registers. With a URL that fsspec "
-            "knows, each process writes to a temporary directory of its host, and puts what it has "
-            "written there every 30 s, at 8 MB, and at flush() and the end. It finds its "
-            "credentials itself.",
+            "The default is the working directory of the process that registers the profiler. "
+            "With a URL, each process writes to a temporary directory and uploads new data every "
+            "30 s, every 8 MB, and at flush() and stop(). fsspec looks up the credentials.",
         ),
     ]
     sample_interval: Annotated[
         str | float | None,
-        Seconds("100ms", "Seconds between two samples of processes, hosts and GPUs."),
+        Seconds("100ms", "Interval between two samples of processes, hosts and GPUs."),
     ]
     stack_frequency: Annotated[
         float | Literal["off"] | None,
@@ -73,9 +72,10 @@ class Recorded(TypedDict, total=False):
             20,
             "Maximum rate, in samples per second, at which stacks and their lines are sampled. It "
             "applies to functions whose task runs take at least 30 ms, to event loops that have "
-            "been blocked for 50 ms, and to the client's main thread while it waits or has nothing "
-            "on the cluster. Shorter functions, and the client at other times, are sampled about "
-            "once per second, task runs under 3 ms never. 0: nothing is sampled.",
+            "been blocked for 50 ms, and to the client's main thread while it waits or has "
+            "nothing on the cluster. Shorter functions, and the client at other times, are "
+            "sampled about once per second. Task runs shorter than 3 ms are not sampled. 0 turns "
+            "sampling off.",
         ),
     ]
     profiler: Annotated[
@@ -93,8 +93,8 @@ class Recorded(TypedDict, total=False):
         Literal["debug", "info", "warning", "error", "critical", "off"] | None,
         LogLevel(
             "warning",
-            "The least level of what tasks log that is kept, 20 records of each task run. off: the "
-            "first error of each task run alone.",
+            "Minimum level of the log records to keep, up to 20 per task run. off keeps only the "
+            "first error of each task run.",
             off=1 << 30,
         ),
     ]
@@ -102,33 +102,32 @@ class Recorded(TypedDict, total=False):
         bool | None,
         Switch(
             False,
-            "Fill the values into what tasks log, where they are texts and numbers. They may be "
-            "secrets.",
+            "Record the values in log messages, if they are texts or numbers. They may be "
+            "secrets. Without this option, only the message templates are recorded.",
         ),
     ]
     record_prints: Annotated[
         bool | None,
         Switch(
             False,
-            "Keep what tasks print, the first 20 lines of each task run. They are logs of the "
-            "level PRINT.",
+            "Record what tasks print, up to 20 lines per task run, as log records of level PRINT.",
         ),
     ]
     arguments: Annotated[
         ArgumentsKept | None,
         Choice(
             "types",
-            "What is kept of the arguments of task runs of 10 ms and more, and of failed ones. "
-            "types: with dtype, shape and length. values: also the values of those that are "
-            "numbers, texts or built-in containers, cut; they may be secrets.",
+            "What to record about arguments, for task runs of at least 10 ms and failed ones. "
+            "types records names, types, dtypes and shapes. values also records numbers, texts "
+            "and built-in containers, shortened. They may be secrets. off records nothing.",
         ),
     ]
     record_code: Annotated[
         bool | None,
         Switch(
             True,
-            "Keep the source of tasks' functions, 100 lines of each. Of a library's only name and "
-            "line.",
+            "Record the source of task functions, up to 100 lines each. For library functions, "
+            "record only the name and line.",
         ),
     ]
 
@@ -140,9 +139,9 @@ class Shown(TypedDict, total=False):
         bool | None,
         Switch(
             False,
-            "Show metrics of the run on the scheduler's /metrics, for Prometheus: open tasks, "
-            "findings so far, and where the time went. It needs prometheus_client there: pip "
-            "install 'dasfprof[prometheus]'.",
+            "Publish metrics of the run on the scheduler's /metrics page, for Prometheus: open "
+            "tasks, findings so far, and thread time by category. The scheduler needs "
+            "prometheus_client: pip install 'dasfprof[prometheus]'.",
         ),
     ]
 
@@ -151,56 +150,59 @@ class Tuning(TypedDict, total=False):
     """Options that change how a run is written and not what: keywords and flags."""
 
     commit_threshold: Annotated[
-        int | None, Whole(5000, "The number of pending events at which they are written.")
+        int | None, Whole(5000, "Number of pending events at which they are written.")
     ]
     flush_interval: Annotated[
         str | float | None,
-        Seconds("1s", "Seconds (or text such as 500ms) after which pending events are written."),
+        Seconds(
+            "1s",
+            "Maximum time before pending events are written, in seconds or as text such as 500ms.",
+        ),
     ]
     max_pending: Annotated[
         int | None,
         Whole(
             100_000,
-            "The most pending events. New ones of hooks on Dask's event loops beyond it are "
-            "dropped and counted.",
+            "Maximum number of pending events. Beyond it, new events from hooks on Dask's event "
+            "loops are dropped and counted.",
         ),
     ]
     segment_size: Annotated[
         str | int | None,
         Size(
             "256MB",
-            "Bytes (or text such as 1GB) of a file after which a process goes on in another. Long "
-            "runs are read in parts.",
+            "File size at which a process starts a new file, in bytes or as text such as 1GB. "
+            "Long runs are read file by file.",
         ),
     ]
     response_timeout: Annotated[
         str | float | None,
         Seconds(
             "5s",
-            "Seconds to wait for the answer of each process, in registering, flush(), stop() and "
-            "collect(). One that does not answer, as C code keeps its interpreter's lock, is named "
-            "and left alone.",
+            "Time to wait for the answer of each process, in seconds, when registering and in "
+            "flush(), stop() and collect(). A process that does not answer, for example because C "
+            "code holds the GIL, is reported and skipped.",
         ),
     ]
     orphan_timeout: Annotated[
         str | float | None,
         Seconds(
             "5 minutes",
-            "Seconds (or text such as 10 minutes) after which a run ends by itself if the process "
-            "that registered it is gone, as after SIGKILL, or does not reach the scheduler over "
-            "tcp or tls. If it is back in time, the run goes on. Preloads' runs have no such end.",
+            "Time after which a run stops by itself if its client is gone or cannot reach the "
+            "scheduler, in seconds or as text such as 10 minutes. If the client reconnects "
+            "earlier, the run continues. Runs of a preload do not stop this way.",
         ),
     ]
     ship: Annotated[
         ShipName | None,
         Ship(
             "auto",
-            "Where processes send what they write. auto: workers whose directory is neither the "
-            "client's nor the scheduler's send it to the scheduler, from where flush(), stop() and "
-            "collect() copy it to the client's directory; with a URL as directory it is storage. "
-            "scheduler: all workers do. storage: all processes put their files to the directory's "
-            "URL. off: files stay where they are written, and collect() copies those of workers "
-            "that are still there.",
+            "Where processes send their files. auto sends the files of workers to the scheduler "
+            "if they do not share a directory with the client or the scheduler, and flush(), "
+            "stop() and collect() copy them to the client. With a URL as directory, auto means "
+            "storage. scheduler sends the files of all workers to the scheduler. storage uploads "
+            "the files of all processes to the URL. off leaves all files where they are written, "
+            "and collect() copies those of running workers.",
         ),
     ]
 
@@ -220,24 +222,25 @@ class ConfigOptions(TypedDict, total=False):
         str | int | None,
         Option(
             None,
-            "Memory that an analysis may take, such as 4GB. A larger run is analysed part by part, "
-            "each a window of time. null: a quarter of what is free.",
+            "Maximum memory for an analysis, such as 4GB. A larger run is analysed in time "
+            "windows. The default, null, is a quarter of the free memory.",
         ),
     ]
     price: Annotated[
         str | float | None,
         PriceOption(
             None,
-            "What a worker costs for an hour: a number, with a currency or without, such as 0.12 "
-            "or 0.12 EUR; 0.03 EUR/thread: what each of its threads costs. With it a run's cost "
-            "is told, by lines, steps, clients and findings.",
+            "Price of a worker per hour, such as 0.12 or 0.12 EUR, or of a thread, such as 0.03 "
+            "EUR/thread. With a price, tables report the cost of the run by line, step, client "
+            "and finding.",
         ),
     ]
     progress: Annotated[
         bool | None,
         Option(
             None,
-            'Progress bars of the analysis: true, false, or null for "when a person is watching".',
+            "Whether an analysis shows progress bars: true or false. The default, null, shows "
+            "them in a terminal or notebook.",
         ),
     ]
 

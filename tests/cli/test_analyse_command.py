@@ -60,6 +60,12 @@ def test_findings_come_first(trace: Path) -> None:
     assert places == sorted(places)
 
 
+def test_analyze_is_the_same_command(trace: Path) -> None:
+    result = CliRunner().invoke(cli, ["analyze", str(trace)], env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    assert result.stdout == analyse(trace).stdout
+
+
 def test_three_tables(trace: Path) -> None:
     result = analyse(trace)
     assert result.exit_code == 0

@@ -19,7 +19,7 @@ def test_help_names_commands_and_exit_codes(tmp_path: Path) -> None:
     done = shell("dasfprof", "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
-    assert "Exit codes: 0 done; 1 " in done.stdout
+    assert "Exit codes: 0 success, 1 " in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
