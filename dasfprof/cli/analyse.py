@@ -148,7 +148,7 @@ def analyse(  # noqa: PLR0917
     Each view prints the commands for the next step.
 
     SOURCE is a trace file, a directory, a quoted glob pattern, or the prefix of a run's name, with
-    or without its directory.
+    or without its directory. For a directory with several runs, the newest is read.
 
     The JSON document has "schema" (its name and version), "run", "summary", "findings", "tables"
     (named like their CSV files, each a list of rows), "notes" and "next" (commands for the next

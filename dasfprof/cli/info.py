@@ -43,7 +43,8 @@ def info(source: str, *, as_json: bool) -> None:
     """Show what trace files contain and which events were lost.
 
     SOURCE is as for `dasfprof analyse`. The default is the working directory, or the only
-    directory in it that has runs. If a directory contains several runs, they are listed.
+    directory in it that has runs. If a directory contains several runs, they are listed and the
+    newest is shown.
 
     The JSON document has "schema", "runs" and, for a single run, "files". Unknown values are null.
 
@@ -72,7 +73,9 @@ def info(source: str, *, as_json: bool) -> None:
         _name_others(directory, runs)
         if len(runs) > 1:
             show_runs(source, runs)
-            return
+            if as_json or not runs[0].created > runs[1].created:
+                return
+            echo()
     database = open_source(source)
     contents = read_all_contents(database.databases)
     cost = _cost(database)

@@ -106,9 +106,9 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     Parameters
     ----------
     source
-        A file; a directory that holds one run; a glob (used as it is); or a run's name or a prefix
-        of it, with or without a directory before it (``traces/Tutorial_5``). An exact name wins
-        over longer ones. If several runs have the name, the newest is opened, with a
+        A file; a directory; a glob (used as it is); or a run's name or a prefix of it, with or
+        without a directory before it (``traces/Tutorial_5``). An exact name wins over longer ones.
+        If a directory holds several runs, or several have the name, the newest is opened, with a
         `UserWarning`. The directory may be a URL to which a run was put
         (``s3://bucket/traces/Tutorial_5``): the files of that run are copied to a temporary
         directory of this process.
@@ -125,7 +125,8 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     NotATraceError
         If a file is neither a dasfprof nor a DASF trace.
     InvalidArgumentError
-        If several runs match; the message names them. If `between` is not two times.
+        If runs of several names begin with a prefix; the message names them. If `between` is not
+        two times.
     TraceError, MissingExtraError
         If a URL cannot be read, or needs a package that is not installed.
     """

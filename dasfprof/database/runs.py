@@ -28,14 +28,16 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> AnyRun:
-    """Return the run whose name is a text, or begins with it; the newest of those of one name.
+    """Return the run whose name is a text, or begins with it; the newest of a place or of one name.
+
+    Warns where there are others.
 
     Parameters
     ----------
     runs
         The runs of one place, the newest first.
     prefix
-        The text.
+        The text; empty for the newest run of the place.
     place
         The directory, or its URL.
     source
@@ -46,8 +48,13 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
     SourceNotFoundError
         If there is none.
     InvalidArgumentError
-        If several match that have different names.
+        If several match that have different names, or if it is unknown which run is the newest.
     """
+    if not runs and not prefix:
+        raise SourceNotFoundError(
+            f"{source!r} holds no trace file. Pass the directory that the recording was given, or "
+            "a file, a glob or a prefix of a run's name."
+        )
     matching = [run for run in runs if run.name == prefix]
     matching = matching or [run for run in runs if run.name.startswith(prefix)]
     names = sorted({run.name for run in matching})
@@ -57,6 +64,16 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
             f"no trace file, directory, pattern or run {source!r}; runs found in {place}: "
             f"{found}. Pass a file, a directory, a glob or a prefix of a run's name."
         )
+    is_newest_known = len(matching) > 1 and matching[0].created > matching[1].created
+    if len(names) > 1 and not prefix and is_newest_known:
+        others = len(runs) - 1
+        warnings.warn(
+            f"{source!r} holds {others} other {'run' if others == 1 else 'runs'}: the newest, "
+            f"{matching[0].name!r}, is opened. To choose one, name it, for example "
+            f"{os.path.join(place, matching[1].name)!r}; `dasfprof info {place}` lists them.",
+            stacklevel=3,
+        )
+        return matching[0]
     if len(names) > 1:
         raise InvalidArgumentError(
             f"{source!r} holds {len(names)} runs: {', '.join(names)}. Name one of them, "

@@ -304,9 +304,9 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (["nothing"], 1, "'nothing'"),
         (["elsewhere/run"], 1, "'elsewhere/run'"),
         (["none*.msgpack"], 1, "'none*.msgpack'"),
-        (["empty"], 1, "'empty'"),
+        (["empty"], 1, "'empty' holds no trace file"),
         (["notes.txt"], 1, "notes.txt is neither a dasfprof nor a DASF trace"),
-        (["several"], 1, "'several' holds 2 runs: one, two"),
+        (["several/on"], 1, "'several/on' holds 2 runs: once, one"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
         (["mine.msgpack", "--head", "-3"], 2, "--head"),
         (
@@ -327,7 +327,7 @@ def test_bad_input(
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("these are notes, and no trace")
     write_trace(tmp_path / "mine.msgpack", *EVENTS)
-    for name in ("one", "two"):
+    for name in ("one", "once"):
         write_trace(tmp_path / "several" / f"{name}-TracePlugin-h-0.msgpack", run=name)
     monkeypatch.chdir(tmp_path)
     done = analyse(*args)

@@ -203,6 +203,11 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     )
     assert "not a trace in spite of its name: other.msgpack." in result.stderr
     assert "Run first" in info(tmp_path / "first").stdout
+    assert "Run second" in result.stdout, "the newest is shown besides"
+    assert "Run first" not in result.stdout
+    assert "1 other run: the newest, 'second', is opened. To choose" in " ".join(
+        result.stderr.split()
+    )
 
 
 def test_the_one_directory_with_runs_is_found(

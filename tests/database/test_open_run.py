@@ -99,17 +99,37 @@ def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
     assert names(open_run(tmp_path / "run-")) == names_of("2")
 
 
-def test_several_runs_are_named_in_the_error(
-    two_runs: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_newest_run_of_a_directory_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, uuid, created in (("a", "1", 100.0), ("b", "2", 300.0), ("c", "3", 200.0)):
+        write_run(tmp_path, name, uuid, created)
+    words = r"holds 2 other runs: the newest, 'b', is opened\. To choose one, name it, .*info "
+    with pytest.warns(UserWarning, match=words) as caught:
+        assert names(open_run(tmp_path)) == names_of("2")
+    assert caught[0].filename == __file__
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.warns(UserWarning) as caught:
+        open_run(tmp_path.name)
+    (example,) = [word for word in str(caught[0].message).split("'") if word.endswith("/c")]
+    assert names(open_run(example)) == names_of("3")
+
+
+def test_runs_of_which_none_is_known_to_be_the_newest_are_named_in_the_error(
+    tmp_path: Path,
+) -> None:
+    write_run(tmp_path, "Tutorial", "1", 100.0)
+    write_run(tmp_path, "Other", "2", 100.0)
     with pytest.raises(InvalidArgumentError, match="holds 2 runs: Other, Tutorial") as raised:
-        open_run(two_runs)
-    assert f"for example '{two_runs}/Tutorial'" in str(raised.value)
-    monkeypatch.chdir(two_runs.parent)
-    with pytest.raises(InvalidArgumentError) as raised:
-        open_run(two_runs.name)
-    (example,) = [word for word in str(raised.value).split("'") if word.endswith("/Tutorial")]
-    assert names(open_run(example)) == names_of("1")
+        open_run(tmp_path)
+    assert f"for example '{tmp_path}/Tutorial'" in str(raised.value)
+
+
+def test_a_prefix_of_several_names_chooses_none(tmp_path: Path) -> None:
+    write_run(tmp_path, "run-1", "1", 100.0)
+    write_run(tmp_path, "run-2", "2", 200.0)
+    with pytest.raises(InvalidArgumentError, match="holds 2 runs: run-1, run-2"):
+        open_run(tmp_path / "run")
 
 
 def test_of_two_runs_of_one_name_the_newest_is_opened(tmp_path: Path) -> None:
@@ -164,7 +184,7 @@ def test_nothing_there(two_runs: Path, tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match=r"runs found in .*: none"):
         open_run(tmp_path / "no" / "directory")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceNotFoundError, match=r"runs found in .*empty: none"):
+    with pytest.raises(SourceNotFoundError, match=r"empty.* holds no trace file"):
         open_run(tmp_path / "empty")
     assert find_runs(tmp_path / "empty") == []
     with pytest.raises(FileNotFoundError):  # as other libraries have it

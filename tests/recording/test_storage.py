@@ -419,8 +419,6 @@ def test_only_the_run_that_is_asked_for_is_read(tmp_path: Path) -> None:
     assert {item.path.name for item in open_run(f"{url}/sec").databases} == {  # type: ignore[attr-defined]
         run.database.path.name
     }
-    with pytest.raises(InvalidArgumentError, match=r"holds 2 runs: first, second.*/second'"):
-        open_run(url)
     assert "2 runs in" in info(url)
     with pytest.raises(SourceNotFoundError, match=r"runs found in .*: first, second"):
         open_run(f"{url}/third")
