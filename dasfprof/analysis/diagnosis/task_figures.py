@@ -240,15 +240,13 @@ class TaskFigures(SampledFigures):
     def core_wait(self) -> Array:
         """Seconds that each task run waited for a core; 0 where that was not recorded."""
         waited: Array = np.clip(np.nan_to_num(self.task_column("run_queue")), 0.0, None)
-        waited = np.minimum(waited * self.held, self.lasted)
-        return waited
+        return np.minimum(waited * self.held, self.lasted)
 
     @cached_property
     def storage(self) -> Array:
         """Seconds that each task run waited for a storage; 0 where that was not recorded."""
         waited: Array = np.clip(np.nan_to_num(self.task_column("storage")), 0.0, None)
-        waited = np.minimum(waited * self.held, np.maximum(self.working - self.cpu, 0.0))
-        return waited
+        return np.minimum(waited * self.held, np.maximum(self.working - self.cpu, 0.0))
 
     @cached_property
     def working(self) -> Array:
@@ -319,8 +317,7 @@ class TaskFigures(SampledFigures):
     def cpu(self) -> Array:
         """CPU seconds of each task run's thread within its function; 0 where unknown."""
         cpu: Array = np.nan_to_num(self.task_column("cpu")) * self.held
-        cpu = np.clip(cpu, 0.0, self.working)
-        return cpu
+        return np.clip(cpu, 0.0, self.working)
 
     @cached_property
     def on_cpu(self) -> Array:

@@ -117,8 +117,7 @@ def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
 
 def earliest(runs: pd.DataFrame, *names: str) -> Array:
     """Return the first of several times of each task run; NaN: none is known."""
-    times: Array = np.fmin.reduce(runs.reindex(columns=names).to_numpy(dtype=float), axis=1)
-    return times
+    return np.fmin.reduce(runs.reindex(columns=names).to_numpy(dtype=float), axis=1)
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:

@@ -49,8 +49,7 @@ class IdleCells:
         inside = np.minimum(ends, end) - np.maximum(begins, begin)
         whole = ends - begins
         share = np.divide(np.maximum(inside, 0.0), whole, out=np.zeros(len(whole)), where=whole > 0)
-        summed: Array = (self.seconds * share[:, None]).sum(axis=0)
-        return summed
+        return (self.seconds * share[:, None]).sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,7 @@ def _pool_until(
     """
     whole = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
     place = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
-    until: Array = whole[place] + threads.idle[place] * (until_times - of_one[place])
-    return until
+    return whole[place] + threads.idle[place] * (until_times - of_one[place])
 
 
 def _changes(pool: idle_time.Pool) -> Array:
@@ -166,8 +164,7 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     long = np.diff(own) >= width
     part = np.floor(own / width)
     kept = np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)
-    few: Array = places[kept]
-    return few
+    return places[kept]
 
 
 # --- `Part`: a window of the time of a run, and what reaches into it ------------------------------

@@ -194,8 +194,7 @@ class _Drops:
             return np.ones(len(places), dtype=bool)
         pair = places.astype(np.int64) * self.lives + lives
         found = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
-        kept: Array = (self.pair[found] != pair) | (self.at[found] < since)
-        return kept
+        return (self.pair[found] != pair) | (self.at[found] < since)
 
 
 def _drops(run: Run, time: float, of_key: Array) -> _Drops:

@@ -58,8 +58,7 @@ class IdleThreads:
         if self.share is None:
             return times
         passed = np.append(0.0, np.cumsum(self.share * np.diff(self.used_times)))
-        used: Array = np.interp(times, self.used_times, passed)
-        return used
+        return np.interp(times, self.used_times, passed)
 
 
 @dataclass(frozen=True)
@@ -273,8 +272,7 @@ class PoolDemand:
         bounds = times[np.minimum(turns, len(times) - 1)]
         kept += [edges[_within(edges, bounds)] for edges in edges_of]
         merged = _ascending(kept)
-        distinct: Array = merged[np.append(True, merged[1:] != merged[:-1])]
-        return distinct
+        return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
         """Return the threads of the pool by cause from each time on: all of them together."""

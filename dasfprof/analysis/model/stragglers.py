@@ -82,8 +82,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
 
     def other(number: Array) -> Array:
         """Return the value of a place among the others: they close up where one is left out."""
-        found: Array = ordered[begins + number + (number >= places)]
-        return found
+        return ordered[begins + number + (number >= places)]
 
     alone = others == 0
     low = np.where(alone, 0, (others - 1) // 2)
@@ -294,8 +293,7 @@ class _Runs:
             seconds = self.seconds - self.working
         else:
             seconds = tasks[column].to_numpy(dtype=float)
-        due: Array = (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
-        return due
+        return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
         """Return whether no run of the function had returned on the worker when the run began."""
@@ -319,8 +317,7 @@ class _Runs:
         deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
         highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE
         above = (logs - self._usual(logs))[rows]
-        found: Array = above <= highest * deviations
-        return found
+        return above <= highest * deviations
 
 
 def _core_wait(tasks: pd.DataFrame) -> Array:
@@ -328,5 +325,4 @@ def _core_wait(tasks: pd.DataFrame) -> Array:
     if "run_queue" not in tasks:
         return np.zeros(len(tasks))
     waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
-    least: Array = np.clip(waited, 0.0, np.maximum(tasks["duration"].to_numpy(), 0.0))
-    return least
+    return np.clip(waited, 0.0, np.maximum(tasks["duration"].to_numpy(), 0.0))

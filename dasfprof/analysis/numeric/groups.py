@@ -45,8 +45,7 @@ class Groups:
     @cached_property
     def begins(self) -> Array:
         """Where each group begins in `order`; the last entry is the end of all."""
-        begins: Array = np.r_[0, np.cumsum(self.sizes)]
-        return begins
+        return np.r_[0, np.cumsum(self.sizes)]
 
     def known(self, values: Array) -> Array:
         """Count the values of each group."""

@@ -114,8 +114,7 @@ def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
         return np.zeros(len(begins))
     inside = np.arange(len(edges) - 1) % 2 == 0
     passed = np.append(0.0, np.cumsum(np.diff(edges) * inside))
-    within: Array = np.interp(ends, edges, passed) - np.interp(begins, edges, passed)
-    return within
+    return np.interp(ends, edges, passed) - np.interp(begins, edges, passed)
 
 
 # --- Time-weighted means of sampled quantities while tasks ran ------------------------------------
@@ -181,5 +180,4 @@ class SampledIntervals:
         begun = values[first] * (steps[np.minimum(first + 1, len(steps) - 1)] - self._starts)
         ended = values[last] * (self._stops - steps[last])
         within = values[first] * (self._stops - self._starts)
-        found: Array = np.where(first == last, within, begun + whole + ended)
-        return found
+        return np.where(first == last, within, begun + whole + ended)

@@ -70,8 +70,7 @@ def left_unasked(trace: Trace) -> Array:
     limit = float(np.fmin(last_client_left(trace), np.inf))  # of NaN the other
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
-    found: Array = np.isfinite(left) & ~asked & (left < limit)
-    return found
+    return np.isfinite(left) & ~asked & (left < limit)
 
 
 def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
@@ -84,8 +83,7 @@ def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
     with np.errstate(invalid="ignore"):
         found = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
     causes = (*DROPPED, CANCELLED, *NOT_NEEDED)
-    own: Array = found & ~runs["lost"].to_numpy(dtype=bool) & ~given_up(trace, runs, causes)
-    return own
+    return found & ~runs["lost"].to_numpy(dtype=bool) & ~given_up(trace, runs, causes)
 
 
 def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:

@@ -88,8 +88,7 @@ class Run(Trace):
         lives
             Rows of `workers`, one each.
         """
-        found: Array = self.since_begin(times) - self.offsets[np.asarray(lives)]
-        return found
+        return self.since_begin(times) - self.offsets[np.asarray(lives)]
 
     #: The seconds that each worker's clock is ahead of the scheduler's.
     offsets = cached_property(clock_offsets)

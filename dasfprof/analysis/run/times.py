@@ -61,8 +61,7 @@ def clock_errors(trace: Trace) -> Array:
     lower, upper = message_bounds(trace)
     errors = np.abs(upper - lower) / 2
     errors[scheduler] = 0.0
-    found: Array = errors[clocks]
-    return found
+    return errors[clocks]
 
 
 @once_per_trace

@@ -155,8 +155,7 @@ def _near(trace: Trace, host: str, name: str, time: float) -> float:
 
 def _on_host(trace: Trace, samples: pd.DataFrame, host: str) -> Array:
     hosts = trace.workers["host"].to_numpy(dtype=object)[samples["worker_id"].to_numpy(np.int64)]
-    found: Array = hosts == host
-    return found
+    return hosts == host
 
 
 def _killed_in_group(trace: Trace, host: str, left: float) -> float:

@@ -153,8 +153,7 @@ class NamedWorkers:
 
     def numbers(self, table: pd.DataFrame) -> Array:
         """Number the worker of each row of a table that has ``worker_id``."""
-        numbers: Array = self.of_lives[table["worker_id"].to_numpy()]
-        return numbers
+        return self.of_lives[table["worker_id"].to_numpy()]
 
     def titles(self) -> list[str]:
         """Return each worker's label, with its host before it where labels collide."""

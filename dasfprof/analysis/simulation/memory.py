@@ -132,8 +132,7 @@ class MemoryForecast:
             logs = np.log(inputs.running)
         logs[~np.isfinite(logs)] = np.nan
         middle = groups.median(np.abs(logs - groups.median(logs)[inputs.function]))
-        spread: Array = np.clip(np.nan_to_num(1.5 * middle), *_SPREAD)[inputs.function]
-        return spread
+        return np.clip(np.nan_to_num(1.5 * middle), *_SPREAD)[inputs.function]
 
     @cached_property
     def _residents(self) -> _Residents:

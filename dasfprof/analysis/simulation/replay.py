@@ -285,8 +285,7 @@ class Replay:
                     "fast, 0.5 half as fast."
                 )
             factors[number] = factor
-        of_runs: Array = factors[self.inputs.function]
-        return of_runs
+        return factors[self.inputs.function]
 
     def function_number(self, name: str, given: str) -> int:
         """Find a function by its name.

@@ -108,8 +108,7 @@ def _graph_of(trace: Run, arrival: Array) -> Array:
         came = ordered[np.diff(ordered, prepend=-np.inf) > _APART]
     # A tick of the times' rounding must not put a run before its graph.
     places = np.searchsorted(came, arrival + 1e-6, side="right")
-    numbers: Array = np.unique(places, return_inverse=True)[1]
-    return numbers
+    return np.unique(places, return_inverse=True)[1]
 
 
 class SimulatedClient:

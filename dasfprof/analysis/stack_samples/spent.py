@@ -336,8 +336,7 @@ def _total(own: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     counted = np.where(np.isfinite(own) & np.isnan(exact), interval, 0.0)
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
     between = np.nan_to_num(domain.sum(np.where(counted > 0, own, 0.0)) * like)
-    found: Array = domain.sum(np.nan_to_num(exact) * interval) + between
-    return found
+    return domain.sum(np.nan_to_num(exact) * interval) + between
 
 
 def _placed(
@@ -374,8 +373,7 @@ def _mixed(active: Array, totals: list[Array], lock: Array) -> Array:
     """Return the active seconds of domains that are not of the class that has most of them."""
     rest = np.minimum(np.maximum(active - totals[0] - totals[1], 0.0), lock)
     classes = np.array([*totals, rest])
-    mixed: Array = classes.sum(axis=0) - classes.max(axis=0)
-    return mixed
+    return classes.sum(axis=0) - classes.max(axis=0)
 
 
 def split(parts: Parts) -> Split:
@@ -408,8 +406,7 @@ def _uncertain(parts: Parts) -> Array:
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
     of_others = ratio(parts.active * others, functions)
     bounds = np.array([parts.active, of_others, _TWICE * parts.mixed])
-    least: Array = np.nan_to_num(bounds.min(axis=0))
-    return least
+    return np.nan_to_num(bounds.min(axis=0))
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:

@@ -357,5 +357,4 @@ def _name(analysis: Callable[[Form], Any]) -> str:
 
 
 def _answers(trace: Trace) -> dict[str, Any]:
-    answers: dict[str, Any] = vars(trace).setdefault("_answers", {})
-    return answers
+    return vars(trace).setdefault("_answers", {})

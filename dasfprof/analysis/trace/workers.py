@@ -189,8 +189,7 @@ class WorkerRegister:
         for pair in np.flatnonzero(np.bincount(pairs, minlength=len(numbers))).tolist():
             host, label = divmod(pair, len(labels))
             numbers[pair] = self._number(hosts[host], labels[label], owner)
-        ids: Array = numbers[pairs]
-        return ids
+        return numbers[pairs]
 
     def _number(self, host: str, label: str, owner: int | None) -> int:
         if owner is not None:

@@ -319,8 +319,7 @@ def _ended(run: Run, runs: pd.DataFrame, time: float) -> Array:
     tasks = run.tasks
     near = tasks[np.isin(tasks["key_id"].to_numpy(), runs["key_id"].to_numpy())]
     near = near[(near["start"] + near["duration"] <= time).to_numpy()]
-    ended: Array = pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(near[RUN]))
-    return ended
+    return pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(near[RUN]))
 
 
 def _same_since(looks: pd.DataFrame) -> float:

@@ -304,8 +304,7 @@ def _open(source: str) -> IO[bytes]:
         return open(source, "rb")
     import fsspec
 
-    file: IO[bytes] = fsspec.open(source, "rb").open()
-    return file
+    return fsspec.open(source, "rb").open()
 
 
 def _read(file: IO[bytes], name: str) -> Any:

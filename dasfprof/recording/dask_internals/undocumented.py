@@ -20,8 +20,7 @@ from dasfprof.schema.resources import MEMORY_SIZES
 
 def last_turn(server: Any) -> float | None:
     """Return when the loop last turned, Unix seconds; None if this Dask does not tell."""
-    turned: float | None = getattr(server, "_last_tick", None)
-    return turned
+    return getattr(server, "_last_tick", None)
 
 
 def turn_interval() -> float:
@@ -122,8 +121,7 @@ def error_in(response: dict[str, Any]) -> BaseException:
     clean = names.REMOTE_ERRORS.find("clean_exception")
     try:
         _, error, trace = clean(**response)
-        found: BaseException = error.with_traceback(trace)
-        return found
+        return error.with_traceback(trace)
     except Exception:  # the name is missing, or its result has another form
         return RuntimeError(str(response.get("exception_text") or response.get("exception")))
 
@@ -160,8 +158,7 @@ def add_routes(
 
 def individual_plots() -> type | None:
     """Return the handler that lists the dashboard's plots; None if this Dask has none."""
-    found: type | None = names.PLOTS.find("IndividualPlots")
-    return found
+    return names.PLOTS.find("IndividualPlots")
 
 
 # --- Copies of results that a scheduler asks workers to drop, as the active memory manager does ---

@@ -292,8 +292,7 @@ class ResourceProbe:
         if clock < self._connections_due:
             return None
         self._connections_due = clock + self.CONNECTIONS_INTERVAL
-        connections: int | None = _or_none(count_connections)
-        return connections
+        return _or_none(count_connections)
 
     def _host(self, clock: float) -> dict[str, Any]:
         memory = psutil.virtual_memory()

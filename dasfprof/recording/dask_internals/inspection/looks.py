@@ -187,8 +187,7 @@ def _abort(call: asyncio.Task[Any]) -> None:
 async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) -> dict[str, Any]:
     try:
         if worker.nanny:
-            answer: dict[str, Any] = await _call(worker.nanny, scheduler, look, (), limit)
-            return answer
+            return await _call(worker.nanny, scheduler, look, (), limit)
         state = await processes.state_of_listener(
             getattr(worker, "pid", None), *get_address_host_port(worker.address)
         )
