@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,11 @@ from hypothesis import strategies as st
 
 from dasfprof.analysis import Trace
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
-from dasfprof.analysis.trace.reader import OwnEvents
+from dasfprof.analysis.trace.reader import OwnEvents, TraceReader
 from dasfprof.database.ends import RecordingEnd
 from traces.events import T
 
@@ -84,8 +84,8 @@ def made_trace(
         for name in ("start", "done")
         if np.isfinite(run.get(name, np.nan))
     ]
-    tables: dict[str, Any] = {field.name: pd.DataFrame() for field in dataclasses.fields(Trace)}
-    tables |= {
+    nothing = TraceBuilder(TraceReader([], progress=False)).make()
+    made: dict[str, Any] = {
         "tasks": _task_table(tasks, keys, stimuli, scheduler),
         "scheduler_only": _task_table(scheduler_only, keys, stimuli, True).assign(
             lost=np.array([run.get("lost", False) for run in scheduler_only], dtype=bool),
@@ -120,7 +120,23 @@ def made_trace(
         "surroundings": Surroundings(),
         "transfer_keys": (np.zeros(len(transfers), dtype=np.int64), np.empty(0, dtype=np.int64)),
     }
-    return Run.of(Trace(**tables))
+    for name, table in made.items():
+        if isinstance(table, pd.DataFrame) and name != "events":
+            made[name] = _completed(table, nothing[name])
+    return Run.of(Trace(**{**nothing, **made}))
+
+
+def _completed(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with all columns that a reader's has, empty where they were missing."""
+    missing = [name for name in like if name not in table]
+    unknown = (
+        like[missing]
+        .reindex(range(len(table)))
+        .astype({name: like[name].dtype for name in missing if like[name].dtype.kind not in "iub"})
+    )
+    return table.join(
+        unknown.fillna({name: -1 for name in missing if like[name].dtype.kind in "iu"})
+    )
 
 
 def _table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> pd.DataFrame:

@@ -220,7 +220,6 @@ class RunFigures(UnusualRuns):
     def restarted_keys(self) -> Array:
         """The keys of task runs that a client took from workers as it restarted these."""
         tables = [self.trace.whole.tasks, self.trace.scheduler_only]
-        tables = [runs for runs in tables if "key_id" in runs]
         keys = [runs["key_id"].to_numpy()[given_up(self.trace, runs, RESTARTED)] for runs in tables]
         return np.unique(np.concatenate(keys))
 

@@ -144,9 +144,7 @@ def _recorded(run: Run, steps: Array, ended: int) -> dict[str, Array]:
         "input_size": tasks["input_size"].to_numpy(dtype=float),
         "status": state,
         "message": _objects(tasks["exception"]),
-        "raised_at": _objects(tasks["raised_at"])
-        if "raised_at" in tasks
-        else np.full(len(tasks), None, dtype=object),
+        "raised_at": _objects(tasks["raised_at"]),
         "loss": np.where(lost, WORKER_LOST, "").astype(object),
     }
 
@@ -369,12 +367,9 @@ def _named_tasks(run: Run) -> list[UnsentTask]:
         for key in holder.get("keys") or ()
     }
     found |= {str(task["key"]): NO_WORKER for task in state.get("held_back") or ()}
-    unsent = run.unsent if "key" in run.unsent else run.unsent.iloc[:0]
-    if len(unsent):
-        keys = run.keys.texts(unsent["key"].to_numpy()).tolist()
-        states = unsent["state"].astype(object).tolist()
-        for key, name in zip(keys, states, strict=True):
-            found.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
+    keys = run.keys.texts(run.unsent["key"].to_numpy()).tolist()
+    for key, name in zip(keys, run.unsent["state"].astype(object), strict=True):
+        found.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
     return [
         UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
         for key, status in found.items()

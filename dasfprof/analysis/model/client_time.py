@@ -67,8 +67,6 @@ class FirstTask:
 @once_per_trace
 def find_first_task(run: Run) -> FirstTask | None:
     """Find what came before the first task; None if tasks ran before, or none did."""
-    if not len(run.graphs) or "client" not in run.graphs:
-        return None
     times, begun = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
@@ -189,8 +187,6 @@ class ClientTime(str, Enum):
 def find_calls(run: Run) -> pd.DataFrame:
     """Return the calls of the client's program, a row a kind and line, the longest first."""
     calls = run.client_calls
-    if not len(calls):  # of a trace in memory it may have no columns
-        calls = pd.DataFrame(columns=[*_LINE, *_SUMS, "longest", "time", "stop"], dtype=float)
     calls = calls[(calls["call"].astype(object) != RECORDING).to_numpy()]
     calls = calls.astype(dict.fromkeys(("call", "file", "code"), object))
     groups = calls.groupby(_LINE, dropna=False, sort=False)
@@ -306,10 +302,9 @@ def find_sent(run: Run) -> pd.DataFrame:
 
     Those with most bytes in all tasks, which is ``whole``, come first.
     """
-    sent = run.sent_values
-    if not len(sent):  # of a trace in memory it may have no columns
-        sent = pd.DataFrame(columns=[*_TEXTS, *_NUMBERS])
-    groups = sent.astype({**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)})
+    groups = run.sent_values.astype(
+        {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}
+    )
     found = groups.groupby(["kind", "name", "file", "line"], dropna=False, sort=False).agg(
         why=("why", "first"),
         held=("held", "first"),

@@ -115,8 +115,7 @@ def find_path(run: Run) -> CriticalPath:
     begin = np.append(run.first_arrival, end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
     disk = np.zeros(len(slots.worker))
-    if "disk_read" in run.tasks:
-        disk[: len(run.tasks)] = np.nan_to_num(run.tasks["disk_read"].to_numpy(dtype=float))
+    disk[: len(run.tasks)] = np.nan_to_num(run.tasks["disk_read"].to_numpy(dtype=float))
     unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
     by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
     lost = _lost_before(run, predecessors.asked)
@@ -137,7 +136,7 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     arrival = slots.times.arrival.copy()
     first_sent, lost = arrival.copy(), arrival.copy()
     left = run.left
-    if "sent" not in only or not np.isfinite(left).any():
+    if not np.isfinite(left).any():
         return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
     unfinished, mine = run.unfinished, taken_back(run, only)[gone]

@@ -217,8 +217,7 @@ def _copies(
     moved, life = run.transfers, run.transfers["worker_id"].to_numpy()
     stop = run.on_one_clock(moved["start"] + moved["duration"], life)
     arrived = (stop <= time) & (ends_of_lives(run)[life] > time)
-    if "state" in moved:
-        arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
+    arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
     of = np.repeat(np.arange(len(moved)), lengths)
     places = of_key[ids]
     kept = np.flatnonzero(arrived[of] & (places >= 0))

@@ -131,7 +131,7 @@ def process_cpu(run: Run) -> ProcessCpu:
     runs = _Runs(
         start,
         start + tasks["duration"].to_numpy(dtype=float),
-        tasks["cpu"].to_numpy(dtype=float) if "cpu" in tasks else np.full(len(tasks), np.nan),
+        tasks["cpu"].to_numpy(dtype=float),
         tasks["function"].cat.codes.to_numpy(dtype=np.int64),
     )
     of_processes, of_functions = {}, []

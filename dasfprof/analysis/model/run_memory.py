@@ -150,10 +150,8 @@ class SpilledAtOnce:
 def spilled_at_once(run: Run) -> SpilledAtOnce | None:
     """Find the most bytes that the workers of one host had spilled at a time; None if none had."""
     samples, workers = run.managed_memory, run.workers
-    if "spilled_size" not in samples or not len(samples):
-        return None
     sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
-    if not sizes.max() > 0:
+    if not sizes.max(initial=0.0) > 0:
         return None
     ids, times = samples["worker_id"].to_numpy(), samples["time"].to_numpy(dtype=float)
     # What a worker had spilled is gone with it.
@@ -192,8 +190,6 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
 
 def _free(run: Run, host: str) -> float:
     disks = run.disk_usage
-    if not len(disks):
-        return float("nan")
     hosts = run.workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()]
     own = (hosts == host) & (disks["local_directory"].to_numpy(dtype=float) == 1)
     free = disks["free"].to_numpy(dtype=float)[own]
@@ -354,7 +350,7 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
         if pd.notna(pid) and (host, pid) not in known:
             found["scheduler"] = _readings(run, host, states)
             known.add((host, pid))
-    if len(clients) and {"host", "pid"} <= set(clients.columns):
+    if len(clients):
         host, pid = clients["host"].iloc[0], int(clients["pid"].iloc[0])
         own = (clients["host"] == host) & (clients["pid"] == pid)
         if pid >= 0 and (host, pid) not in known:
@@ -364,7 +360,7 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
 
 def tasks_of_scheduler(run: Run) -> Readings | None:
     """Find how many tasks the scheduler knew that had not been forgotten; None: nothing tells."""
-    states = run.scheduler_states.reindex(columns=["worker_id", "time", "tasks"])
+    states = run.scheduler_states
     if not len(states):
         return None
     counted = [sum(sum(one.values()) for one in tasks.values()) for tasks in states["tasks"]]

@@ -24,7 +24,7 @@ NO_STEP = "(no step)"
 
 def has_steps(run: Run) -> bool:
     """Return whether a step is known of any task run."""
-    return "step" in run.tasks and bool((run.tasks["step"].cat.codes >= 0).any())
+    return bool((run.tasks["step"].cat.codes >= 0).any())
 
 
 def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
@@ -50,17 +50,14 @@ def groups_of(
     """
     names: dict[str, int] = {}
     for table in tables:
-        for name in table[column].cat.categories if column in table else ():
+        for name in table[column].cat.categories:
             if name != nothing:
                 names.setdefault(name, len(names))
     parts = [np.empty(0, dtype=np.int64)]
     for table in tables:
-        if column in table:
-            texts = table[column].cat
-            numbers = [*(names.get(name, len(names)) for name in texts.categories), len(names)]
-            parts.append(np.array(numbers, dtype=np.int64)[texts.codes.to_numpy()])
-        else:
-            parts.append(np.full(len(table), len(names), dtype=np.int64))
+        texts = table[column].cat
+        numbers = [*(names.get(name, len(names)) for name in texts.categories), len(names)]
+        parts.append(np.array(numbers, dtype=np.int64)[texts.codes.to_numpy()])
     return np.concatenate(parts), [*names, nothing]
 
 
@@ -72,7 +69,7 @@ NO_LINES = tuple(f"({reason})" for reason in REASONS)
 
 def has_lines(run: Run) -> bool:
     """Return whether a line is known of any task run."""
-    return "line" in run.tasks and bool((run.tasks["line"].cat.codes >= 0).any())
+    return bool((run.tasks["line"].cat.codes >= 0).any())
 
 
 def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:

@@ -204,8 +204,7 @@ class _Runs:
         wanted = np.bincount(codes, weights=seconds > self.least)
         # What seceded waits for tasks of its own, for as long as they take.
         kept = (wanted > 0)[codes] if len(codes) else np.zeros(0, dtype=bool)
-        if "seceded" in tasks:
-            kept &= tasks["seceded"].isna().to_numpy()
+        kept &= tasks["seceded"].isna().to_numpy()
         rows = np.flatnonzero(kept)
         #: Their rows in the trace.
         self.rows = rows
@@ -322,7 +321,5 @@ class _Runs:
 
 def _core_wait(tasks: pd.DataFrame) -> Array:
     """Return the seconds for which each run waited for a core; 0 where that was not recorded."""
-    if "run_queue" not in tasks:
-        return np.zeros(len(tasks))
     waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
     return np.clip(waited, 0.0, np.maximum(tasks["duration"].to_numpy(), 0.0))

@@ -393,6 +393,4 @@ def _how(trace: Trace) -> How:
 
 def _open_at_scheduler(trace: Trace) -> Array:
     only = trace.scheduler_only
-    if "scheduler_state" not in only:
-        return np.zeros(0, dtype=bool)
     return (only["scheduler_state"] == "processing").to_numpy(dtype=bool)

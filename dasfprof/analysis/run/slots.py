@@ -153,9 +153,6 @@ class UnfinishedRuns:
 def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     """Find the runs of which only the scheduler knows, and not that they ran."""
     only = trace.scheduler_only
-    if "sent" not in only:
-        none = np.empty(0)
-        return UnfinishedRuns(none, none, none, none, none, *[none.astype(bool)] * 2)
     runs = only[~only["lost"] & only["sent"].notna()]
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
@@ -189,8 +186,6 @@ def first_arrival(trace: Trace) -> float:
 def unseen_runs(trace: Trace) -> pd.DataFrame:
     """Return the runs that are known to have run and that no worker's file holds."""
     only = trace.scheduler_only
-    if "lost" not in only or "sent" not in only:
-        return only.iloc[:0]
     return only[only["lost"] & (only["worker_id"] >= 0)]
 
 

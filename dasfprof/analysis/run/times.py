@@ -100,8 +100,6 @@ def _told_of_its_error(trace: Trace, rows: Array) -> Array:
     A task whose result nobody wants since another one failed ends by word of that one's.
     """
     runs = trace.tasks.iloc[rows]
-    if "end_cause" not in runs:
-        return np.ones(len(rows), dtype=bool)
     texts = stimulus_texts(trace, runs["end_cause"])
     said = np.array([_time_in(text) for text in texts], dtype=float)
     stop = (runs["start"] + runs["duration"]).to_numpy()

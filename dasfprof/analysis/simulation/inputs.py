@@ -358,7 +358,7 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
 def _transfers(trace: Run) -> tuple[float, float]:
     """Measure the latency of transfers, and their bandwidth beyond it."""
     table = trace.transfers
-    if "size" not in table or not len(table):
+    if not len(table):
         return _USUAL_LATENCY, _USUAL_BANDWIDTH
     brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)

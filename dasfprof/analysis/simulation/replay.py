@@ -81,7 +81,7 @@ def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
 def _sampled_locks(trace: Run) -> Iterator[Shared]:
     """Find waits for Dask's locks among samples of stacks: of traces that tell no lock's use."""
     samples = trace.task_samples
-    if "stack" not in samples or not len(samples):
+    if not len(samples):
         return
     waits = [any(_waits(frame) for frame in frames) for frames in trace.stacks["frames"]]
     waiting = np.append(np.array(waits, dtype=bool), False)[samples["stack"].to_numpy()]
@@ -349,20 +349,18 @@ def contention(trace: Run) -> str:
     """Say, in words, that tasks waited for cores; empty where they did not, as far as is known."""
     tasks = trace.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
-    if "run_queue" in tasks:
-        waited = tasks["run_queue"].to_numpy(dtype=float)
-        told = np.isfinite(waited)
-        seconds = duration[told].sum()
-        if seconds > 0:
-            share = waited[told].sum() / seconds
-            if share < MOST_WAITING:
-                return ""
-            return (
-                f"tasks waited for a core for {share:.0%} of their time (limit "
-                f"{MOST_WAITING:.0%}), so that they would take another time on another cluster; "
-                "record with fewer threads a host"
-            )
-    return _by_host(trace, duration)
+    waited = tasks["run_queue"].to_numpy(dtype=float)
+    told = np.isfinite(waited)
+    seconds = duration[told].sum()
+    if not seconds > 0:
+        return _by_host(trace, duration)
+    share = waited[told].sum() / seconds
+    if share < MOST_WAITING:
+        return ""
+    return (
+        f"tasks waited for a core for {share:.0%} of their time (limit {MOST_WAITING:.0%}), so "
+        "that they would take another time on another cluster; record with fewer threads a host"
+    )
 
 
 def _by_host(trace: Run, duration: np.ndarray) -> str:

@@ -99,10 +99,8 @@ def _graph_of(trace: Run, arrival: Array) -> Array:
     if "scheduler_waiting" not in trace.tasks:
         # Workers learn of tasks when they get them, which is not when a client wanted them.
         return np.zeros(len(arrival), dtype=np.int64)
-    came = np.empty(0)
-    if "time" in trace.graphs:
-        came = np.sort(trace.since_begin(trace.graphs["time"]))
-        came = came[np.isfinite(came)]
+    came = np.sort(trace.since_begin(trace.graphs["time"]))
+    came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)
         came = ordered[np.diff(ordered, prepend=-np.inf) > _APART]

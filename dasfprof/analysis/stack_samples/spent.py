@@ -75,7 +75,7 @@ def run_of_samples(run: Run) -> Array:
     """
     samples, runs = run.task_samples, run.whole.tasks
     found = np.full(len(samples), -1, dtype=np.int64)
-    if not len(samples) or not len(runs) or "thread" not in runs:
+    if not len(samples) or not len(runs):
         return found
     threads: dict[str, int] = {}
     of_samples, of_runs = _threads(samples, threads), _threads(runs, threads)
@@ -124,13 +124,8 @@ def samples_of(
         if wanted is None:
             continue
         of_runs[-1] = False
-        if column in tasks:
-            of_runs[:-1] &= (tasks[column].astype(object) == wanted).to_numpy()
-        else:
-            of_runs[:-1] = False
-    functions = np.zeros(len(tasks) + 1, dtype=np.int64)
-    if "function" in tasks:
-        functions[:-1] = 1 + tasks["function"].cat.codes.to_numpy()
+        of_runs[:-1] &= (tasks[column].astype(object) == wanted).to_numpy()
+    functions = np.append(1 + tasks["function"].cat.codes.to_numpy(dtype=np.int64), 0)
     rows = np.flatnonzero(of_runs[runs])
     samples, runs = Samples.of(run.task_samples).take(rows), runs[rows]
     # What was counted since before the run began is of another's.

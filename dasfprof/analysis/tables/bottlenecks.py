@@ -240,8 +240,6 @@ def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
     Both are NaN for a step that no client's file tells of.
     """
     steps = run.steps
-    if "step" not in steps:
-        return np.full(len(names), np.nan), np.full(len(names), np.nan)
     places = {name: place for place, name in enumerate(names)}
     codes = np.array([places.get(step, -1) for step in steps["step"]], dtype=np.int64)
     groups = Groups(codes, len(names))

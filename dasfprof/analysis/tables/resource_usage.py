@@ -67,10 +67,7 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
         for it); and the other counters with a title in `dasfprof.schema.resources`. NA is what
         the host does not tell.
     """
-    samples = run.samples
-    if "host_read" in samples:
-        samples = samples[(samples["host_read"] == 1).to_numpy()]
-    samples = _told(samples, _OF_NODES)
+    samples = _told(run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
     nodes = of_workers(run, samples["worker_id"], "host")
     table = _table(samples, _OF_NODES)
     total = table["Memory Total (MB)"]

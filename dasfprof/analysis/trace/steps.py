@@ -210,7 +210,7 @@ class RunGraphs:
     def __init__(self, graphs: pd.DataFrame, runs: Columns, keys: int) -> None:
         #: When each arrived; the last is that of no graph.
         self.arrivals = np.append(graphs["time"].to_numpy(dtype=float), np.nan)
-        ids = graphs["stimulus"].to_numpy() if "stimulus" in graphs else np.empty(0, dtype=np.int64)
+        ids = graphs["stimulus"].to_numpy()
         self._of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
         self._of_stimulus[ids] = np.arange(len(ids))
         #: Of each key that of its last run; -1: unknown.

@@ -174,8 +174,7 @@ def _erred(run: Run) -> pd.DataFrame:
         # Not as pandas' texts, which hold no half of a surrogate pair.
         found["message"] = pd.Series(texts, dtype=object)
         parts.append(found)
-    names = ["key_id", "worker_id", "known", "end_cause", "message", "for_good"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
+    return pd.concat(parts, ignore_index=True)
 
 
 #: Seconds for which a worker must have had nothing under way, and for which it may be silent.

@@ -94,7 +94,7 @@ def _idle_end(run: Run) -> RunEnd | None:
 
 def _last_state(run: Run, time: float) -> dict[str, Any] | None:
     states = run.scheduler_states
-    known = states[states["time"] <= time] if len(states) else states
+    known = states[states["time"] <= time]
     if not len(known):
         return None
     return {str(name): value for name, value in known.iloc[-1].items()}
@@ -105,9 +105,9 @@ def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | N
     tasks = run.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
     only = run.scheduler_only
-    if "known" in only:  # of tasks that were given up as their workers died
-        erred = (only["scheduler_state"] == "erred").to_numpy(dtype=bool)
-        ends = np.append(ends, only["known"].to_numpy(dtype=float)[erred])
+    # Of tasks that were given up as their workers died.
+    erred = (only["scheduler_state"] == "erred").to_numpy(dtype=bool)
+    ends = np.append(ends, only["known"].to_numpy(dtype=float)[erred])
     ends = ends[ends <= time]
     since = [time - float(ends.max())] if len(ends) else []
     since += [seconds for seconds in open_seconds if seconds is not None]

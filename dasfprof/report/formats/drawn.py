@@ -289,8 +289,6 @@ class TransferSlices:
 def graph_marks(run: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each graph of tasks that arrived at the scheduler."""
     graphs = run.graphs
-    if "tasks" not in graphs:
-        return
     told = zip(
         graphs["time"].tolist(),
         graphs["tasks"].tolist(),

@@ -116,7 +116,7 @@ def _of_functions(
     of_function, of_line = np.divmod(pairs, count)
     amounts, order = amounts_of(found), np.argsort(-found.seconds, kind="stable")
     tasks = run.whole.tasks
-    names = list(map(str, tasks["function"].cat.categories)) if "function" in tasks else []
+    names = list(map(str, tasks["function"].cat.categories))
     listed: dict[str, list[list[float | None]]] = {}
     for pair in order.tolist():
         function = int(of_function[pair]) - 1

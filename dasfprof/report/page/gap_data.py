@@ -92,11 +92,8 @@ class Around:
         read = unspill_seconds(run, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
         waits = uses[CORE_WAIT][rows]
-        if "run_queue" in run.tasks:
-            unknown = np.isnan(run.tasks["run_queue"].to_numpy(dtype=float)[rows])
-            waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
-        else:
-            waits = np.full(len(rows), np.nan)
+        unknown = np.isnan(run.tasks["run_queue"].to_numpy(dtype=float)[rows])
+        waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
         written = uses[SPILL][rows] - read
         stored = uses[STORAGE][rows]
         return cls(before, after, uses[DESERIALIZE][rows], read, written, waits, stored)
