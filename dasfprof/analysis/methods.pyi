@@ -245,12 +245,6 @@ class Questions:
     def host_processes(self) -> pd.DataFrame:
         """List the programs that used much of a host, the run's own and others'."""
 
-    def task_counts(
-        self,
-        interval: float | None = None,
-    ) -> pd.DataFrame:
-        """Count the attempts at tasks by interval, host, worker and status."""
-
     def memory_forecast(
         self,
         workers: Sequence[int] | None = None,
@@ -259,9 +253,6 @@ class Questions:
         memory_limit: float | None = None,
     ) -> pd.DataFrame:
         """Predict what the fullest worker would hold at most on other numbers of workers."""
-
-    def pop_efficiency(self) -> pd.DataFrame:
-        """Return the tree of parallel efficiencies of the POP project."""
 
     def scaling(
         self,
@@ -279,9 +270,6 @@ class Questions:
         speedup: Mapping[str, float] | None = None,
     ) -> pd.DataFrame:
         """Predict the wall time of the run after a change; several changes count together."""
-
-    def blocked_time(self) -> pd.DataFrame:
-        """Predict the wall time without each of the things that tasks wait for."""
 
     def logs(
         self,

@@ -161,15 +161,7 @@ def test_inputs_that_are_far_away() -> None:
     assert predicted(analyser) == pytest.approx(12)
     assert predicted(analyser, bandwidth=400e6) == pytest.approx(10.5)
     assert predicted(analyser, workers=1) == pytest.approx(13)
-    blocked = analyser.blocked_time().set_index("Change")["Predicted (s)"]
-    assert blocked["no network"] == pytest.approx(9)
     assert gain(analyser.run, network=False) == pytest.approx(3)
-    tree = analyser.pop_efficiency().set_index("Efficiency")["Value (%)"]
-    assert tree["Parallel"] == pytest.approx((4 + 9) / 24 * 100)
-    assert tree["Communication"] == pytest.approx(9 / 12 * 100)
-    assert tree["Load balance"] == pytest.approx((4 + 9) / 2 / 9 * 100)
-    assert tree["Transfer"] == pytest.approx(9 / 12 * 100)
-    assert tree["Serialisation"] == pytest.approx(100)
 
 
 def test_inputs_that_were_on_disk() -> None:
@@ -182,18 +174,6 @@ def test_inputs_that_were_on_disk() -> None:
 
     assert predicted(analyser, spill=False) == pytest.approx(8)
     assert predicted(analyser, speedup={"b": 3}) == pytest.approx(8)
-
-
-def test_functions_that_wait() -> None:
-    # b computes for 1 s, waits for a core for 0.1 s, and is blocked for 4.9 s.
-    runs = [
-        run("a-0", 0, 0, 4, 0, cpu=4.0, run_queue=0.0),
-        run("b-0", 0, 4, 10, 0, sent=4, dependencies=["a-0"], cpu=1.0, run_queue=0.1),
-    ]
-    blocked = analyse(*runs).blocked_time().set_index("Change")["Predicted (s)"]
-
-    assert blocked["no blocking in functions"] == pytest.approx(5.1)
-    assert blocked["no unspilling"] == pytest.approx(10)
 
 
 def test_workers_that_come_and_go() -> None:
@@ -233,9 +213,8 @@ def test_scaling_by_hand() -> None:
 
 
 def refusals(analyser: TraceAnalyser) -> list[str]:
-    tables = [analyser.what_if(workers=4), analyser.scaling([4]), analyser.blocked_time()]
-    names = ["Predicted (s)", "Wall Time (s)", "Predicted (s)"]
-    for table, name in zip(tables, names, strict=True):
+    tables = [analyser.what_if(workers=4), analyser.scaling([4])]
+    for table, name in zip(tables, ["Predicted (s)", "Wall Time (s)"], strict=True):
         assert table[name].isna().all()
     assert np.isnan(gain(analyser.run))
     return [table["Verdict"][0] for table in tables]
@@ -285,9 +264,6 @@ def test_a_replay_that_does_not_match() -> None:
     runs = [run("a-0", 0, 0, 4), run("b-0", 0, 8, 9, 0, sent=8, ready=8)]
     for verdict in refusals(analyse(*runs)):
         assert "takes 5 s, and it took 9 s: -44%, and 15% is the limit" in verdict
-    tree = analyse(*runs).pop_efficiency().set_index("Efficiency")
-    assert np.isnan(tree.loc["Transfer", "Value (%)"])
-    assert "Not to be predicted" in tree.loc["Transfer", "Verdict"]
 
 
 def test_traces_without_some_files() -> None:
@@ -298,7 +274,6 @@ def test_traces_without_some_files() -> None:
     assert table["Predicted (s)"][0] == pytest.approx(12, rel=0.01)
     for trace in (made_trace([]), made_trace([], scheduler=False), Run.of(Trace.from_database([]))):
         assert all("no task run" in verdict for verdict in refusals(TraceAnalyser(trace)))
-        assert TraceAnalyser(trace).pop_efficiency()["Value (%)"].isna().all()
 
 
 def test_times_that_are_none() -> None:
@@ -455,13 +430,10 @@ def test_whatever_the_times_nothing_is_negative(
             assert (outcome.begun >= 0).all()
             assert (outcome.known >= outcome.begun).all()
     tables = [analyser.what_if(workers=3, spill=False), analyser.scaling([1, 3])]
-    tables += [analyser.blocked_time()]
     for table in tables:
         told = table[table.columns.intersection(["Predicted (s)", "Wall Time (s)"])].to_numpy()
         assert (told[np.isfinite(told)] >= 0).all()
         assert np.isfinite(told).all() == (not replay.refusal)
-    shares = analyser.pop_efficiency()["Value (%)"].dropna()
-    assert ((shares >= 0) & (shares <= 100 + 1e-9)).all()
 
 
 def queues(seed: int) -> list[dict[str, Any]]:
@@ -495,7 +467,7 @@ def queues(seed: int) -> list[dict[str, Any]]:
 def test_whatever_the_clocks_an_answer_comes(seed: int) -> None:
     analyser = analyse(*queues(seed), workers=[{**WORKERS[0], "joined": 0.0}] * 3)
 
-    for answer in (analyser.what_if(workers=5), analyser.blocked_time(), analyser.scaling()):
+    for answer in (analyser.what_if(workers=5), analyser.scaling()):
         assert (answer["Verdict"].str.len() > 0).all()
 
 

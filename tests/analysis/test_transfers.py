@@ -146,6 +146,10 @@ def test_wrong_arguments(analyser: TraceAnalyser) -> None:
         analyser.transfers("key")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="by='time'"):
         analyser.transfers("host", interval=1.0)
+    with pytest.raises(InvalidArgumentError, match="interval=0"):
+        analyser.transfers("time", interval=0)
+    with pytest.raises(InvalidArgumentError, match="intervals"):
+        analyser.transfers("time", interval=1e-9)
 
 
 _messages = st.lists(

@@ -113,11 +113,11 @@ def test_chosen_analyses_only(trace: Path, tmp_path: Path) -> None:
 
 
 def test_a_question_with_arguments(trace: Path, tmp_path: Path) -> None:
-    result = analyse("-a", "task_counts(interval=4.0)", trace, "-o", tmp_path / "t")
+    result = analyse("-a", "processed_tasks(by='function')", trace, "-o", tmp_path / "t")
     assert result.exit_code == 0
-    assert "How many tasks ended where, when and how" in result.stdout
-    counted = rows(tmp_path / "t" / "task_counts_interval_4.0.csv")
-    assert sum(int(row["Tasks"]) for row in counted) == 3
+    assert "Attempts at tasks" in result.stdout
+    counted = rows(tmp_path / "t" / "processed_tasks_by_function.csv")
+    assert sum(int(row["Total"]) for row in counted) == 3
 
 
 def test_the_questions_are_listed() -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.simulation.inputs import Costs, ReplayCluster, ReplayInputs, recorded_column
+from dasfprof.analysis.simulation.inputs import Costs, ReplayCluster, ReplayInputs
 from dasfprof.analysis.simulation.replay import (
     Replay,
     check_count,
@@ -104,31 +103,6 @@ def gain(trace: Run, **changes: Any) -> float:
     return replay.inputs.wall - replay.predicted(changed_wall(trace, **changes))
 
 
-def walls_without_waits(trace: Run) -> dict[str, float]:
-    """Replay a run without each of the things that tasks wait for.
-
-    Returns
-    -------
-    dict
-        Wall seconds of the replays, NaN where there is nothing to replay: ``no network``,
-        ``no unspilling``, ``no blocking in functions`` (left out where CPU seconds are unknown)
-        and ``no scheduler latency``.
-    """
-    replay = replay_of(trace)
-    costs = {"no network": replay.without_network()}
-    held = {"no unspilling": replay.held(unspill=False)}
-    computing = _computing_alone(trace, replay)
-    if computing is not None:
-        held["no blocking in functions"] = computing
-    costs["no scheduler latency"] = replace(
-        replay.costs, to_worker=0.0, to_scheduler=0.0, scheduler=0.0
-    )
-    names = ["no network", *held, "no scheduler latency"]
-    if replay.obstacle:
-        return dict.fromkeys(names, float("nan"))
-    return {name: replay.outcome(costs=costs.get(name), held=held.get(name)).wall for name in names}
-
-
 def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
     """Return the recorded cluster with other numbers of workers and of threads of each."""
     for name, count in (("workers", workers), ("threads", threads)):
@@ -163,18 +137,6 @@ def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
     return replace(replay.costs, bandwidth=bandwidth)
 
 
-def _computing_alone(trace: Run, replay: Replay) -> Array | None:
-    """Return for how long runs hold their threads if functions only compute; None: unknown."""
-    cpu = trace.tasks["cpu"].to_numpy(dtype=float)
-    if not np.isfinite(cpu).any():
-        return None
-    running = replay.inputs.running.copy()
-    own = running[: len(cpu)]
-    queued = recorded_column(trace, "run_queue", len(cpu))
-    own[:] = np.where(np.isfinite(cpu), np.minimum(cpu + queued, own), own)
-    return replay.held(running=running)
-
-
 def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
     seconds = replay.inputs.running.copy()
     if running is None:
@@ -199,7 +161,7 @@ def _capped(replay: Replay, seconds: Array, caps: Mapping[str, float]) -> Array:
     return seconds
 
 
-# --- A run on other numbers of workers: bounds, simulated times and parallel efficiencies ---------
+# --- A run on other numbers of workers: bounds and simulated times --------------------------------
 
 
 @dataclass(frozen=True)
@@ -297,74 +259,3 @@ def predict_scaling(trace: Run, workers: Sequence[int], *, progress: bool = Fals
         most=np.array([bounds.upper(count) for count in threads.tolist()]),
         refusals=refusals,
     )
-
-
-_UNKNOWN = float("nan")
-
-
-@dataclass(frozen=True)
-class Efficiencies:
-    """Shares of 1; NaN where they are not known."""
-
-    #: The share of the threads' time that functions ran: load balance x communication.
-    parallel: float = _UNKNOWN
-    #: Mean / most of the workers' shares of time in functions.
-    load_balance: float = _UNKNOWN
-    #: The busiest worker's share: serialisation x transfer.
-    communication: float = _UNKNOWN
-    serialisation: float = _UNKNOWN
-    #: Wall time of a replay in which inputs come in no time / of a replay.
-    transfer: float = _UNKNOWN
-    #: CPU seconds / seconds in functions.
-    computation: float = _UNKNOWN
-
-    @property
-    def whole(self) -> float:
-        """All of them together: parallel x computation."""
-        return self.parallel * self.computation
-
-
-def find_efficiencies(trace: Run) -> Efficiencies:
-    """Compute the efficiencies of a run.
-
-    POP's are over processes that live as long as the run. Here a worker's useful time is taken as
-    a share of its threads' seconds while it was there, and counts by these.
-    """
-    replay = replay_of(trace)
-    inputs, wall = replay.inputs, replay.inputs.wall
-    if not len(inputs) or not 0 < wall < np.inf or not np.isfinite(inputs.running).all():
-        return Efficiencies()
-    lives = replay.cluster
-    seconds = np.minimum(lives.left, wall) - np.minimum(lives.joined, wall)
-    there = lives.threads * np.maximum(seconds, 0.0)
-    useful = Groups(inputs.worker, len(there)).sum(inputs.running)
-    lived = there > 0
-    if not lived.any():
-        return Efficiencies()
-    # Concurrent coroutines, and clocks, may give a thread more work than seconds.
-    shares = np.minimum(useful[lived] / there[lived], 1.0)
-    mean, most = float(np.average(shares, weights=there[lived])), float(shares.max(initial=0.0))
-    if most <= 0:
-        return Efficiencies(parallel=mean, computation=_computation(trace))
-    transfer = _transfer(replay)
-    return Efficiencies(
-        parallel=mean,
-        load_balance=mean / most,
-        communication=most,
-        serialisation=min(most / transfer, 1.0) if np.isfinite(transfer) else _UNKNOWN,
-        transfer=transfer,
-        computation=_computation(trace),
-    )
-
-
-def _transfer(replay: Replay) -> float:
-    if replay.refusal:
-        return _UNKNOWN
-    return min(replay.outcome(costs=replay.without_network()).wall / replay.base, 1.0)
-
-
-def _computation(trace: Run) -> float:
-    cpu, seconds = (trace.tasks[x].to_numpy(dtype=float) for x in ("cpu", "duration"))
-    told = np.isfinite(cpu)
-    whole = seconds[told].sum()
-    return float(min(cpu[told].sum() / whole, 1.0)) if whole > 0 else _UNKNOWN

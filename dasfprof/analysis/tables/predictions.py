@@ -1,4 +1,4 @@
-"""What would have been: other clusters, networks and durations, and how efficient the run was."""
+"""What would have been: other clusters, networks and durations."""
 
 from __future__ import annotations
 
@@ -12,100 +12,12 @@ from dasfprof.analysis.simulation.changes import (
     Scaling,
     changed_cluster,
     changed_wall,
-    find_efficiencies,
     predict_scaling,
-    walls_without_waits,
     worker_counts,
 )
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
-
-#: From here on an efficiency is acceptable, by POP's rule of thumb.
-ACCEPTABLE = 0.8
-
-#: Each efficiency: its level in the tree, what it is, and what a low one means.
-_TREE = {
-    "Global": (0, "parallel x computation", "see the rows below"),
-    "Parallel": (1, "load balance x communication", "threads idle"),
-    "Load balance": (
-        2,
-        "mean / most of the workers' shares of time in functions",
-        "some workers have more to do than others: smaller or more equal chunks",
-    ),
-    "Communication": (
-        2,
-        "serialisation x transfer",
-        "even the busiest worker waits: for inputs, the scheduler, or the client",
-    ),
-    "Serialisation": (
-        3,
-        "communication / transfer",
-        "tasks wait for tasks, the scheduler or the client: see critical_path()",
-    ),
-    "Transfer": (
-        3,
-        "wall time of a replay in which inputs come in no time / of a replay",
-        "inputs are moved between workers: see transfers()",
-    ),
-    "Computation": (
-        1,
-        "CPU seconds / seconds in functions",
-        "functions wait: for disks, locks, the GIL, cores or a GPU",
-    ),
-}
-
-
-@question("Parallel efficiencies", "predictions")
-def pop_efficiency(run: Run) -> pd.DataFrame:
-    """Return the tree of parallel efficiencies of the POP project.
-
-    Returns
-    -------
-    DataFrame
-        A row an efficiency, each before its factors: ``Efficiency``, ``Level`` (0: the
-        whole), ``Value (%)``, ``Formula``, ``Verdict`` (acceptable from 80 %):
-
-        - ``Global`` = ``Parallel`` x ``Computation``
-        - ``Parallel`` = ``Load balance`` x ``Communication``: the share of the threads' time
-          that functions ran
-        - ``Communication`` = ``Serialisation`` x ``Transfer``
-
-    Notes
-    -----
-    POP's own metrics (Rosas, Gimenez and Labarta 2014) are over processes that live as long
-    as the run; here a worker counts by its threads and by how long it was there.
-    """
-    found, refusal = find_efficiencies(run), replay_of(run).refusal
-    values = {
-        "Global": found.whole,
-        "Parallel": found.parallel,
-        "Load balance": found.load_balance,
-        "Communication": found.communication,
-        "Serialisation": found.serialisation,
-        "Transfer": found.transfer,
-        "Computation": found.computation,
-    }
-    levels, formulas, meanings = zip(*_TREE.values(), strict=True)
-    shares = np.array([values[name] for name in _TREE])
-    verdicts = []
-    for name, share, meaning in zip(_TREE, shares.tolist(), meanings, strict=True):
-        if np.isnan(share):
-            needs_replay = name in ("Serialisation", "Transfer")
-            verdict = (needs_replay and refusal) or "Unknown: not recorded."
-        else:
-            verdict = "Acceptable." if share >= ACCEPTABLE else f"Low: {meaning}."
-        verdicts.append(verdict)
-    return pd.DataFrame(
-        {
-            "Efficiency": text(list(_TREE)),
-            "Level": np.array(levels),
-            "Value (%)": shares * 100,
-            "Formula": text(formulas),
-            "Verdict": text(verdicts),
-        }
-    )
-
 
 #: Shares of the recorded workers that are asked about if none are given.
 _USUAL = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -231,54 +143,23 @@ def what_if(
     changes += ["spill=False"] * (not spill)
     changes += [f"{name}: {factor:g} times as fast" for name, factor in (speedup or {}).items()]
     replay = replay_of(run)
-    refusal = replay.refusal_on(changed_cluster(replay, workers, threads))
-    return _prediction_table(run, [", ".join(changes) or "none"], [wall], refusal)
-
-
-@question("The run without each thing that tasks wait for", "predictions")
-def blocked_time(run: Run) -> pd.DataFrame:
-    """Predict the wall time without each of the things that tasks wait for.
-
-    Each is a replay of the whole schedule, as waits of tasks that were not critical gain
-    nothing (Ousterhout et al., NSDI 2015).
-
-    Returns
-    -------
-    DataFrame
-        A row a thing, with the columns of `what_if`; ``Change`` is ``no network`` (inputs
-        come in no time), ``no unspilling``, ``no blocking in functions`` (they take their CPU
-        seconds and their wait for a core: without disks, locks, sleep; left out where CPU
-        seconds are unknown), ``no scheduler latency``.
-    """
-    walls = walls_without_waits(run)
-    return _prediction_table(run, list(walls), list(walls.values()))
-
-
-def _prediction_table(
-    run: Run, changes: Sequence[str], walls: Sequence[float], refusal: str = ""
-) -> pd.DataFrame:
-    """Tabulate replays of a run after changes, each as its wall seconds, or why they tell none."""
-    replay = replay_of(run)
-    refusal = refusal or replay.refusal
-    known = not replay.obstacle
-    count, recorded = len(changes), replay.inputs.wall
-    tells = known and not refusal
-    predicted = np.array([replay.predicted(wall) if tells else np.nan for wall in walls])
-    error = replay.error * 100 if known else np.nan
-    placed = replay.recorded_placement_error * 100 if known else np.nan
+    refusal = replay.refusal_on(changed_cluster(replay, workers, threads)) or replay.refusal
+    recorded, known = replay.inputs.wall, not replay.obstacle
+    predicted = np.nan if refusal else replay.predicted(wall)
     saved = recorded - predicted
-    verdicts = [refusal or _verdict(recorded, wall) for wall in predicted.tolist()]
     return pd.DataFrame(
         {
-            "Change": text(changes),
-            "Recorded (s)": np.full(count, recorded),
-            "Replayed (s)": np.full(count, replay.base if known else np.nan),
-            "Predicted (s)": predicted,
-            "Saved (s)": saved,
-            "Saved (%)": saved / recorded * 100 if recorded > 0 else np.full(count, np.nan),
-            "Calibration Error (%)": np.full(count, error),
-            "Error with Recorded Placement (%)": np.full(count, placed),
-            "Verdict": text(verdicts),
+            "Change": text([", ".join(changes) or "none"]),
+            "Recorded (s)": [recorded],
+            "Replayed (s)": [replay.base if known else np.nan],
+            "Predicted (s)": [predicted],
+            "Saved (s)": [saved],
+            "Saved (%)": [saved / recorded * 100 if recorded > 0 else np.nan],
+            "Calibration Error (%)": [replay.error * 100 if known else np.nan],
+            "Error with Recorded Placement (%)": [
+                replay.recorded_placement_error * 100 if known else np.nan
+            ],
+            "Verdict": text([refusal or _verdict(recorded, predicted)]),
         }
     )
 
