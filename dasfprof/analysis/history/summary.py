@@ -68,6 +68,7 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     and of these ``idle`` and ``waiting``), ``clients`` (the same hours, by client). None: unknown.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
+    clients = _plain(hours_of_groups(trace, *client_groups(trace)))
     return {
         "run": run.name,
         "pipeline": pipeline_of(run.name),
@@ -83,13 +84,8 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
         "goes_on": not stays(trace),
         "left": None if (left := still_to_come(trace)) is None else asdict(left),
         "hours": _plain(hours_of_run(trace)),
-        "clients": _plain(_clients(trace)),
+        "clients": {name: own for name, own in clients.items() if name not in (IDLE, WAITING)},
     }
-
-
-def _clients(trace: NormalRun) -> dict[str, Hours]:
-    hours = hours_of_groups(trace, *client_groups(trace))
-    return {name: each for name, each in hours.items() if name not in (IDLE, WAITING)}
 
 
 def _plain(hours: dict[str, Hours]) -> dict[str, tuple[float, float]]:

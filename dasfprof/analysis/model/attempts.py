@@ -227,7 +227,8 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
         named[silent & np.append(states == state, False)[codes]] = category
     named[loss != ""] = loss[loss != ""]
     named[succeeded | open_] = None
-    columns["category"] = make_categorical(*_factorized(named))
+    codes, categories = pd.factorize(named)
+    columns["category"] = make_categorical(codes, list(categories))
     columns["message"][succeeded] = None
     for name in ("message", "raised_at"):
         columns[name] = pd.Series(columns[name], dtype=object, copy=False)
@@ -239,11 +240,6 @@ def error_category(text: str) -> str:
     if found is None:
         return UNKNOWN
     return WORKER_LOST if found[1] == _KILLED else found[1]
-
-
-def _factorized(items: Array) -> tuple[Array, list[Any]]:
-    codes, values = pd.factorize(items)
-    return codes, list(values)
 
 
 # --- Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed --------
@@ -302,10 +298,7 @@ def untold_tasks(run: Run) -> Steps:
 
 def _counted(run: Run) -> Array:
     """Return when the scheduler counted its unfinished tasks."""
-    states = run.scheduler_states
-    if not len(states):
-        return np.empty(0)
-    return to_ticks(run.since_begin(states["time"]))
+    return to_ticks(run.since_begin(run.scheduler_states["time"]))
 
 
 def _unsent(run: Run) -> Steps:
@@ -353,7 +346,16 @@ def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
 
 def sent_tasks(run: Run) -> set[str]:
     """Return which of the tasks that the scheduler named at the end have task runs."""
-    return _sent(run, {task.key for task in _named_tasks(run)})
+    wanted = {task.key for task in _named_tasks(run)}
+    if not wanted:
+        return set()
+    ids = [run.open["key_id"], run.scheduler_only["key_id"], run.tasks["key_id"]]
+    known = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in ids]))
+    functions, names = run.keys.functions()
+    near = {str(key_split(key)) for key in wanted}
+    codes = np.flatnonzero([name in near for name in names])
+    known = known[np.isin(functions[known], codes)]
+    return wanted & set(run.keys.texts(known).tolist())
 
 
 def _named_tasks(run: Run) -> list[UnsentTask]:
@@ -374,17 +376,3 @@ def _named_tasks(run: Run) -> list[UnsentTask]:
         UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
         for key, status in found.items()
     ]
-
-
-def _sent(run: Run, wanted: set[str]) -> set[str]:
-    """Return which of some keys, as texts, have task runs."""
-    if not wanted:
-        return set()
-    ids = [run.open["key_id"], run.scheduler_only.get("key_id", ())]
-    ids.append(run.tasks["key_id"])
-    known = np.unique(np.concatenate([np.asarray(column, dtype=np.int64) for column in ids]))
-    functions, names = run.keys.functions()
-    near = {str(key_split(key)) for key in wanted}
-    codes = np.flatnonzero([name in near for name in names])
-    known = known[np.isin(functions[known], codes)]
-    return wanted & set(run.keys.texts(known).tolist())

@@ -42,7 +42,7 @@ def find_links(run: Run) -> RunLinks:
         key_ids, slots.times.known, np.flatnonzero(_succeeded(run, unseen)), len(run.keys)
     )
     producers = made.last_before(wanted, slots.times.sent[rows])
-    if not _scheduler_told(run):
+    if "sent" not in run.tasks:
         # Times of two hosts then compare only roughly: the one run that there is will be it.
         producers = np.where(producers < 0, made.only(wanted), producers)
     return RunLinks(rows, wanted, producers)
@@ -125,10 +125,6 @@ def _succeeded(run: Run, unseen: pd.DataFrame) -> Array:
     if not len(unseen):
         return seen
     return np.append(seen, (unseen["scheduler_state"] == "memory").to_numpy(dtype=bool))
-
-
-def _scheduler_told(run: Run) -> bool:
-    return "sent" in run.tasks
 
 
 # --- What each task run had to wait for last: the finish without which it had begun earlier -------

@@ -141,7 +141,7 @@ def _kill(run: Run, life: int) -> MemoryKill:
         run.seconds_at(left),
         end.memory,
         end.limit,
-        _results_in_memory(run, life),
+        results_in_memory(run, life),
         before if np.isfinite(before) else float("nan"),
         _group_of(run, life, left),
         tasks,
@@ -283,14 +283,14 @@ def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
     return own["time"].to_numpy(dtype=float), own[name].to_numpy(dtype=float)
 
 
-def _results_in_memory(run: Run, life: int) -> float:
+def results_in_memory(run: Run, life: int, until: float = np.inf) -> float:
     """Return the bytes of results in memory in the last sample of a worker; NaN: unknown."""
-    _, sizes = _samples(run, life, "managed_memory", "size")
-    _, spilled = _samples(run, life, "managed_memory", "spilled_size")
-    if not len(sizes):
-        return float("nan")
+    held = run.managed_memory
+    own = held[((held["worker_id"] == life) & (held["time"] <= until)).to_numpy(dtype=bool)]
+    own = own.sort_values("time", kind="stable")[["size", "spilled_size"]]
+    size, spilled = own.to_numpy(dtype=float)[-1] if len(own) else (np.nan, np.nan)
     # A few bytes are more as they are spilled.
-    return max(float(sizes[-1]) - (float(spilled[-1]) if len(spilled) else 0.0), 0.0)
+    return float(np.maximum(size - np.nan_to_num(spilled), 0.0))
 
 
 def _held_most(run: Run, kill: MemoryKill) -> str | None:

@@ -130,7 +130,8 @@ def find_edges(run: Run) -> PlanEdges:
     users, sources = users[found], sources[found]
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
     codes, distinct = pd.factorize(pairs, sort=True)
-    edges, size = Groups(codes, len(distinct)), _sizes(run, len(slots.worker))
+    edges, size = Groups(codes, len(distinct)), np.full(len(slots.worker), np.nan)
+    size[: len(run.tasks)] = run.tasks["size"].to_numpy(dtype=float)
     once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
     handed = Groups(codes[once], len(distinct))
     told = size[sources[once]]
@@ -172,10 +173,3 @@ def _ticks(key_ids: Array, times: Array) -> Array:
     """Put key and time into one number, to sort and to search by."""
     ticks = np.clip(np.nan_to_num(times) * (TICKS_PER_SECOND / _TICK), 0, (1 << _TIME_BITS) - 1)
     return (key_ids << _TIME_BITS) + ticks.astype(np.int64)
-
-
-def _sizes(run: Run, count: int) -> Array:
-    """Return the bytes of the result of each slot; NaN: unknown."""
-    sizes = np.full(count, np.nan)
-    sizes[: len(run.tasks)] = run.tasks["size"].to_numpy(dtype=float)
-    return sizes

@@ -194,10 +194,11 @@ class Endings:
             ended = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()
             last = float(np.fmax.reduce(tasks["known"].to_numpy()[ended], initial=np.nan))
         interrupted = _interrupted(trace)
+        processing = trace.scheduler_only["scheduler_state"] == "processing"
         return cls(
             float(np.fmax.reduce(gave_up)),
             last,
-            bool(len(trace.under_way) or _open_at_scheduler(trace).any()),
+            bool(len(trace.under_way) or processing.any()),
             tuple(_ended(trace, end, _AFTERMATH) for end in _open_states(trace)),
             tuple(_ended_on_workers(trace, end) for end in _open_states(trace)),
             _ended(trace, interrupted) if interrupted is not None else 0,
@@ -305,7 +306,7 @@ def _broken_up(trace: Trace) -> float:
 def _gave_up_tasks(trace: Trace, since: float) -> bool:
     """Return whether tasks were given up from a time on, as one worker after the other had died."""
     for runs in (trace.scheduler_only, trace.tasks):
-        if not {"end_cause", "scheduler_state", "known"} <= set(runs.columns):
+        if "known" not in runs:
             continue
         late = (runs["scheduler_state"] == "erred") & (runs["known"] >= since)
         causes = stimulus_texts(trace, runs["end_cause"][late.to_numpy(dtype=bool)])
@@ -389,8 +390,3 @@ def _how(trace: Trace) -> How:
         RecordingEnd.GOES_ON: How.GOES_ON,
         RecordingEnd.CLOSED: How.CLOSED,
     }.get(trace.recording, How.CUT)
-
-
-def _open_at_scheduler(trace: Trace) -> Array:
-    only = trace.scheduler_only
-    return (only["scheduler_state"] == "processing").to_numpy(dtype=bool)

@@ -105,22 +105,10 @@ def all_stacks(run: Run) -> list[Stack]:
     return [stacks[row] for row in range(len(run.stacks))]
 
 
-def _by_function(stack: Stack) -> tuple[str, str]:
-    return stack[-1].file, stack[-1].function
-
-
-def _by_library(stack: Stack) -> str:
-    return library_of(stack[-1].file)
-
-
-def _by_line(stack: Stack) -> Frame:
-    return line_of(stack)[0]
-
-
 _NAMES: dict[By, Callable[[Stack], Hashable]] = {
-    "line": _by_line,
-    "function": _by_function,
-    "library": _by_library,
+    "line": lambda stack: line_of(stack)[0],
+    "function": lambda stack: (stack[-1].file, stack[-1].function),
+    "library": lambda stack: library_of(stack[-1].file),
 }
 
 
@@ -416,9 +404,7 @@ def _longest_line(run: Run, samples: Samples, total: float) -> str:
 
 def _split(parts: dict[str, float]) -> str:
     known = {name: share for name, share in parts.items() if np.isfinite(share)}
-    told = sorted((item for item in known.items() if item[1] >= _WORTH_TELLING), key=_by_share)
+    told = sorted(
+        (item for item in known.items() if item[1] >= _WORTH_TELLING), key=lambda item: -item[1]
+    )
     return ", ".join(f"{format_share(share)} {name}" for name, share in told)
-
-
-def _by_share(item: tuple[str, float]) -> float:
-    return -item[1]

@@ -233,13 +233,14 @@ def plan(run: Run) -> pd.DataFrame:
     found, ran = find_plan(run), run.whole
     spent = busy_seconds(ran, found.of_whole, len(found))[:, :USES]
     busy, path = spent.sum(axis=1), path_segments(run)
+    texts = run.lines.drop_duplicates("line").set_index("line")["text"]
     table = pd.DataFrame(
         {
             "Node": text(node_names(found)),
             "Computation": found.computation + 1,
             "Function": text(found.function),
             "Line": text(found.line),
-            "Text": _line_texts(run, found),
+            "Text": known_texts(texts.reindex(found.line)),
             "Step": text(found.step),
             **_counts(run, found),
             "Thread Time (s)": busy,
@@ -291,11 +292,6 @@ def node_names(found: Plan) -> Array:
     names = np.empty(len(found), dtype=object)
     names[:] = [f"{number} {name}" for number, name in enumerate(found.function, 1)]
     return names
-
-
-def _line_texts(run: Run, found: Plan) -> pd.Series:
-    noted = run.lines.drop_duplicates("line").set_index("line")["text"]
-    return known_texts(noted.reindex(found.line))
 
 
 def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:

@@ -159,7 +159,7 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
     workers = run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
     alive = (run.workers["kind"] == "worker").to_numpy() & (ends_of_lives(run) > time)
-    alive &= _since(run, run.workers["first_seen"]) <= time
+    alive &= run.since_begin(run.workers["first_seen"]) <= time
     if process is not None:
         held, alive = held.of(processes[held.life] == process), alive & (processes == process)
     used = Samples.of(run, run.samples, "memory")
@@ -270,10 +270,6 @@ def _running(run: Run, lives: Array, time: float) -> str:
     return slots.functions[functions[0]] if len(functions) == 1 else ""
 
 
-def _since(run: Run, times: pd.Series) -> Array:
-    return run.since_begin(times)
-
-
 # --- How memory grows while a cluster goes on -----------------------------------------------------
 
 By = Literal["cluster", "worker", "function"]
@@ -355,7 +351,9 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
             "Memory": text([row[0] for row in rows]),
             "Worker": text([row[1] for row in rows]),
             "Compared": text(np.full(len(rows), _compared(moments), dtype=object)),
-            **_figures([row[2] for row in rows], _unit(moments)),
+            **_figures(
+                [row[2] for row in rows], "computation" if np.isnan(moments.window) else "window"
+            ),
             "Why Held": text([row[3] for row in rows]),
             "Line": text([row[4] for row in rows]),
             "Asked At": text([row[5] for row in rows]),
@@ -418,10 +416,6 @@ def _compared(moments: Moments) -> str:
     if np.isnan(moments.window):
         return f"{moments.steps.sum():.0f} computations"
     return f"{len(moments) - 1} windows of {format_duration(moments.window)}"
-
-
-def _unit(moments: Moments) -> str:
-    return "computation" if np.isnan(moments.window) else "window"
 
 
 def _verdict(drift: Drift, unit: str) -> str:

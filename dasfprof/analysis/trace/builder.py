@@ -119,9 +119,11 @@ class TraceBuilder:
         for name in _OF_NOBODY:
             tables[name] = tables[name].drop(columns="worker_id")
         tables["copies_dropped"] = self._of_workers(tables["copies_dropped"])
-        tables["host_processes"] = self._host_processes()
-        hosts = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
-        tables["samples"] = with_host_readings(tables["samples"], hosts)
+        table = self._event_table("Host Process")
+        hosts = self._register.host_of(table["worker_id"].to_numpy())
+        tables["host_processes"] = with_owners(table, hosts, self._processes)
+        codes = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
+        tables["samples"] = with_host_readings(tables["samples"], codes)
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
         tables["under_way_history"] = under_way.table("Task Under Way")
@@ -129,7 +131,9 @@ class TraceBuilder:
         tables["scheduler_states"] = under_way.table("Scheduler State")
         tables["task_samples"] = under_way.table("Task Sample")
         tables["loop_samples"] = under_way.table("Loop Sample")
-        tables["transfers"], transfer_keys = self._transfer_table()
+        transfers = tables["transfers"] = self._span_table("Transfer")
+        items = self._facts["Transfer"].list_items("keys", self._ids)
+        transfer_keys = transfers["keys"].to_numpy(), items
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
         tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
@@ -298,16 +302,6 @@ class TraceBuilder:
         table = pd.DataFrame(columns, copy=False)
         keyed = name in _KEYED or "key" not in columns
         return table if keyed else table.rename(columns={"key": "key_id"})
-
-    def _host_processes(self) -> pd.DataFrame:
-        table = self._event_table("Host Process")
-        hosts = self._register.host_of(table["worker_id"].to_numpy())
-        return with_owners(table, hosts, self._processes)
-
-    def _transfer_table(self) -> tuple[pd.DataFrame, tuple[Array, Array]]:
-        table = self._span_table("Transfer")
-        items = self._facts["Transfer"].list_items("keys", self._ids)
-        return table, (table["keys"].to_numpy(), items)
 
     def _span_table(self, name: str) -> pd.DataFrame:
         columns = self._columns.pop(name)

@@ -76,7 +76,7 @@ def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
     Dask lets them end in the same error. Empty where nothing tells.
     """
     most: dict[str, int] = {}
-    for counts in run.scheduler_states["tasks"] if len(run.scheduler_states) else ():
+    for counts in run.scheduler_states["tasks"]:
         erred = {name: states.get("erred", 0) for name, states in (counts or {}).items()}
         if sum(erred.values()) > sum(most.values()):
             most = {name: number for name, number in erred.items() if number}
@@ -158,12 +158,8 @@ def lives_lost_with(run: Run, key_id: int) -> list[int]:
 def _erred(run: Run) -> pd.DataFrame:
     """Return the task runs that erred on their worker; ``for_good`` by the scheduler."""
     parts = []
-    for runs, message in (
-        (run.tasks, "exception"),
-        (run.scheduler_only, "scheduler_exception"),
-    ):
-        if "scheduler_state" not in runs:
-            continue
+    tables = (run.tasks, "exception"), (run.scheduler_only, "scheduler_exception")
+    for runs, message in tables if "sent" in run.tasks else tables[1:]:
         for_good = (runs["scheduler_state"] == "erred").to_numpy(dtype=bool)
         kept = for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
         own = runs[kept]
@@ -209,13 +205,10 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
         own = run.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
         if (history["time"].to_numpy()[own == life["address"]] > end.time - _LONG).any():
             return False
-        if np.isin(run.under_way["worker_id"], np.flatnonzero(_at(run, life))).any():
+        at = np.flatnonzero((run.workers["address"] == life["address"]).to_numpy(dtype=bool))
+        if np.isin(run.under_way["worker_id"], at).any():
             return False
     return bool(keys & _kept_for_long(run, end.time, str(row["worker"])))
-
-
-def _at(run: Run, life: pd.Series) -> Any:
-    return (run.workers["address"] == life["address"]).to_numpy(dtype=bool)
 
 
 def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
@@ -253,7 +246,7 @@ class Stacks:
     """
 
     def __init__(self, run: Run) -> None:
-        self._frames = run.stacks["frames"].tolist() if len(run.stacks) else []
+        self._frames = run.stacks["frames"].tolist()
 
     def __getitem__(self, row: int) -> Stack:
         """Return a stack; an empty one for -1, and where its frames are damaged."""
@@ -284,7 +277,7 @@ def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:
 def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     """Return the tasks that workers had under way at a time, the longest first."""
     history = run.under_way_history
-    history = history[history["time"] <= time] if len(history) else history
+    history = history[history["time"] <= time]
     if not len(history):
         return ()
     last = history.drop_duplicates(RUN, keep="last")

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
+from dasfprof.analysis.model.memory_kills import results_in_memory
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
@@ -135,7 +136,7 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
             for _, life in lives.values()
             if not life["left"] <= end.time
         ]
-    sampled = set(np.unique(run.samples["worker_id"]).tolist()) if len(run.samples) else set()
+    sampled = set(run.samples["worker_id"].tolist())
     found = []
     for row in state["workers"] or ():
         number, life = lives.get(str(row.get("worker")), (-1, None))
@@ -145,6 +146,7 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
             silent = max(silent, late) if late > _LATE else silent
         blocked, stack = _blocked(run, number, end.time)
         empty = knows_nothing(run, end, row, life)
+        results = results_in_memory(run, number, end.time)
         found.append(
             WorkerNow(
                 worker=str(row.get("worker")) if life is None else str(life["worker"]),
@@ -158,25 +160,12 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
                 answered=True if empty else None,
                 memory=row.get("memory"),
                 memory_limit=row.get("memory_limit"),
-                results=_results(run, number, end.time),
+                results=None if np.isnan(results) else results,
                 loop_blocked=blocked,
                 loop_stack=stacks[stack],
             )
         )
     return found
-
-
-def _results(run: Run, number: int, until: float) -> float | None:
-    """Return the bytes of results that a worker had in memory when it was last sampled."""
-    held = run.managed_memory
-    if not len(held):
-        return None
-    own = held[((held["worker_id"] == number) & (held["time"] <= until)).to_numpy(dtype=bool)]
-    if not len(own):
-        return None
-    size, spilled = (float(own[name].iloc[-1]) for name in ("size", "spilled_size"))
-    # A few bytes are more as they are spilled.
-    return max(size - np.nan_to_num(spilled), 0.0) if np.isfinite(size) else None
 
 
 def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
@@ -232,8 +221,6 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
     It is that of a row of the workers; None: of the scheduler.
     """
     loops = run.loops_blocked
-    if not len(loops):
-        return 0.0, -1
     ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")
     own = loops[np.isin(loops["worker_id"], ids) & (loops["time"] <= time).to_numpy()]
     if not len(own) or np.isfinite(own["until"].iloc[-1]):
@@ -258,13 +245,13 @@ def _scheduler_died_alone(run: Run) -> bool:
 
 def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     history = run.clients_under_way
-    history = history[history["time"] <= end.time] if len(history) else history
+    history = history[history["time"] <= end.time]
     told = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
-    names = dict.fromkeys([*told, *(history["client"].astype(str) if len(history) else ())])
+    names = dict.fromkeys([*told, *history["client"].astype(str)])
     found = []
     for name in filter(is_persons, names):
         row = told.get(name, {})
-        own = history[history["client"] == name] if len(history) else history
+        own = history[history["client"] == name]
         looked = _look_of(own, end.time)
         found.append(
             ClientNow(
