@@ -116,8 +116,7 @@ def _first_parameter(function: Any) -> str | None:
     return first.name if first is not None and by_both else None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon)
+os.register_at_fork(after_in_child=_abandon)
 
 
 # --- Which threads of a worker run a task now, and in which functions of Dask tasks begin ---------

@@ -69,13 +69,15 @@ class Ear:
             is_error = _is_error(record)
             if record.levelno < self._level and not is_error:
                 return
-            if str(record.name).startswith(_OURS):
+            logger = str(record.name)
+            if logger.startswith(_OURS):
                 return
             thread = threading.get_ident()
             identity = self.run_of(thread)
             if identity is None:
-                if record.exc_info and record.name.startswith(_DASK):
-                    self._hear_dask(record)
+                of_dask = logger.startswith(_DASK) and not logger.startswith(_OF_OTHERS)
+                if of_dask and record.exc_info and record.levelno >= logging.ERROR:
+                    self._listener(None, -1, record, True)
                 return
             run = self._last.get(thread)
             if run is None or run.identity != identity:
@@ -91,10 +93,6 @@ class Ear:
                     self._listener(*identity, record, False)
         except Exception:
             self._guard.caught("what a task logged")
-
-    def _hear_dask(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.ERROR and not record.name.startswith(_OF_OTHERS):
-            self._listener(None, -1, record, True)
 
 
 def _is_error(record: logging.LogRecord) -> bool:

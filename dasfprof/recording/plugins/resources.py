@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -65,9 +64,8 @@ class ResourceMonitor(RecordingPart):
             self._gpu,
             *self._of_worker(worker, partial(ResourceProbe, self._gpu, pressure)),
             DiskProbe(worker.local_directory),
+            ProcessesProbe(),
         ]
-        if sys.platform.startswith("linux"):  # where files of /proc tell of all processes
-            self._probes.append(ProcessesProbe())
         self._undo += [probe.close for probe in self._probes]
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -119,16 +117,15 @@ def _leave_to_parent() -> None:
         duty.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class HostDuty:
     """Elects one process of a host: the one that has bound a name.
 
-    The name is a Linux abstract socket address: it leaves no file behind and is free as soon as its
-    owner dies. On other systems every process has the duty. A forked child closes the socket that
-    it inherits, or it would keep the duty after its parent is killed.
+    The name is an abstract socket address: it leaves no file behind and is free as soon as its
+    owner dies. A forked child closes the socket that it inherits, or it would keep the duty after
+    its parent is killed.
 
     Parameters
     ----------
@@ -139,13 +136,12 @@ class HostDuty:
     def __init__(self, election: str) -> None:
         self._address = f"\0dasfprof-{election}"
         self._socket: socket.socket | None = None
-        self._everyone = not sys.platform.startswith("linux")
         self._ask_again = 0.0
         _duties.add(self)
 
     def held(self) -> bool:
         """Return whether this process has the duty; take it if it is free."""
-        if self._everyone or self._socket is not None:
+        if self._socket is not None:
             return True
         now = monotonic()
         if now < self._ask_again:

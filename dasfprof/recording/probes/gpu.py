@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import monotonic, perf_counter, thread_time, time
 from typing import Any, Protocol
 
@@ -288,9 +289,8 @@ class DeviceMemoryProbe:
             _weight(data.host_buffer),
             len(data.disk) if data.disk is not None else 0,
         )
-        device, disk = self._meters
-        moved = device.dumped, device.loaded, disk.dumped, disk.loaded
-        yield DEVICE_MEMORY, (time(), *held, *(value for values in moved for value in values))
+        moved = (value for meter in self._meters for each in meter.moved.values() for value in each)
+        yield DEVICE_MEMORY, (time(), *held, *moved)
 
     def close(self) -> None:
         """Restore the wrapped functions."""
@@ -309,42 +309,30 @@ class FuncMeter:
 
     def __init__(self, func: Any) -> None:
         #: Seconds, bytes and number of the dumps, and of the loads.
-        self.dumped: Values = (0.0, 0, 0)
-        self.loaded: Values = (0.0, 0, 0)
-        self._patches: list[Patch] = []
-        if func is not None:
-            self._wrap(func, "dump", self._note_dump)
-            self._wrap(func, "load", self._note_load)
+        self.moved: dict[str, Values] = {"dump": (0.0, 0, 0), "load": (0.0, 0, 0)}
+        self._patches = [
+            Patch(func, name, partial(self._metering, name))
+            for name in (self.moved if func is not None else ())
+        ]
 
     def close(self) -> None:
         """Restore the functions, unless other code has wrapped ours since."""
         while self._patches:
             self._patches.pop().remove()
 
-    def _note_dump(self, seconds: float, stored: Any) -> None:
-        self.dumped = _add(self.dumped, seconds, stored)
+    def _metering(self, name: str, original: Any, patch: Patch) -> Any:
+        def metered(*args: Any, **kwargs: Any) -> Any:
+            start = perf_counter()
+            result = original(*args, **kwargs)
+            if patch.active:
+                with contextlib.suppress(Exception):
+                    took, stored = perf_counter() - start, (*args, *kwargs.values())[0]
+                    size = _size(result if name == "dump" else stored)
+                    seconds, sizes, number = self.moved[name]
+                    self.moved[name] = seconds + took, sizes + size, number + 1
+            return result
 
-    def _note_load(self, seconds: float, stored: Any) -> None:
-        self.loaded = _add(self.loaded, seconds, stored)
-
-    def _wrap(self, func: Any, name: str, note: Callable[[float, Any], None]) -> None:
-        def wrap(original: Any, patch: Patch) -> Any:
-            def metered(*args: Any, **kwargs: Any) -> Any:
-                start = perf_counter()
-                result = original(*args, **kwargs)
-                if patch.active:
-                    with contextlib.suppress(Exception):
-                        stored = result if name == "dump" else (*args, *kwargs.values())[0]
-                        note(perf_counter() - start, stored)
-                return result
-
-            return metered
-
-        self._patches.append(Patch(func, name, wrap))
-
-
-def _add(values: Values, seconds: float, stored: Any) -> Values:
-    return values[0] + seconds, values[1] + _size(stored), values[2] + 1
+        return metered
 
 
 def _size(stored: Any) -> int:

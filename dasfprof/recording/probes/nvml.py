@@ -241,8 +241,9 @@ class GpuReader:
         self._pcie_last: tuple[float, int, int] | None = None
         self._readings = [
             _Reading("utilization", 2, [self._utilization]),
-            _Reading("memory", 2, [self._memory, self._memory_before_510]),
-            _Reading("power", 1, [self._power]),
+            # Drivers before 510 have no version of it.
+            _Reading("memory", 2, [lambda: self._memory(nvml.nvmlMemory_v2), self._memory]),
+            _Reading("power", 1, [lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)]),
             _Reading("sm_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_SM)]),
             _Reading("memory_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_MEM)]),
             _Reading("temperature", 1, [self._temperature]),
@@ -294,16 +295,9 @@ class GpuReader:
         rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
         return rates.gpu, rates.memory
 
-    def _memory(self) -> Values:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
+    def _memory(self, *version: Any) -> Values:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, *version)
         return memory.used, memory.total
-
-    def _memory_before_510(self) -> Values:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-        return memory.used, memory.total
-
-    def _power(self) -> Values:
-        return (self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,)
 
     def _clock(self, kind: int) -> Values:
         return (self._nvml.nvmlDeviceGetClockInfo(self._handle, kind),)

@@ -1,15 +1,13 @@
 """`ProcessUsage`: what this process uses; its job; CPU of its threads; connections; kills.
 
-On Linux it reads files of ``/proc/self`` through descriptors that stay open: psutil opens and
-parses more than is needed, which would take more than half of a tick (`benchmarks/`). On other
-systems psutil is used.
+It reads files of ``/proc/self`` through descriptors that stay open: psutil opens and parses more
+than is needed, which would take more than half of a tick (`benchmarks/`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -87,23 +85,20 @@ class ProcessUsage:
         self._files: dict[str, int] = {}
         self._count_due = 0.0
         self._descriptors = self._threads = 0
-        if sys.platform.startswith("linux"):
-            self._page = os.sysconf("SC_PAGE_SIZE")
-            with contextlib.suppress(OSError):  # not permitted: psutil returns what it can
-                for name in ("statm", "stat", "io"):
-                    path = f"/proc/self/{name}"
-                    self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        with contextlib.suppress(OSError):  # the last is not everywhere
+            for name in ("statm", "stat", "io"):
+                path = f"/proc/self/{name}"
+                self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> Usage:
         """Read once.
 
         Raises
         ------
-        psutil.Error, OSError
+        OSError
             If the system does not permit it.
         """
-        if "stat" not in self._files:
-            return _by_psutil()
         now = time.monotonic()
         if now >= self._count_due:
             self._count_due = now + self.COUNT_INTERVAL
@@ -178,12 +173,8 @@ class FamilyUsage(ProcessUsage):
 
 def resident_memory() -> int | None:
     """Return the resident bytes of this process; None where the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        with contextlib.suppress(psutil.Error):
-            return int(psutil.Process().memory_info().rss)
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
+        return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
     return None
 
 
@@ -266,13 +257,11 @@ class ServiceCpu:
         self._read: dict[int, int] = {}
         self._total = 0
 
-    def read(self) -> float | None:
-        """Return what they have used since the first reading; None where the system has no such.
+    def read(self) -> float:
+        """Return what they have used since the first reading.
 
         What a thread used before it was found, or after the last reading before its end, is lost.
         """
-        if not sys.platform.startswith("linux"):
-            return None
         now = time.monotonic()
         if now >= self._look_due:
             self._look_due = now + self.LOOK_INTERVAL
@@ -296,33 +285,18 @@ class ServiceCpu:
 def count_connections() -> int:
     """Return the number of this process's TCP and UDP sockets.
 
-    On Linux the protocol of a socket is an extended attribute of its descriptor. Looking it up in
+    The protocol of a socket is an extended attribute of its descriptor. Looking it up in
     ``/proc/net/tcp``, as psutil does, takes fifty times as long, as the kernel walks the table of
     all connections.
 
     Raises
     ------
-    psutil.Error, OSError
+    OSError
         If the system does not permit it.
     """
-    if not sys.platform.startswith("linux"):
-        return len(psutil.Process().net_connections("inet"))
     count = 0
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # not a socket, or closed in the meantime
             name = os.getxattr(f"/proc/self/fd/{descriptor}", _PROTOCOL)
             count += name.startswith(_INTERNET)
     return count
-
-
-def _by_psutil() -> Usage:
-    process = psutil.Process()
-    times = process.cpu_times()
-    read = written = None
-    # Windows has no descriptors, macOS no counters.
-    with contextlib.suppress(AttributeError, psutil.Error):
-        counters = process.io_counters()
-        read, written = counters.read_bytes, counters.write_bytes
-    descriptors = process.num_fds() if hasattr(process, "num_fds") else 0
-    memory, threads = process.memory_info().rss, process.num_threads()
-    return Usage(times.user + times.system, memory, descriptors, threads, read, written)

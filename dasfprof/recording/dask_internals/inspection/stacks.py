@@ -68,7 +68,7 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
 
 def stack_of(frames: list[FrameType]) -> Stack:
     """Return function, file and line of frames, without those that merely run a task's graph."""
-    kept = [frame for frame in frames if not _is_plumbing(frame.f_code.co_filename)]
+    kept = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
     if len(kept) > MOST_FRAMES:
         half = MOST_FRAMES // 2
         kept = kept[:half] + kept[-half:]
@@ -80,10 +80,6 @@ def stack_of(frames: list[FrameType]) -> Stack:
         )
         for frame in kept
     )
-
-
-def _is_plumbing(file: str) -> bool:
-    return file.endswith(_PLUMBING)
 
 
 class Threads:

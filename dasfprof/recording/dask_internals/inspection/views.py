@@ -160,11 +160,6 @@ def _client(client: Any, most_wanted: int) -> dict[str, Any]:
 
 def _worker(worker: Any) -> dict[str, Any]:
     memory = getattr(worker, "memory", None)
-    keys: list[str] = []
-    for task in worker.processing:
-        keys.append(str(getattr(task, "key", task)))
-        if len(keys) == MOST_KEYS:
-            break
     return {
         "worker": worker.address,
         "name": str(worker.name),
@@ -176,7 +171,7 @@ def _worker(worker: Any) -> dict[str, Any]:
         "occupancy": getattr(worker, "_occupancy_cache", None),
         "memory": getattr(memory, "process", None),
         "memory_limit": worker.memory_limit or None,
-        "keys": keys,
+        "keys": [str(getattr(x, "key", x)) for x in islice(worker.processing, MOST_KEYS)],
     }
 
 
@@ -276,7 +271,7 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
     """Return the tasks that are coroutines on the worker's event loop, and began before a time."""
     keys = [
         key
-        for key in map(key_of, list(worker.state.executing))
+        for key in [getattr(task, "key", task) for task in list(worker.state.executing)]
         if key not in in_threads and not _is_younger(worker, key, since)
     ]
     if not keys:
@@ -292,11 +287,6 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
         frames = stacks.frames_of_coroutine(task.get_coro()) if task is not None else []
         rows.append(_row(worker, key, _of_users(frames)))
     return rows
-
-
-def key_of(item: Any) -> Any:
-    """Return the key of a task's state, or the key itself."""
-    return getattr(item, "key", item)
 
 
 def _of_users(frames: list[FrameType]) -> list[FrameType]:
