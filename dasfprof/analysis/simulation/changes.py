@@ -1,9 +1,9 @@
-"""The wall time of a run after a change, or on other numbers of workers; what a change saves."""
+"""The wall time of a run after a change, what a change saves, and the longest chain of its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from dasfprof.analysis.simulation.replay import (
     is_positive,
     replay_of,
 )
-from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -161,32 +160,7 @@ def _capped(replay: Replay, seconds: Array, caps: Mapping[str, float]) -> Array:
     return seconds
 
 
-# --- A run on other numbers of workers: bounds and simulated times --------------------------------
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The work of a run and its longest chain, seconds."""
-
-    #: Of all threads together.
-    work: float
-    #: Of the chain of runs, each of which needs the one before, that takes the most; the client's
-    #: pauses between graphs are part of it.
-    chain: float
-
-    def lower(self, threads: int) -> float:
-        """Return what no schedule on so many threads is shorter than."""
-        return max(self.chain, self.work / threads)
-
-    def upper(self, threads: int) -> float:
-        """Return what no schedule is longer than that leaves no thread idle while a task is ready.
-
-        Graham (1969): ``work / P + (1 - 1 / P) * chain``, if nothing but tasks takes time.
-        """
-        return self.work / threads + (1 - 1 / threads) * self.chain
-
-
-def _longest_chain(inputs: ReplayInputs, held: Array) -> float:
+def longest_chain(inputs: ReplayInputs, held: Array) -> float:
     """Return when the last run would end if every run had a thread as soon as it could begin.
 
     A graph that came after some of the finishes before it counts as coming with the one before
@@ -218,44 +192,3 @@ def _longest_chain(inputs: ReplayInputs, held: Array) -> float:
         if told[row]:
             latest_told = max(latest_told, end)
     return latest
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Predictions by number of workers."""
-
-    workers: Array
-    threads: Array
-    #: Wall seconds; NaN where nothing can be predicted.
-    walls: Array
-    #: The share of the threads' time that tasks hold them.
-    efficiency: Array
-    #: Wall seconds between which any schedule is, if nothing but tasks takes time.
-    least: Array
-    most: Array
-    #: For each, why nothing can be predicted, in words; empty where it can.
-    refusals: list[str]
-
-
-def predict_scaling(trace: Run, workers: Sequence[int], *, progress: bool = False) -> Scaling:
-    """Replay a run on each number of workers."""
-    replay = replay_of(trace)
-    held = replay.held()
-    bounds = Bounds(float(held.sum()), _longest_chain(replay.inputs, held))
-    clusters = [replay.cluster.with_workers(count) for count in workers]
-    threads = np.array([max(cluster.most_threads, 1) for cluster in clusters])
-    walls = np.full(len(workers), np.nan)
-    if not replay.obstacle:
-        bar = track(clusters, "Replaying", shown=progress, total=len(clusters), unit="cluster")
-        walls[:] = [replay.predicted(replay.outcome(cluster=cluster).wall) for cluster in bar]
-    refusals = [replay.refusal_on(cluster) for cluster in clusters]
-    walls[[bool(refusal) for refusal in refusals]] = np.nan
-    return Scaling(
-        workers=np.array(workers, dtype=np.int64),
-        threads=threads,
-        walls=walls,
-        efficiency=bounds.work / (threads * walls),
-        least=np.array([bounds.lower(count) for count in threads.tolist()]),
-        most=np.array([bounds.upper(count) for count in threads.tolist()]),
-        refusals=refusals,
-    )

@@ -9,15 +9,16 @@ import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import (
-    Scaling,
     changed_cluster,
     changed_wall,
-    predict_scaling,
+    longest_chain,
     worker_counts,
 )
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace.progress import track
+from dasfprof.database.columns import Array
 
 #: Shares of the recorded workers that are asked about if none are given.
 _USUAL = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -54,30 +55,40 @@ def scaling(
         - ``Calibration Error (%)``, ``Verdict``
     """
     replay = replay_of(run)
-    recorded = max(replay.cluster.most_workers, 1)
-    found = predict_scaling(run, worker_counts(workers, recorded, _USUAL), progress=progress)
-    count = len(found.workers)
+    recorded, held = max(replay.cluster.most_workers, 1), replay.held()
+    counts = np.array(worker_counts(workers, recorded, _USUAL), dtype=np.int64)
+    clusters = [replay.cluster.with_workers(count) for count in counts.tolist()]
+    threads = np.array([max(cluster.most_threads, 1) for cluster in clusters])
+    walls = np.full(len(clusters), np.nan)
+    if not replay.obstacle:
+        bar = track(clusters, "Replaying", shown=progress, total=len(clusters), unit="cluster")
+        walls[:] = [replay.predicted(replay.outcome(cluster=cluster).wall) for cluster in bar]
+    refusals = [replay.refusal_on(cluster) for cluster in clusters]
+    walls[[bool(refusal) for refusal in refusals]] = np.nan
+    # The client's pauses between graphs are part of the chain.
+    work, chain = float(held.sum()), longest_chain(replay.inputs, held)
+    efficiency = work / (threads * walls)
     return pd.DataFrame(
         {
-            "Workers": found.workers,
-            "Threads": found.threads,
-            "Share of Recorded (%)": found.workers / recorded * 100,
-            "Wall Time (s)": found.walls,
-            "Efficiency (%)": found.efficiency * 100,
-            "Cost (worker-s)": found.workers * found.walls,
-            "Least (s)": found.least,
-            "Most without Overhead (s)": found.most,
+            "Workers": counts,
+            "Threads": threads,
+            "Share of Recorded (%)": counts / recorded * 100,
+            "Wall Time (s)": walls,
+            "Efficiency (%)": efficiency * 100,
+            "Cost (worker-s)": counts * walls,
+            "Least (s)": np.maximum(chain, work / threads),
+            "Most without Overhead (s)": work / threads + (1 - 1 / threads) * chain,
             "Calibration Error (%)": np.full(
-                count, np.nan if replay.obstacle else replay.error * 100
+                len(clusters), np.nan if replay.obstacle else replay.error * 100
             ),
-            "Verdict": text(_verdicts(found)),
+            "Verdict": text(_verdicts(efficiency, refusals)),
         }
     )
 
 
-def _verdicts(found: Scaling) -> list[str]:
+def _verdicts(efficiency: Array, refusals: list[str]) -> list[str]:
     verdicts = []
-    for share, refusal in zip(found.efficiency.tolist(), found.refusals, strict=True):
+    for share, refusal in zip(efficiency.tolist(), refusals, strict=True):
         if refusal:
             verdicts.append(refusal)
         elif share >= _EFFICIENT:
