@@ -227,8 +227,8 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
         named[silent & np.append(states == state, False)[codes]] = category
     named[loss != ""] = loss[loss != ""]
     named[succeeded | open_] = None
-    codes, categories = pd.factorize(named)
-    columns["category"] = make_categorical(codes, list(categories))
+    codes, names = pd.factorize(named)
+    columns["category"] = make_categorical(codes, list(names))
     columns["message"][succeeded] = None
     for name in ("message", "raised_at"):
         columns[name] = pd.Series(columns[name], dtype=object, copy=False)

@@ -21,7 +21,22 @@ from dasfprof.schema.steps import ANNOTATION
 #: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,
 #: the keys and total size of the inputs, start and stop by Dask, the exception's text, and where it
 #: was raised.
-RunFacts: TypeAlias = tuple[Any, ...]
+RunFacts: TypeAlias = tuple[
+    Any,
+    "str | None",
+    "int | None",
+    str,
+    int,
+    "str | None",
+    Any,
+    Any,
+    tuple[Any, ...],
+    int,
+    "float | None",
+    "float | None",
+    "str | None",
+    "str | None",
+]
 
 _RUNNING = ("executing", "long-running")
 STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
