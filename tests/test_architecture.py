@@ -20,6 +20,7 @@ PACKAGE = Path(dasfprof.__file__).parent
 FLOORS = {
     "errors": -2,
     "config": -1,
+    "system": -1,
     "text": -1,
     "when_imported": -1,
     "schema": 0,
@@ -269,6 +270,28 @@ def test_no_module_is_long_or_tiny() -> None:
     assert [name for name in tiny if not name.endswith("__.py")] == []
 
 
+#: What only some systems have, as attributes and as beginnings of texts.
+OF_SOME_SYSTEMS = {"platform", "setpriority", "pthread_getcpuclockid", "RUSAGE_THREAD"}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if path.stem != "system"], ids=relative
+)
+def test_names_of_some_systems_stand_in_one_module(path: Path) -> None:
+    """`dasfprof.system` has them: paths below /proc, `sys.platform`, the module `resource`."""
+    nodes = list(ast.walk(parsed(path)))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+    ]
+    assert [text for text in texts if text.startswith(("/proc", "/sys/"))] == []
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    assert not OF_SOME_SYSTEMS & attributes
+    assert not {"resource", "fcntl", "grp"} & imports(path)
+
+
 #: Parts whose docstrings are in the words of the standard library's.
 IN_PLAIN_WORDS = {
     "analysis",
@@ -281,6 +304,7 @@ IN_PLAIN_WORDS = {
     "recording",
     "report",
     "schema",
+    "system",
     "text",
 }
 

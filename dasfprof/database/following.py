@@ -20,6 +20,7 @@ from dasfprof.database.block_codec import Batch, decode_block
 from dasfprof.database.frames import inflate
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
+from dasfprof.system import PROC
 
 # --- The process that wrote a file, by the file's header, and whether it still runs ---------------
 
@@ -56,14 +57,14 @@ def writer_of(header: dict[str, Any]) -> Writer:
 def boot_id() -> str:
     """Return the id of this boot of this machine: processes with equal ids share one clock."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Path(PROC, "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return socket.gethostname()
 
 
 def _pid_namespace() -> str:
     try:
-        return os.readlink("/proc/self/ns/pid")
+        return os.readlink(f"{PROC}/self/ns/pid")
     except OSError:
         return ""
 
@@ -75,12 +76,12 @@ def _started(pid: int) -> float | None:
     """
     try:
         # The name is in parentheses and may hold any characters.
-        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *rest = Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else float(rest[18])
     except (OSError, ValueError, IndexError):
         pass
     try:
-        return None if Path("/proc/self/stat").exists() else psutil.Process(pid).create_time()
+        return None if Path(PROC, "self/stat").exists() else psutil.Process(pid).create_time()
     except (psutil.Error, OverflowError):
         return None
 

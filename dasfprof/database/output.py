@@ -10,7 +10,6 @@ import ctypes
 import errno
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from dasfprof import system
 from dasfprof.database.frames import EventsFrame
 from dasfprof.text import count_of
 
@@ -30,11 +30,6 @@ _KEEP_SIZE = 1
 #: What `fallocate` answers where a file system cannot reserve space, as NFS.
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM}
 
-if sys.platform == "linux":  # traces are written there, and read anywhere
-    import resource
-
-    _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
-
 
 def reserve(file: FileIO, length: int) -> None:
     """Reserve space for `length` bytes behind a file's end; the file itself stays as it is.
@@ -46,10 +41,9 @@ def reserve(file: FileIO, length: int) -> None:
     OSError
         If the disk, a quota or a limit of the process leaves no room for so many bytes.
     """
-    if sys.platform != "linux":
+    if system.fallocate is None:
         return
-    longest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)  # `fallocate` does not look at it
-    if longest != resource.RLIM_INFINITY and file.tell() + length > longest:
+    if file.tell() + length > system.file_size_limit():  # `fallocate` does not look at it
         raise _error(errno.EFBIG, file)
     # A try would take all that is left of a nearly full disk, and keep it.
     if length > _TRIED_BYTES:
@@ -61,7 +55,7 @@ def reserve(file: FileIO, length: int) -> None:
 def _allocate(file: FileIO, length: int) -> bool:
     """Reserve space; return False where that is not possible."""
     start, count = ctypes.c_long(file.tell()), ctypes.c_long(length)
-    while _fallocate(file.fileno(), _KEEP_SIZE, start, count):
+    while system.fallocate(file.fileno(), _KEEP_SIZE, start, count):
         number = ctypes.get_errno()
         if number in _UNSUPPORTED:
             return False

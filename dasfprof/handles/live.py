@@ -15,8 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from dasfprof import system
 from dasfprof.analysis.live import LiveRun, RunState
 from dasfprof.errors import TraceError
 from dasfprof.report.documents import json_of, records
@@ -176,7 +175,7 @@ class FindingsSoFar:
         if self._process is not None:
             if self._process.poll() is not None:
                 self._take()
-                self._since, self._taken = now, _children_cpu() - self._cpu
+                self._since, self._taken = now, system.children_cpu() - self._cpu
             elif now - self._began > _LONGEST:
                 self._process.kill()
         elif state.goes_on is not False and (changed or now - self._since >= self._pause()):
@@ -188,7 +187,7 @@ class FindingsSoFar:
         return _TIMES * max(self._taken, _LEAST + _A_BYTE * self._run.size())
 
     def _begin(self, now: float) -> None:
-        self._cpu, self._began, self._since = _children_cpu(), now, now
+        self._cpu, self._began, self._since = system.children_cpu(), now, now
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed where it is read)
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
@@ -198,7 +197,7 @@ class FindingsSoFar:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the view
             )
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, 10)
+            system.lower_priority(self._process.pid, 10)
 
     def _take(self) -> None:
         assert self._output is not None
@@ -206,11 +205,6 @@ class FindingsSoFar:
         with self._output as output, contextlib.suppress(ValueError):
             output.seek(0)
             self._findings = json.load(output)
-
-
-def _children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def main(what: str, source: str, *others: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 import dask
 from dask.system import cpu_count
 
+from dasfprof import system
 from dasfprof.config import ensure_defaults, setting
 from dasfprof.config.options import RECORDING, AllOptions, RunOptions, ShipName, as_parameters
 from dasfprof.database import FileDatabase
@@ -135,6 +136,7 @@ class RunSettings(RunOptions):
         header
             Further entries of the file's header.
         """
+        system.check_recording()
         host = socket.gethostname()
         lost, job = missing(plugin), job_of_process()
         parts = [self.name, plugin, *(file_part(part) for part in (host, owner))]
@@ -153,6 +155,7 @@ class RunSettings(RunOptions):
                 "cores": cpu_count(),
                 **({"job": job} if job else {}),
                 **({"missing": lost} if lost else {}),
+                **system.header_facts(),
                 **header,
             },
         )
@@ -163,10 +166,13 @@ def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
 
     Raises
     ------
+    RegistrationError
+        If processes of this system cannot be recorded.
     InvalidArgumentError
         If there is no such option, or it has no such value, or the directory is no path or URL, or
         does not go with `ship`.
     """
+    system.check_recording()
     check_names(given)
     values: dict[str, Any] = {name: setting(name, given.get(name)) for name in RECORDING}
     if values.pop("add_time_suffix"):

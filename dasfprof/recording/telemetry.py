@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof import system
 from dasfprof.database import FileDatabase
 from dasfprof.recording.dask_internals.inspection.views import UNFINISHED, task_counts
 from dasfprof.recording.settings import RunSettings
@@ -157,8 +157,7 @@ class RunMetrics:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the scheduler
             )
-        if hasattr(os, "setpriority"):
-            os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+        system.lower_priority(process.pid, 19)
         try:
             text, _ = process.communicate(timeout=_LONGEST)
         finally:

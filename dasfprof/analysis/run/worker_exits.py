@@ -26,8 +26,10 @@ _USUAL = {
     "SIGFPE": "most often a crash in a C library",
     "SIGABRT": "most often a C library that gave up",
 }
-#: Signals by which people and programs end a process.
-_REQUESTS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+#: Numbers of signals by which people and programs end a process: SIGHUP, SIGINT and SIGTERM.
+_REQUESTS = (1, 2, 15)
+#: Names of signals that the system of the analysis may lack, as Windows does.
+_NAMES = {1: "SIGHUP", 3: "SIGQUIT", 7: "SIGBUS", 9: "SIGKILL"}
 #: The reason for which the scheduler gives up a worker without heartbeats, as Dask calls it.
 _TTL = "check-worker-ttl"
 #: A process may have died of memory that had such a share of its limit when it was last sampled:
@@ -201,7 +203,7 @@ def _signal_name(code: float) -> str:
     try:
         return signal.Signals(int(-code)).name
     except ValueError:  # not of this system
-        return f"signal {int(-code)}"
+        return _NAMES.get(int(-code), f"signal {int(-code)}")
 
 
 def crashed(trace: Trace, life: int) -> bool:

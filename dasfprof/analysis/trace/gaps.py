@@ -32,6 +32,7 @@ NoteKind = Literal[
     "file-missing",  # that another file of the same worker names
     "window",  # only a window of the run was read
     "missing-hook",  # a private name that the recorded Dask lacks
+    "system",  # facts that the recorded system does not tell
     "clock",  # times that compare with no other host's
     "no-samples",  # nothing was sampled
     "gpu",  # GPUs, or readings of them, that there are not

@@ -31,7 +31,7 @@ from dasfprof.schema.events import EventPhases
 from dasfprof.schema.profiles import CALL_PROFILE
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
-from dasfprof.text import count_of
+from dasfprof.text import clean, count_of
 
 # --- Events of user code: what else than dasfprof's own kinds of events the files hold ------------
 
@@ -376,13 +376,21 @@ class TraceReader:
             self.notes.append(Note("file-missing", file.worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
-        """Note what the recorder did not find in Dask: once, though many files say so."""
+        """Note once what Dask or the system of the recorded processes lacks."""
         missing = header.get("missing")
         for path, loss in missing.items() if isinstance(missing, dict) else ():
             text = f"The recorded Dask has no {path}, which the recorder uses: {loss}."
-            note = Note("missing-hook", str(path), text)
-            if note not in self.notes:
-                self.notes.append(note)
+            self._note_once(Note("missing-hook", str(path), text))
+        lacking = header.get("system_lacks")
+        if isinstance(lacking, list | tuple) and lacking:
+            name = clean(header.get("system"))
+            facts = "; ".join(map(clean, lacking))
+            text = f"It was recorded on {name}, which does not report these facts: {facts}."
+            self._note_once(Note("system", name, text))
+
+    def _note_once(self, note: Note) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from resource import RUSAGE_THREAD, getrusage
 from time import perf_counter
 from typing import Any
 
@@ -27,6 +26,7 @@ from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, Shared
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
+from dasfprof.system import thread_usage
 
 #: Seconds of CPU from which it is told what was spent.
 LEAST = 0.001
@@ -97,12 +97,6 @@ class _Reader:
 _Usage = tuple[float, float]
 
 
-def _usage() -> _Usage:
-    """Read those of the calling thread."""
-    read = getrusage(RUSAGE_THREAD)
-    return read.ru_utime + read.ru_stime, read.ru_nvcsw
-
-
 @dataclass(frozen=True)
 class _Spent:
     """Seconds, those of CPU among them (no more than these), and bytes that were read."""
@@ -150,12 +144,12 @@ class _Unpickling:
 
     def _timing(self, tell: Callable[..., None], original: Any, patch: Patch) -> Any:
         def loads(*args: Any, **kwargs: Any) -> Any:
-            began, before = perf_counter(), _usage()
+            began, before = perf_counter(), thread_usage()
             found = original(*args, **kwargs)
             seconds = perf_counter() - began
             if seconds >= LEAST and patch.active:
                 try:
-                    spent = _Spent.of(seconds, before, _usage())
+                    spent = _Spent.of(seconds, before, thread_usage())
                     tell(found, (*args, *kwargs.values()), began, spent)
                 except Exception:
                     for reader in self._readers.all:
@@ -231,11 +225,11 @@ class _Sending:
                 return await original(*args, **kwargs)
             took: list[_Spent] = []
             #: What each thread had used when it was last known to do something else.
-            known = {threading.get_ident(): _usage()}
+            known = {threading.get_ident(): thread_usage()}
 
             def count(label: Any, seconds: float, unit: str) -> None:
                 if unit == "seconds" and label in ("serialize", "compress"):
-                    thread, usage = threading.get_ident(), _usage()
+                    thread, usage = threading.get_ident(), thread_usage()
                     # Dask takes large ones to another thread, of which it is not known.
                     spent = _Spent.of(seconds, known.get(thread, (-inf, -inf)), usage)
                     known[thread] = usage

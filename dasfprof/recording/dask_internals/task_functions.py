@@ -116,7 +116,8 @@ def _first_parameter(function: Any) -> str | None:
     return first.name if first is not None and by_both else None
 
 
-os.register_at_fork(after_in_child=_abandon)
+if hasattr(os, "register_at_fork"):  # not on Windows, where this is imported all the same
+    os.register_at_fork(after_in_child=_abandon)
 
 
 # --- Which threads of a worker run a task now, and in which functions of Dask tasks begin ---------

@@ -24,6 +24,7 @@ from dasfprof.recording.probes.host import (
 from dasfprof.recording.probes.processes import ProcessesProbe
 from dasfprof.recording.rows import fold_rows
 from dasfprof.recording.settings import RunSettings
+from dasfprof.system import LINUX
 
 #: Seconds after which a worker without host duty tries to get it: its holder may have died.
 _DUTY_INTERVAL = 1.0
@@ -64,8 +65,9 @@ class ResourceMonitor(RecordingPart):
             self._gpu,
             *self._of_worker(worker, partial(ResourceProbe, self._gpu, pressure)),
             DiskProbe(worker.local_directory),
-            ProcessesProbe(),
         ]
+        if LINUX:  # where files of /proc tell of all processes
+            self._probes.append(ProcessesProbe())
         self._undo += [probe.close for probe in self._probes]
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -117,15 +119,16 @@ def _leave_to_parent() -> None:
         duty.release()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class HostDuty:
     """Elects one process of a host: the one that has bound a name.
 
-    The name is an abstract socket address: it leaves no file behind and is free as soon as its
-    owner dies. A forked child closes the socket that it inherits, or it would keep the duty after
-    its parent is killed.
+    The name is a Linux abstract socket address: it leaves no file behind and is free as soon as its
+    owner dies. On other systems every process has the duty. A forked child closes the socket that
+    it inherits, or it would keep the duty after its parent is killed.
 
     Parameters
     ----------
@@ -136,12 +139,13 @@ class HostDuty:
     def __init__(self, election: str) -> None:
         self._address = f"\0dasfprof-{election}"
         self._socket: socket.socket | None = None
+        self._everyone = not LINUX
         self._ask_again = 0.0
         _duties.add(self)
 
     def held(self) -> bool:
         """Return whether this process has the duty; take it if it is free."""
-        if self._socket is not None:
+        if self._everyone or self._socket is not None:
             return True
         now = monotonic()
         if now < self._ask_again:

@@ -27,6 +27,7 @@ from dasfprof.schema.resources import (
     OWN_GPU,
     RESOURCE_USAGE,
 )
+from dasfprof.system import PROC
 
 # --- DiskProbe: the free space of each disk of a host, and what was read and written --------------
 
@@ -161,7 +162,7 @@ class HostPressure:
         Where the files are.
     """
 
-    def __init__(self, directory: Path = Path("/proc/pressure")) -> None:
+    def __init__(self, directory: Path = Path(PROC, "pressure")) -> None:
         self._descriptors: dict[str, int] = {}
         #: ``available``, or why there are no totals.
         self.availability = "available"
@@ -402,7 +403,7 @@ def _host_sockets() -> tuple[int | None, int | None]:
     """Count TCP and UDP sockets of the host, where Linux tells; listing them would cost more."""
     counts: dict[str, int] = {}
     try:
-        for line in Path("/proc/net/sockstat").read_text().splitlines():
+        for line in Path(PROC, "net/sockstat").read_text().splitlines():
             protocol, _, rest = line.partition(":")
             words = rest.split()
             if words[:1] == ["inuse"]:

@@ -1,7 +1,8 @@
 """`ProcessUsage`: what this process uses; its job; CPU of its threads; connections; kills.
 
-It reads files of ``/proc/self`` through descriptors that stay open: psutil opens and parses more
-than is needed, which would take more than half of a tick (`benchmarks/`).
+On Linux it reads files of ``/proc/self`` through descriptors that stay open: psutil opens and
+parses more than is needed, which would take more than half of a tick (`benchmarks/`). On other
+systems psutil is used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import psutil
+
+from dasfprof.system import CONTROL_GROUPS, LINUX, PROC
 
 _PROTOCOL = "system.sockprotoname"
 #: Prefixes of protocols, also of those over IPv6.
@@ -85,24 +88,27 @@ class ProcessUsage:
         self._files: dict[str, int] = {}
         self._count_due = 0.0
         self._descriptors = self._threads = 0
-        self._page = os.sysconf("SC_PAGE_SIZE")
-        with contextlib.suppress(OSError):  # the last is not everywhere
-            for name in ("statm", "stat", "io"):
-                path = f"/proc/self/{name}"
-                self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if LINUX:
+            self._page = os.sysconf("SC_PAGE_SIZE")
+            with contextlib.suppress(OSError):  # not permitted: psutil returns what it can
+                for name in ("statm", "stat", "io"):
+                    path = f"{PROC}/self/{name}"
+                    self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> Usage:
         """Read once.
 
         Raises
         ------
-        OSError
+        psutil.Error, OSError
             If the system does not permit it.
         """
+        if "stat" not in self._files:
+            return _by_psutil()
         now = time.monotonic()
         if now >= self._count_due:
             self._count_due = now + self.COUNT_INTERVAL
-            self._descriptors = len(os.listdir("/proc/self/fd"))
+            self._descriptors = len(os.listdir(f"{PROC}/self/fd"))
             # After the command's name, which may hold any characters: field 20, counted from 1
             # (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
             self._threads = int(self._text("stat").rpartition(b")")[2].split()[17])
@@ -173,8 +179,12 @@ class FamilyUsage(ProcessUsage):
 
 def resident_memory() -> int | None:
     """Return the resident bytes of this process; None where the system does not tell."""
-    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
-        return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open(f"{PROC}/self/statm", "rb") as file:
+            return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process().memory_info().rss)
     return None
 
 
@@ -203,7 +213,7 @@ def _memory_files() -> tuple[Path, ...]:
 
 
 def _memory_groups(
-    groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+    groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> Iterator[tuple[Path, str, bool]]:
     """Yield where groups are that count memory, this process's, and if they are of version 1."""
     with contextlib.suppress(OSError):
@@ -220,7 +230,7 @@ _NO_LIMIT = 1 << 60
 
 
 def memory_group(
-    groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+    groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> tuple[str, int] | None:
     """Return the control group that limits the memory of this process, and its bytes; None: none.
 
@@ -257,11 +267,13 @@ class ServiceCpu:
         self._read: dict[int, int] = {}
         self._total = 0
 
-    def read(self) -> float:
-        """Return what they have used since the first reading.
+    def read(self) -> float | None:
+        """Return what they have used since the first reading; None where the system has no such.
 
         What a thread used before it was found, or after the last reading before its end, is lost.
         """
+        if not LINUX:
+            return None
         now = time.monotonic()
         if now >= self._look_due:
             self._look_due = now + self.LOOK_INTERVAL
@@ -285,18 +297,33 @@ class ServiceCpu:
 def count_connections() -> int:
     """Return the number of this process's TCP and UDP sockets.
 
-    The protocol of a socket is an extended attribute of its descriptor. Looking it up in
+    On Linux the protocol of a socket is an extended attribute of its descriptor. Looking it up in
     ``/proc/net/tcp``, as psutil does, takes fifty times as long, as the kernel walks the table of
     all connections.
 
     Raises
     ------
-    OSError
+    psutil.Error, OSError
         If the system does not permit it.
     """
+    if not LINUX:
+        return len(psutil.Process().net_connections("inet"))
     count = 0
-    for descriptor in os.listdir("/proc/self/fd"):
+    for descriptor in os.listdir(f"{PROC}/self/fd"):
         with contextlib.suppress(OSError):  # not a socket, or closed in the meantime
-            name = os.getxattr(f"/proc/self/fd/{descriptor}", _PROTOCOL)
+            name = os.getxattr(f"{PROC}/self/fd/{descriptor}", _PROTOCOL)
             count += name.startswith(_INTERNET)
     return count
+
+
+def _by_psutil() -> Usage:
+    process = psutil.Process()
+    times = process.cpu_times()
+    read = written = None
+    # Windows has no descriptors, macOS no counters.
+    with contextlib.suppress(AttributeError, psutil.Error):
+        counters = process.io_counters()
+        read, written = counters.read_bytes, counters.write_bytes
+    descriptors = process.num_fds() if hasattr(process, "num_fds") else 0
+    memory, threads = process.memory_info().rss, process.num_threads()
+    return Usage(times.user + times.system, memory, descriptors, threads, read, written)

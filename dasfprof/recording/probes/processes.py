@@ -13,6 +13,7 @@ import psutil
 
 from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import HOST_PROCESS
+from dasfprof.system import PROC
 
 #: Places in ``/proc/PID/stat`` behind the name in brackets: parent, user and system time, resident.
 _PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21
@@ -110,14 +111,14 @@ class ProcessesProbe:
 
     def _processes(self) -> dict[int, _Process]:
         found = {}
-        for entry in os.listdir("/proc"):
+        for entry in os.listdir(PROC):
             if entry.isdecimal():
                 with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
                     found[int(entry)] = self._read(entry)
         return found
 
     def _read(self, pid: str) -> _Process:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"{PROC}/{pid}/stat", "rb") as file:
             begin, _, rest = file.read().rpartition(b")")
         name = begin.partition(b"(")[2].decode("utf-8", "replace")
         facts = rest.split()
@@ -126,7 +127,7 @@ class ProcessesProbe:
 
     def _owner(self, pid: int) -> str | None:
         try:
-            number = os.stat(f"/proc/{pid}").st_uid
+            number = os.stat(f"{PROC}/{pid}").st_uid
         except OSError:
             return None
         if number not in self._owners:

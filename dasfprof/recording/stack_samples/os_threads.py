@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dasfprof.system import PROC
+
 #: Counts per second to which times are rounded.
 RESOLUTION = 1024
 #: Maximum number of threads whose files are open.
@@ -144,7 +146,7 @@ class OsThreads:
 
 def _open_file(native: int, name: str) -> int | None:
     try:
-        return os.open(f"/proc/self/task/{native}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(f"{PROC}/self/task/{native}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 

@@ -13,9 +13,10 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.fsspec_calls import StorageCall, listen
 from dasfprof.schema.tasks import STORAGE
+from dasfprof.system import PROC
 
 #: What a thread has moved, by the kernel's count; resolved when it is opened.
-THREAD_IO = "/proc/thread-self/io"
+THREAD_IO = f"{PROC}/thread-self/io"
 #: What stands for the protocol where the kernel counted.
 DISK = "disk"
 #: Bytes to read, more than the file has.

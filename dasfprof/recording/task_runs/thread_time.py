@@ -15,6 +15,7 @@ from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, running_tasks
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.task_storage import TaskStorage
+from dasfprof.system import PROC
 
 # --- RunQueue: how long the threads of tasks waited for a core ------------------------------------
 #
@@ -30,7 +31,7 @@ from dasfprof.recording.task_runs.task_storage import TaskStorage
 # read at its begin.
 
 #: Resolved when it is opened: the descriptor stays that of the thread that opened it.
-SCHEDSTAT = "/proc/thread-self/schedstat"
+SCHEDSTAT = f"{PROC}/thread-self/schedstat"
 
 #: Bytes to read, more than the length of three numbers of 64 bits.
 _LENGTH = 80

@@ -15,6 +15,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.rows import FileRows
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED
+from dasfprof.system import thread_cpu
 
 #: Seconds between two looks.
 INTERVAL = 1.0
@@ -268,7 +269,7 @@ class ClientUnderWay:
             return
         frames = stacks.frames_of_thread(frame, None)
         now, stack = monotonic(), stacks.stack_of(frames)
-        asleep, cpu = stacks.Threads().state(thread), stacks.thread_cpu(thread)
+        asleep, cpu = stacks.Threads().state(thread), thread_cpu(thread)
         state = self._busy.state(asleep, cpu, now)
         if stack != self._stack:
             self._stack, self._since = stack, time()

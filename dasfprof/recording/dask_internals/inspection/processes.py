@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
+from dasfprof.system import PROC
+
 #: Seconds between two readings of the CPU time of its threads, and the most of them: on a host with
 #: too much to do, a thread that computes gets little time.
 _PAUSE, _MOST_READINGS = 0.4, 4
@@ -45,7 +47,7 @@ async def process_state(pid: int | None) -> str | None:
         stopped; gone; busy: one thread computes, or would with a core, and all others sleep; idle:
         all threads sleep. None if it is none of these, or unknown.
     """
-    if not os.path.isdir("/proc/self/task"):
+    if not os.path.isdir(f"{PROC}/self/task"):
         return None
     begin = time.monotonic()
     before = _threads(pid)
@@ -89,11 +91,11 @@ def _threads(pid: int | None) -> Threads:
     """Read the threads of a process; none if it has ended."""
     found: Threads = {}
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = os.listdir(f"{PROC}/{pid}/task")
     except OSError:
         return found
     for name in threads:
-        folder = f"/proc/{pid}/task/{name}"
+        folder = f"{PROC}/{pid}/task/{name}"
         fields = _content(f"{folder}/stat").rpartition(") ")[2].split()
         if fields and fields[0] not in "ZX":  # else it has ended meanwhile
             times = _content(f"{folder}/schedstat").split()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
+
+from dasfprof.system import PROC
 
 # --- Stacks of threads and coroutines, and what the kernel says of a thread -----------------------
 
@@ -94,22 +95,11 @@ class Threads:
         if native is None:
             return None
         try:
-            with open(f"/proc/self/task/{native}/stat") as file:
+            with open(f"{PROC}/self/task/{native}/stat") as file:
                 letter = file.read().rpartition(") ")[2][:1]
         except OSError:
             return None
         return THREAD_STATES.get(letter)
-
-
-def thread_cpu(ident: int) -> float | None:
-    """Return the CPU seconds of a thread that is alive; None if they are unknown.
-
-    The identity of a thread that has ended must not be passed: the call may crash.
-    """
-    try:
-        return time.clock_gettime(time.pthread_getcpuclockid(ident))
-    except (AttributeError, OSError):
-        return None
 
 
 def current_frames() -> dict[int, FrameType]:

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from dasfprof.recording.dask_internals.inspection import stacks
+from dasfprof.system import thread_cpu
 
 # --- What a live scheduler has under way ----------------------------------------------------------
 
@@ -240,7 +241,7 @@ def _threads(
         for ident, key in active.items():
             seconds = None
             if cpu is not None:
-                used = stacks.thread_cpu(ident)
+                used = thread_cpu(ident)
                 seconds = None if used is None else used - cpu.setdefault((ident, key), used)
             found[ident] = key, stacks.frames_of_thread(frames.get(ident), code), seconds
     if cpu is not None:

@@ -1,0 +1,161 @@
+"""Recording on macOS, and reading on Windows, simulated by Linux without what these lack."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+#: Imported by every process before its program: takes away what a system lacks. Python and the
+#: libraries are loaded before, since they are other ones there.
+SIMULATION = '''
+import os, signal, socket, sys, sysconfig, time
+import distributed, psutil, resource, uuid
+
+system = os.environ["SIMULATED_SYSTEM"]
+sysconfig.get_config_vars()
+sys.platform = system
+os.process_cpu_count = os.cpu_count
+gone = ("getxattr", "memfd", "pidfd", "posix_f", "sched_", "timerfd", "eventfd")
+for module, name in ((resource, "RUSAGE_THREAD"), (time, "pthread_getcpuclockid")):
+    vars(module).pop(name, None)
+if system == "win32":
+    for name in ("resource", "fcntl", "grp", "pwd", "termios"):
+        sys.modules[name] = None
+    gone += (
+        "O_CLOEXEC", "pread", "setpriority", "getpgid", "killpg", "fork", "register_at_fork",
+        "sysconf", "statvfs", "fstatvfs", "getuid", "uname",
+    )
+    for name in ("SIGHUP", "SIGKILL", "SIGQUIT", "SIGBUS", "SIGUSR1"):
+        delattr(signal, name)
+    del socket.AF_UNIX, time.clock_gettime
+for name in dir(os):
+    if name.startswith(gone):
+        delattr(os, name)
+
+def refuse(event, args):
+    """Let files of /proc and /sys be missing for dasfprof; psutil has another source there."""
+    if event not in ("open", "os.listdir", "os.scandir") or isinstance(args[0], int):
+        return
+    path = os.fsdecode(args[0] or "")
+    frame = sys._getframe(1) if path.startswith(("/proc", "/sys/")) else None
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("psutil"):
+            return
+        if module.startswith("dasfprof"):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        frame = frame.f_back
+
+sys.addaudithook(refuse)
+'''
+
+#: Records two functions on two worker processes, one of which sleeps; writes what was found.
+RECORD = """
+import json, sys, time
+from distributed import Client, LocalCluster
+import dasfprof
+
+def compute(_):
+    begin = time.thread_time()
+    while time.thread_time() - begin < 0.05:
+        pass
+
+def sleep(_):
+    time.sleep(0.05)
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client, dasfprof.profile(client, directory=sys.argv[1], name="r"):
+            client.gather(client.map(compute, range(8)))
+            client.gather(client.map(sleep, range(8)))
+            assert client.run(lambda: sys.platform).popitem()[1] == sys.platform
+    analyser = dasfprof.TraceAnalyser(dasfprof.open_run(sys.argv[1] + "/r"))
+    run = analyser.in_memory
+    tasks = run.tasks[["function", "cpu", "run_queue"]]
+    print(json.dumps({
+        "cpu": tasks.groupby("function", observed=True)["cpu"].mean().to_dict(),
+        "waits": int(tasks["run_queue"].notna().sum()),
+        "notes": [[note.kind, note.text] for note in run.notes],
+        "memory": int(run.samples["memory"].notna().sum()),
+        "findings": list(analyser.diagnose()["Rule"]),
+        "classes": dict(analyser.time_accounting()[["Class", "Meaning"]].values.tolist()),
+    }))
+"""
+
+#: Imports every module, analyses a trace, and tries to record.
+READ = """
+import importlib, json, pkgutil, sys
+import dasfprof
+from dasfprof.errors import DasfprofError
+
+for module in pkgutil.walk_packages(dasfprof.__path__, "dasfprof."):
+    if not module.name.endswith(("__main__", "jupyter")):
+        importlib.import_module(module.name)
+analyser = dasfprof.TraceAnalyser(dasfprof.open_run(sys.argv[1] + "/r"))
+analyser.report(sys.argv[1] + "/report.html")
+try:
+    dasfprof.register_default_profiler(object())
+except DasfprofError as error:
+    message = str(error)
+print(json.dumps({"message": message, "accounting": len(analyser.time_accounting())}))
+"""
+
+
+def run_on(system: str, program: str, directory: Path) -> dict:
+    """Return what a program prints on a simulated system."""
+    simulation = directory / system
+    simulation.mkdir()
+    (simulation / "sitecustomize.py").write_text(SIMULATION)
+    script = simulation / "program.py"
+    script.write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(script), str(directory)],
+        env={**os.environ, "PYTHONPATH": str(simulation), "SIMULATED_SYSTEM": system},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        timeout=300,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("systems")
+
+
+@pytest.fixture(scope="module")
+def recorded(directory: Path) -> dict:
+    return run_on("darwin", RECORD, directory)
+
+
+def test_macos_records_tasks_with_their_cpu(recorded: dict) -> None:
+    assert recorded["cpu"]["compute"] > 0.04
+    assert recorded["cpu"]["sleep"] < 0.04
+    assert recorded["memory"] > 0
+    assert "Computing" in recorded["classes"]
+
+
+def test_macos_lacks_waits_for_a_core_and_the_trace_says_so(recorded: dict) -> None:
+    assert recorded["waits"] == 0
+    assert "Waiting for a core" not in recorded["classes"]
+    texts = [text for kind, text in recorded["notes"] if kind == "system"]
+    assert len(texts) == 1
+    assert "macOS" in texts[0]
+    assert "waits for a core (they are part of Blocked)" in texts[0]
+    assert "caught-errors" not in [kind for kind, _ in recorded["notes"]]
+    assert not {"rule-failed", "cpu-oversubscribed"} & set(recorded["findings"])
+
+
+def test_windows_reads_traces_and_says_that_it_does_not_record(
+    directory: Path, recorded: dict
+) -> None:
+    answer = run_on("win32", READ, directory)
+    assert answer["accounting"] == len(recorded["classes"])
+    assert "does not record on Windows" in answer["message"]
+    assert (directory / "report.html").stat().st_size > 0
