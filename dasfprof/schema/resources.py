@@ -136,6 +136,7 @@ MEMORY_SIZES = {
     "memory_target": "of results, from which on it writes some to disk",
     "memory_spill": "of its process, from which on it writes results to disk",
     "memory_pause": "of its process, from which on it begins no task",
+    "memory_terminate": "of its process, from which on its nanny kills it",
 }
 
 

@@ -14,6 +14,7 @@ from dasfprof.analysis.model.run_memory import spilled_at_once
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs, shuffled_bytes
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Share
 
 #: Shares of the threads' time, or of the critical path, spent waiting for transfers.
@@ -29,11 +30,8 @@ _OFTEN = 0.1
 _DISK = 0.03
 _AROUND = 0.1
 _PAUSED = 0.01
-#: Workers begin to spill when results, and when processes, take this share of their memory limit,
-#: by Dask's defaults.
-_TARGET, _SPILL = 0.6, 0.7
-#: They pause at this share, and are killed at 0.95; what comes so near is told.
-_PAUSES = 0.8
+#: Threshold (share of its memory limit) of a process that came near the limit. By default Dask
+#: pauses a worker sooner, and kills it later.
 _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
@@ -133,11 +131,12 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     peak = np.nanmax(groups.max(run.trace.managed_memory["size"].to_numpy(dtype=float)))
     worst = int((written + read).argmax())
     limit, process = run.memory_limits[worst], run.memory_peaks[worst]
-    wanted = max(peak / _TARGET, float(np.nan_to_num(process)) / _SPILL)
+    thresholds = memory_thresholds(run.trace, worst)
+    wanted = max(peak / thresholds.target, float(np.nan_to_num(process)) / thresholds.spill)
     now = " in place of {limit}" if np.isfinite(limit) else ""
-    why = (
-        f" (it spills from {Share(_TARGET)} of its limit in results on, or {Share(_SPILL)} in all)"
-    )
+    shares = {"of its limit in results": thresholds.target, "in all": thresholds.spill}
+    spills = " or ".join(f"{Share(at)} {what}" for what, at in shares.items() if np.isfinite(at))
+    why = f" (it spills from {spills} on)" if spills else ""
     # Of an unknown limit nothing tells whether that is more or less.
     more, changes = _more_memory(run, wanted, now + why) if wanted > limit else ("Use", [])
     disk, on_disk, needed, room = spilled_at_once(run.trace), "", "", ""
@@ -235,22 +234,25 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
 def _near_limit(run: RunFigures) -> Iterator[Finding]:
     """Yield a finding if the process of a worker came near the limit at which Dask kills it."""
     share = ratio(run.memory_peaks, run.memory_limits)
-    if not (share >= _NEAR_LIMIT).any():
+    each = [memory_thresholds(run.trace, life) for life in range(len(share))]
+    near = share >= [thresholds.near(_NEAR_LIMIT) for thresholds in each]
+    if not near.any():
         return
-    worst = int(np.nanargmax(share))
-    used = run.memory_peaks[worst]
-    more, changes = _more_memory(run, used / _PAUSES)
+    worst = int(np.nanargmax(np.where(near, share, np.nan)))
+    used, least = run.memory_peaks[worst], Share(each[worst].near(_NEAR_LIMIT))
+    wanted = used / min(each[worst].pause, each[worst].near(_NEAR_LIMIT))
+    more, changes = _more_memory(run, wanted)
     yield Finding.of(
         "memory-pressure",
         "A worker came near its memory limit: its process had {used} of {limit}.",
-        f"{{workers:worker}} had {Share(_NEAR_LIMIT)} or more of theirs; Dask pauses them at 80 % "
-        "and kills them at 95 %. See processes_resource_usage().",
+        f"{{workers:worker}} had {least} or more of theirs; {each[worst].pauses_and_kills()}. See "
+        "processes_resource_usage().",
         f"{more} fewer threads a worker or smaller chunks.",
         used=Bytes(used),
         limit=Bytes(run.memory_limits[worst]),
-        wanted=Bytes(used / _PAUSES),
+        wanted=Bytes(wanted),
         at_the_least=run.died_of_memory,
-        workers=Count((share >= _NEAR_LIMIT).sum()),
+        workers=Count(near.sum()),
         settings=changes,
         severity="low",
         worker=run.life_label(worst),

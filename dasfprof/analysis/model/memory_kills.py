@@ -147,9 +147,9 @@ def _kill(run: Run, life: int) -> MemoryKill:
         tasks,
         Reason.SEVERAL,
     )
-    if end.host_was_full and end.memory < NEAR_LIMIT * end.limit:
+    if end.host_was_full and end.memory < end.near * end.limit:
         return replace(kill, reason=Reason.HOST)
-    if kill.group.was_full and end.memory < NEAR_LIMIT * np.fmin(end.limit, kill.group.limit):
+    if kill.group.was_full and end.memory < end.near * np.fmin(end.limit, kill.group.limit):
         return replace(kill, reason=Reason.GROUP)
     return _judged(run, kill)
 

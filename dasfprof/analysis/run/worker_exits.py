@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import RecordingEnd
@@ -32,8 +33,8 @@ _REQUESTS = (1, 2, 15)
 _NAMES = {1: "SIGHUP", 3: "SIGQUIT", 7: "SIGBUS", 9: "SIGKILL"}
 #: The reason for which the scheduler gives up a worker without heartbeats, as Dask calls it.
 _TTL = "check-worker-ttl"
-#: A process may have died of memory that had such a share of its limit when it was last sampled:
-#: from there on Dask pauses it. So may one whose host had no more than such a share left.
+#: A process may have died of memory that had such a share of its limit when it was last sampled, or
+#: less where Dask kills it sooner. So may one whose host had no more than such a share left.
 NEAR_LIMIT, _LITTLE_LEFT = 0.8, 0.05
 #: Seconds before a worker left in which a killed process may have lost what it recorded; after
 #: which another worker has sampled again; and within which an error is one that it may have ended
@@ -74,6 +75,8 @@ class Departure:
     host_was_full: bool
     #: The last error that Dask had logged there just before; empty: none.
     error: str
+    #: The share of its limit from which its process may have died of memory.
+    near: float = NEAR_LIMIT
 
 
 def departure(trace: Trace, life: int) -> Departure:
@@ -117,7 +120,8 @@ def departure(trace: Trace, life: int) -> Departure:
         else "",
     ]
     code = float(row["exit_code"])
-    full = memory >= NEAR_LIMIT * limit or host_was_full
+    near = memory_thresholds(trace, life).near(NEAR_LIMIT)
+    full = memory >= near * limit or host_was_full
     if str(row["left_reason"]).startswith(_TTL):
         why = Why.SILENT
     elif isinstance(row["exit_reason"], str) or (not code >= 0 and (killed > 0 or full)):
@@ -129,7 +133,9 @@ def departure(trace: Trace, life: int) -> Departure:
     else:
         why = Why.STATUS if code >= 0 else Why.UNKNOWN
     evidence = "; ".join(filter(None, facts))
-    return Departure(why, exit_words(trace, life), evidence, memory, limit, host_was_full, error)
+    return Departure(
+        why, exit_words(trace, life), evidence, memory, limit, host_was_full, error, near
+    )
 
 
 def _interval(trace: Trace) -> float:

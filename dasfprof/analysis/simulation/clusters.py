@@ -10,12 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
 from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.memory import MemoryPeaks, memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
 
-#: Fractions of its memory limit from which a worker spills, pauses, and is killed: Dask's defaults.
-SPILLS, PAUSES, DIES = 0.6, 0.8, 0.95
 #: Maximum number of workers of a replayed cluster, and numbers of machines to replay.
 _MAXIMUM_WORKERS = 200
 _LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200)
@@ -72,12 +71,14 @@ class SizedCluster:
         threads = self.workers * self.machine.threads
         return self.cost if math.isfinite(self.cost) else threads * self.likely
 
-    def fits(self) -> bool:
+    def fits(self, thresholds: MemoryThresholds) -> bool:
         """Return whether the fullest worker has enough memory, as far as is known."""
         if self.memory is None or not self.machine.memory > 0:
             return True
         process, limit = self.memory.process, self.machine.memory
-        return process.likely <= SPILLS * limit and process.most <= DIES * limit
+        return (
+            process.likely <= thresholds.spills * limit and process.most <= thresholds.kills * limit
+        )
 
 
 @dataclass
@@ -111,7 +112,12 @@ class ClusterLadder:
 
     def meets(self, cluster: SizedCluster) -> bool:
         """Return whether nine of ten runs meet the deadline, with enough memory."""
-        return cluster.most <= self.deadline and cluster.fits()
+        return cluster.most <= self.deadline and cluster.fits(self.thresholds)
+
+    @cached_property
+    def thresholds(self) -> MemoryThresholds:
+        """The fractions of their limits at which the recorded workers act."""
+        return memory_thresholds(self.run)
 
     @cached_property
     def _margin(self) -> float:

@@ -13,15 +13,9 @@ from dask.utils import parse_bytes, parse_timedelta
 
 from dasfprof.analysis.model.client_time import find_first_task
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
 from dasfprof.analysis.simulation.changes import changed_cluster, worker_counts
-from dasfprof.analysis.simulation.clusters import (
-    DIES,
-    PAUSES,
-    SPILLS,
-    ClusterLadder,
-    MachineType,
-    SizedCluster,
-)
+from dasfprof.analysis.simulation.clusters import ClusterLadder, MachineType, SizedCluster
 from dasfprof.analysis.simulation.memory import MemoryPeaks, memory_forecast_of
 from dasfprof.analysis.simulation.replay import is_positive, replay_of
 from dasfprof.analysis.tables.columns import text
@@ -97,7 +91,9 @@ def memory_forecast(
     most = figures("process", "most")
     each = [int(np.median(one.threads)) if len(one.threads) else 1 for one in clusters]
     refusal = f"Not to be foretold: {obstacle}."
-    verdicts = [refusal if one is None else _memory_verdict(one, limit) for one in peaks]
+    acts = memory_thresholds(run)
+    verdicts = [refusal if one is None else _memory_verdict(one, limit, acts) for one in peaks]
+    spilled = np.maximum(most - acts.spills * limit / 1e6, 0.0)
     return pd.DataFrame(
         {
             "Workers": np.array(counts, dtype=np.int64),
@@ -109,7 +105,7 @@ def memory_forecast(
             "Process at Least (MB)": figures("process", "least"),
             "Process at Most (MB)": most,
             "Limit (MB)": np.full(len(counts), limit / 1e6),
-            "Spilled at Most (MB)": np.maximum(most - SPILLS * limit / 1e6, 0.0),
+            "Spilled at Most (MB)": spilled,
             "Verdict": text(verdicts),
         }
     )
@@ -128,18 +124,21 @@ def recorded_or_given_limit(run: Run, memory_limit: float | None) -> float:
     return float(memory_limit)
 
 
-def _memory_verdict(found: MemoryPeaks, limit: float) -> str:
+def _memory_verdict(found: MemoryPeaks, limit: float, acts: MemoryThresholds) -> str:
     process = found.process
     if not limit > 0:
         return "No limit is known: give memory_limit."
-    if process.least > DIES * limit:
-        spilled = format_size(process.least - DIES * limit)
-        return f"Would not fit: without {spilled} at least on disk the worker is killed."
-    if process.most > DIES * limit:
+    if process.least > acts.kills * limit:
+        lacking = format_size(process.least - acts.kills * limit)
+        if not math.isfinite(acts.spills):
+            return f"Would not fit: a worker lacks {lacking} at least, and spills nothing."
+        return f"Would not fit: without {lacking} at least on disk the worker is killed."
+    if process.most > acts.kills * limit:
         return "May not fit: at most it needs more than a worker may take before it is killed."
-    if process.most > PAUSES * limit:
-        return "May not fit without spilling: at most a worker would pause."
-    if process.most > SPILLS * limit:
+    if process.most > acts.pause * limit:
+        unless = " without spilling" if math.isfinite(acts.spills) else ""
+        return f"May not fit{unless}: at most a worker would pause."
+    if process.most > acts.spills * limit:
         return "Fits, but may spill."
     return "Fits."
 
@@ -190,15 +189,19 @@ def clusters_in_time(
             "Idle (%)": floats([cluster.idle * 100 for cluster in sized]),
             "Cost": floats([cluster.cost for cluster in sized]),
             "Cost of Idle": floats([cluster.cost * cluster.idle for cluster in sized]),
-            "Memory per Worker (MB)": floats([_memory_needed(cluster) / 1e6 for cluster in sized]),
+            "Memory per Worker (MB)": floats(
+                [_memory_needed(ladder, cluster) / 1e6 for cluster in sized]
+            ),
             "Verdict": text([_verdict(ladder, cluster, cheapest) for cluster in sized]),
         }
     )
 
 
-def _memory_needed(cluster: SizedCluster) -> float:
+def _memory_needed(ladder: ClusterLadder, cluster: SizedCluster) -> float:
     """Return the bytes of a limit with which the fullest worker spills nothing; NaN: unknown."""
-    return math.nan if cluster.memory is None else cluster.memory.process.most / SPILLS
+    if cluster.memory is None:
+        return math.nan
+    return cluster.memory.process.most / ladder.thresholds.comfortable
 
 
 def _verdict(ladder: ClusterLadder, cluster: SizedCluster, cheapest: SizedCluster | None) -> str:
@@ -226,8 +229,9 @@ def _about_memory(ladder: ClusterLadder, cluster: SizedCluster) -> str:
         return f"; its memory is not predicted: {memory_forecast_of(ladder.run).obstacle}"
     limit = cluster.machine.memory
     if not limit > 0:
-        return f"; give each worker {format_size(_memory_needed(cluster))}"
-    return "; it may spill" if cluster.memory.process.most > SPILLS * limit else ""
+        return f"; give each worker {format_size(_memory_needed(ladder, cluster))}"
+    spills = ladder.thresholds.spills * limit
+    return "; it may spill" if cluster.memory.process.most > spills else ""
 
 
 def _machine_types(price: Prices | None, threads: int, memory: float) -> list[MachineType]:

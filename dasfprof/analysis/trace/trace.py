@@ -70,8 +70,9 @@ class Trace:
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
     #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
-    #: memory_limit, memory_target, memory_spill, memory_pause`` (bytes, NaN: none, see
-    #: `MEMORY_SIZES`), ``memory_group, group_limit`` (the control group that limits its process,
+    #: memory_limit, memory_target, memory_spill, memory_pause, memory_terminate`` (bytes, NaN:
+    #: none or unknown, see `MEMORY_SIZES`), ``memory_sizes`` (those that its files report, a dict,
+    #: 0: none), ``memory_group, group_limit`` (the control group that limits its process,
     #: and those bytes; None and NaN: none, or unknown), ``thread_limits`` (variables such as
     #: OMP_NUM_THREADS that its process has, a dict; None: not recorded), ``job`` (the
     #: variables that name its job, such as SLURM_JOB_ID, a dict; None: none), ``resources`` (that

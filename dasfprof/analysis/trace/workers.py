@@ -27,7 +27,8 @@ HOST_WIDE = ("", "0")
 _COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("host", "worker", "kind", "name", "address"), object),
     "nthreads": "Int64",
-    **dict.fromkeys((*MEMORY_SIZES, "memory_limit"), float),
+    **dict.fromkeys(MEMORY_SIZES, float),
+    "memory_sizes": object,
     "memory_group": object,
     "group_limit": float,
     **dict.fromkeys(("thread_limits", "job", "resources"), object),
@@ -58,7 +59,7 @@ class Worker:
     nthreads: int | None = None
     #: Bytes; None: it has no limit, or nothing tells.
     memory_limit: float | None = None
-    #: The other `MEMORY_SIZES` that its files tell, by name.
+    #: The `MEMORY_SIZES` that its files report, by name; 0: never, or no limit.
     memory_sizes: dict[str, float] = field(default_factory=dict)
     #: The variables of its process that say how many threads libraries start; None: not recorded.
     thread_limits: dict[str, str] | None = None
@@ -143,7 +144,11 @@ class WorkerRegister:
         worker.name = facts.get("name")
         worker.nthreads = facts.get("nthreads")
         worker.memory_limit = facts.get("memory_limit") or None
-        worker.memory_sizes = {name: facts[name] for name in MEMORY_SIZES if facts.get(name)}
+        worker.memory_sizes = {
+            name: facts[name]
+            for name in MEMORY_SIZES
+            if isinstance(facts.get(name), int | float) and facts[name] >= 0
+        }
         limits = facts.get("thread_limits")
         worker.thread_limits = limits if isinstance(limits, dict) else worker.thread_limits
         if isinstance(facts.get("memory_group"), str):
@@ -227,7 +232,7 @@ class WorkerRegister:
         """Return the workers as a table, see `Trace.workers`."""
         rows = [
             {
-                **worker.memory_sizes,
+                **{name: size or None for name, size in worker.memory_sizes.items()},
                 **vars(worker),
                 "worker": worker.label,
                 "kind": worker.kind,

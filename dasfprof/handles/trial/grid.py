@@ -16,8 +16,8 @@ from dask.utils import parse_bytes
 from dasfprof.analysis.comparison.trial import Point
 from dasfprof.analysis.diagnosis.registry import Value
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
 from dasfprof.analysis.simulation.changes import changed_cluster
-from dasfprof.analysis.simulation.clusters import DIES, SPILLS
 from dasfprof.analysis.simulation.host import HostReplay
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
@@ -113,6 +113,10 @@ class Foretold:
             return None
         return HostReplay(self.run, self.host.cores, bool(self.taking_turns))
 
+    @cached_property
+    def _thresholds(self) -> MemoryThresholds:
+        return MemoryThresholds() if self.run is None else memory_thresholds(self.run)
+
     def lacks_memory(self, limit: Value) -> bool:
         """Return whether the cluster as it was had too little memory, and the limit gives more."""
         if self.run is None or not self.processes:
@@ -121,7 +125,9 @@ class Foretold:
         if not len(recorded) or parse_bytes(limit) <= recorded.min():
             return False
         unspilled = float(replay_of(self.run).inputs.unspill.sum())
-        return unspilled > 0 or self._need(None, None) > SPILLS * float(recorded.min())
+        return unspilled > 0 or self._need(None, None) > self._thresholds.spills * float(
+            recorded.min()
+        )
 
     def _need(self, workers: int | None, threads: int | None) -> float:
         """Return the bytes that the fullest worker's process would take; NaN: unknown."""
@@ -136,7 +142,7 @@ class Foretold:
     def point(self, change: Mapping[str, Value], workers: int, threads: int, limit: Value) -> Point:
         """Return what is foretold of a cluster."""
         need, most = self._need(workers, threads), float(parse_bytes(limit))
-        if need > DIES * most:
+        if need > self._thresholds.kills * most:
             return Point(
                 change,
                 memory=need,
@@ -145,5 +151,5 @@ class Foretold:
             )
         if self._replay is None:
             return Point(change, memory=need)
-        fits = need <= SPILLS * most
+        fits = need <= self._thresholds.spills * most
         return Point(change, self._replay.wall(workers, threads, unspill=not fits), need)

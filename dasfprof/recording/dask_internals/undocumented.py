@@ -65,6 +65,8 @@ def memory_sizes(worker: Any) -> dict[str, int]:
     manager = getattr(worker, "memory_manager", None)
     limit = getattr(manager, "memory_limit", None) or 0
     shares = {name: getattr(manager, f"{name}_fraction", None) or 0 for name in MEMORY_SIZES}
+    if getattr(worker, "nanny", None):  # which kills it, by the config that it gave to the worker
+        shares["memory_terminate"] = dask.config.get("distributed.worker.memory.terminate", 0) or 0
     return {name: int(limit * share) for name, share in {**shares, "memory_limit": 1}.items()}
 
 

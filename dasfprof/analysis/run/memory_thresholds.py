@@ -1,0 +1,79 @@
+"""Fractions of its memory limit at which a recorded worker spilled, paused, and was killed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import inf, isfinite
+from typing import Protocol
+
+import pandas as pd
+
+from dasfprof.analysis.trace.gaps import Surroundings
+from dasfprof.analysis.wording import Share
+
+
+class _Recorded(Protocol):
+    @property
+    def workers(self) -> pd.DataFrame: ...
+    @property
+    def surroundings(self) -> Surroundings: ...
+
+
+@dataclass(frozen=True)
+class MemoryThresholds:
+    """Fractions of a worker's memory limit, by Dask's defaults; infinity: it never does so."""
+
+    #: Of results, from which it spills.
+    target: float = 0.6
+    #: Of the process, from which it spills, begins no task, and is killed by its nanny.
+    spill: float = 0.7
+    pause: float = 0.8
+    terminate: float = 0.95
+
+    @property
+    def spills(self) -> float:
+        """The fraction from which it may spill."""
+        return min(self.target, self.spill)
+
+    @property
+    def kills(self) -> float:
+        """The fraction that its process must not exceed: without a nanny, its limit."""
+        return min(self.terminate, 1.0)
+
+    @property
+    def comfortable(self) -> float:
+        """The fraction up to which its process neither spills nor pauses nor is killed."""
+        return min(self.spills, self.pause, self.kills)
+
+    def near(self, fraction: float) -> float:
+        """Return what a fraction close to Dask's own limit is for a worker that is killed sooner.
+
+        Where nothing kills the worker before its limit, the fraction stays the same.
+        """
+        return fraction * min(self.kills / MemoryThresholds.terminate, 1.0)
+
+    def pauses_and_kills(self) -> str:
+        """Say when Dask pauses such workers, and when it kills them."""
+        pauses = f"at {Share(self.pause)}" if isfinite(self.pause) else "never"
+        kills = f"at {Share(self.terminate)}" if isfinite(self.terminate) else "never"
+        return f"Dask pauses them {pauses}, and kills them {kills}"
+
+
+def memory_thresholds(run: _Recorded, life: int | None = None) -> MemoryThresholds:
+    """Return the thresholds of a life of a worker, or the lowest of all workers.
+
+    What a trace does not tell is as Dask's defaults are.
+    """
+    rows = run.workers if life is None else run.workers.iloc[[life]]
+    fractions: dict[str, list[float]] = {}
+    for sizes in rows["memory_sizes"]:
+        limit = (sizes or {}).get("memory_limit")
+        for field in fields(MemoryThresholds) if limit else ():
+            size = sizes.get(f"memory_{field.name}")
+            if size is not None:  # rounded, as a size is a whole number of bytes
+                fractions.setdefault(field.name, []).append(round(size / limit, 3) or inf)
+    setting = run.surroundings.settings.get("distributed.worker.memory.terminate")
+    if "terminate" not in fractions and setting is not None:  # of the scheduler's process
+        fraction = 0.0 if setting == "False" else pd.to_numeric(setting, errors="coerce")
+        fractions["terminate"] = [float(fraction) or inf] if fraction >= 0 else []
+    return MemoryThresholds(**{name: min(known) for name, known in fractions.items() if known})
