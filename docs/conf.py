@@ -1,4 +1,4 @@
-"""Sphinx's settings: what is written by hand stands here, the rest is made by `generate`.
+"""Sphinx's settings. `generate` writes the pages that are not written by hand.
 
 ``sphinx-build -W --keep-going docs OUTPUT`` builds the site. It fetches nothing.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import generate  # noqa: E402  # it stands beside this file
+import generate  # noqa: E402  # it is next to this file
 
 import dasfprof  # noqa: E402
 
@@ -61,8 +61,7 @@ nitpicky = False
 linkcheck_timeout = 20
 linkcheck_anchors = False
 
-# --- How it looks: the theme on which that of Dask's projects stands, which loads nothing from
-# --- others' hosts --------------------------------------------------------------------------------
+# --- Appearance: Dask's theme builds on this theme, which loads nothing from other hosts ----------
 
 html_theme = "sphinx_book_theme"
 html_title = f"dasfprof {version}"

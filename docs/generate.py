@@ -1,13 +1,15 @@
-"""Makes the pages of what is declared in the code: nothing of it is written twice.
+"""Generates the pages about what the code declares, so that nothing is written twice.
 
-`write` makes ``reference/`` (questions, options, columns, documents beside the code), ``gallery/``
+`write` makes ``reference/`` (analyses, options, columns, documents next to the code), ``gallery/``
 (copies of the notebooks) and ``files/`` (``llms.txt``, the schemas of ``--json``), which git
-ignores. `complete` adds to the pages of findings what their rules declare.
+ignores. `complete` adds to the pages of findings what their rules declare, and makes links to files
+of the repository lead to pages of the site.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shutil
 import sys
@@ -24,9 +26,10 @@ from dasfprof.config.options import RECORDING, SETTINGS
 from dasfprof.schema import KINDS
 
 ROOT = Path(__file__).parents[1]
-#: Made anew by each build.
+DOCS = ROOT / "docs"
+#: Directories that each build writes again.
 GENERATED = ("reference", "gallery", "files")
-#: Documents that stand beside the code that they are about, by the name of their page.
+#: Documents that are stored next to the code that they describe, by the name of their page.
 BESIDE_THE_CODE = {
     "format": "dasfprof/database/FORMAT.md",
     "parquet": "dasfprof/report/formats/PARQUET.md",
@@ -57,9 +60,32 @@ def write(docs: Path) -> None:
     for path in sorted((ROOT / "dasfprof/report/schemas").glob("*.json")):
         (docs / "files/schemas").mkdir(exist_ok=True)
         shutil.copy(path, docs / "files/schemas")
-    for picture in ("report.png", "watch.svg"):
-        shutil.copy(ROOT / "notebooks" / picture, docs / "gallery")
+    shutil.copy(ROOT / "notebooks/report.png", docs / "gallery")
     (docs / "files/llms.txt").write_text(llms(docs), encoding="utf-8")
+
+
+# --- Links: pages link to files of the repository, so that they work in a clone ------------------
+
+
+def in_site(page: str, text: str) -> str:
+    """Return a page's text with its links to files of the repository as links within the site."""
+    folder = (DOCS / page).parent
+
+    def linked(link: re.Match[str]) -> str:
+        target = _in_site((folder / link[1]).resolve())
+        return link[0] if target is None else f"]({os.path.relpath(DOCS / target, folder)})"
+
+    return _LINK.sub(linked, text)
+
+
+def _in_site(path: Path) -> str | None:
+    """Return where the site has a file of the repository, or None if it has no copy of it."""
+    for name, document in BESIDE_THE_CODE.items():
+        if path == ROOT / document:
+            return f"reference/{name}.md"
+    copies = {ROOT / "notebooks": "gallery", ROOT / "dasfprof/report/schemas": "files/schemas"}
+    folder = copies.get(path.parent)
+    return None if folder is None else f"{folder}/{path.name}"
 
 
 # --- Findings -------------------------------------------------------------------------------------
@@ -67,6 +93,7 @@ def write(docs: Path) -> None:
 
 def complete(_app: object, page: str, source: list[str]) -> None:
     """Complete a page's source by what the rules declare; Sphinx's event ``source-read``."""
+    source[0] = in_site(page, source[0])
     if page == "findings":
         source[0] = source[0].replace(_FINDINGS, "\n".join(_all_findings()))
     elif page.startswith("findings/"):
@@ -85,16 +112,16 @@ def _found_by(slug: str) -> str:
 
 
 def _relations(slug: str) -> Iterator[str]:
-    """Say which findings may come with one, and where its rule stands."""
-    brings = {*RULES[slug].causes, *RULES[slug].explains} if slug in RULES else set()
-    follows = {name for name, rule in RULES.items() if slug in (*rule.causes, *rule.explains)}
-    yield "\n## Beside other findings\n"
-    if brings:
-        yield f"It may bring about {_links(brings)}: these then stand beneath it, and are `low`.\n"
-    if follows:
-        yield f"It may follow from {_links(follows)}.\n"
-    if not brings and not follows:
-        yield "It stands by itself.\n"
+    """Yield which findings may come with a finding, and the file of its rule."""
+    caused = {*RULES[slug].causes, *RULES[slug].explains} if slug in RULES else set()
+    causes = {name for name, rule in RULES.items() if slug in (*rule.causes, *rule.explains)}
+    yield "\n## Related findings\n"
+    if caused:
+        yield f"It can cause {_links(caused)}. These are then listed below it, as `low`.\n"
+    if causes:
+        yield f"It can be caused by {_links(causes)}.\n"
+    if not caused and not causes:
+        yield "It is not known to cause another finding, or to be caused by one.\n"
     if slug in RULES:
         module = RULES[slug].find.__module__
         yield f"The rule is in `{module.replace('.', '/')}.py`.\n"
@@ -131,7 +158,7 @@ def _commands() -> str:
     lines = [
         "# Commands",
         "",
-        "Each is a command of `dasfprof`, and of Dask as well: `dask dasfprof analyse traces/`.",
+        "You can also run each command through Dask: `dask dasfprof analyse traces/`.",
         "",
         f"{cli.epilog}",
     ]
@@ -168,16 +195,16 @@ def _escaped(text: str) -> str:
     return "`".join(parts)
 
 
-# --- Questions, options, columns ------------------------------------------------------------------
+# --- Analyses, options, columns ------------------------------------------------------------------
 
 
 def _questions() -> str:
     lines = [
-        "# The questions",
+        "# Analyses",
         "",
-        "A recorded run can be asked what stands here: each is a method of `TraceAnalyser` and "
-        "answers with a DataFrame; in the shell `dasfprof analyse -a NAME SOURCE` prints it, "
-        "`-a 'NAME(argument=value)'` takes arguments, and `-o DIRECTORY` writes it as CSV.",
+        "Each analysis is a method of `TraceAnalyser` that returns a DataFrame. In the shell, "
+        "`dasfprof analyse -a NAME SOURCE` prints it. Pass arguments as "
+        "`-a 'NAME(argument=value)'`, and write CSV files with `-o DIRECTORY`.",
     ]
     for group, about in questions.GROUPS.items():
         lines += ["", f"## {group.capitalize()}", "", _code(about)]
@@ -185,7 +212,7 @@ def _questions() -> str:
             if one.group == group:
                 lines += ["", f"### {one.name}", ""]
                 if one.short:
-                    lines += [f"In the shell also `-a {one.short}`.", ""]
+                    lines += [f"Short form in the shell: `-a {one.short}`.", ""]
                 lines += ["```{eval-rst}", f".. automethod:: dasfprof.TraceAnalyser.{one.name}"]
                 lines += ["   :no-index:", "```"]
     return "\n".join(lines) + "\n"
@@ -195,16 +222,17 @@ def _configuration() -> str:
     lines = [
         "# Options and configuration",
         "",
-        "An option can be given as a keyword (`register_default_profiler`, `profile`), as a flag "
-        "(`dasfprof run`, `%%dasfprof`) and in Dask's config under `dasfprof.`, in this order: a "
-        "keyword overrides the config, which overrides the default. In the environment the config "
-        "is `DASK_DASFPROF__NAME`, such as `DASK_DASFPROF__DIRECTORY=/scratch/traces`.",
+        "You can set an option as a keyword (`register_default_profiler`, `profile`), as a flag "
+        "(`dasfprof run`, `%%dasfprof`), or in Dask's configuration under `dasfprof.`. Keywords "
+        "and flags override the configuration, and the configuration overrides the default. In the "
+        "environment, use `DASK_DASFPROF__NAME`, such as "
+        "`DASK_DASFPROF__DIRECTORY=/scratch/traces`.",
         "",
-        "## Of a recording",
+        "## Recording",
         "",
     ]
     lines += (_option(option) for option in RECORDING.values())
-    lines += ["", "## Of the analysis, in the config alone", ""]
+    lines += ["", "## Analysis (configuration only)", ""]
     lines += (_option(option) for name, option in SETTINGS.items() if name not in RECORDING)
     return "\n".join(lines) + "\n"
 
@@ -219,9 +247,9 @@ def _columns() -> str:
     lines = [
         "# What is recorded",
         "",
-        "Every kind of event and each of its columns, as `dasfprof/schema/` declares them. They "
-        "are the columns of `Trace`'s tables and, described in [](parquet.md), of the exported "
-        "Parquet files. Times are Unix seconds of the recording host's clock.",
+        "This page lists every kind of event and its columns, as `dasfprof/schema/` declares them. "
+        "The tables of `Trace` have the same columns. [](parquet.md) describes the exported files. "
+        "Times are Unix seconds of the recording host's clock.",
     ]
     for kind in KINDS.values():
         lines += ["", f"## {kind.name}", "", kind.about, ""]
@@ -261,16 +289,16 @@ def _unlinked(found: re.Match[str]) -> str:
 _ABOUT = """\
 # dasfprof
 
-> A profiler native to Dask: it records what the scheduler and every worker of a run did, and tells
-> where the time went, why, and what to change.
+> A profiler for Dask. It records what the scheduler and every worker of a run did, and shows where
+> the time went, why, and what to change.
 
-- Record a script as it is: `dasfprof run pipeline.py`
-- What is wrong with the run, and what to change: `dasfprof analyse --json traces/`
-- Why a live cluster does not come to an end: `dasfprof stuck --json tcp://scheduler:8786`
+- Record a script: `dasfprof run pipeline.py`
+- Find out what is wrong with the run, and what to change: `dasfprof analyse --json traces/`
+- Find out why a live cluster hangs: `dasfprof stuck --json tcp://scheduler:8786`
 
-Each finding has the name of a rule, which stays, and a page of that name.
+Each finding has the name of a rule, which does not change, and a page with that name.
 """
-#: Headings of the list, and which pages stand beneath them.
+#: Headings of the list, and the pages below them.
 _SECTIONS = (
     ("Guide", ("guide", "agents")),
     ("Findings", ("findings",)),

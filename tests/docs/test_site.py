@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 
-import generate  # noqa: E402  # it stands beside the pages
+import generate  # noqa: E402  # it is next to the pages
 
 HEADINGS = ["What it means", "What shows it", "What to do", "When it is not so"]
 #: Written by hand; the rest is made of declarations.
@@ -104,7 +104,7 @@ def test_a_page_is_completed_by_what_the_rules_declare() -> None:
     source = ["# lock-bound\n\n## What it means\n"]
     generate.complete(None, "findings/lock-bound", source)
     assert "*Threads of one process that keep each other waiting" in source[0]
-    assert "It may bring about [blocked-tasks](blocked-tasks.md)" in source[0]
+    assert "It can cause [blocked-tasks](blocked-tasks.md)" in source[0]
     assert "`dasfprof/analysis/diagnosis/cores.py`" in source[0]
 
 
@@ -167,12 +167,24 @@ def test_every_public_name_is_in_the_reference() -> None:
 # --- Links and code -------------------------------------------------------------------------------
 
 
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", text)
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
-def test_links_lead_to_pages(path: Path, site: Path) -> None:
-    links = re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", path.read_text(encoding="utf-8"))
-    place = site / path.relative_to(DOCS).parent
+def test_links_work_in_a_clone(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert [link for link in links(text) if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_links_work_in_the_site(path: Path, site: Path) -> None:
+    page = path.relative_to(DOCS).with_suffix("")
+    text = generate.in_site(page.as_posix(), path.read_text(encoding="utf-8"))
+    folder = site / page.parent
     # Not by the file system: the directories of the site are links.
-    assert [link for link in links if not os.path.exists(os.path.normpath(place / link))] == []
+    missing = [link for link in links(text) if not os.path.exists(os.path.normpath(folder / link))]
+    assert missing == []
 
 
 def test_no_page_needs_what_is_not_public() -> None:
