@@ -244,7 +244,7 @@ def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
     assert str(caught.value) == (
         "there is no option sample_intervall. Did you mean sample_interval? The options are name, "
         "enable_nvtx, add_time_suffix, directory, sample_interval, stack_frequency, profiler, "
-        "memory, log_level, log_values, record_prints, arguments, record_code, prometheus, "
+        "log_level, log_values, record_prints, arguments, record_code, prometheus, "
         "commit_threshold, flush_interval, max_pending, segment_size, response_timeout, "
         "orphan_timeout, ship."
     )
