@@ -40,6 +40,7 @@ REPORTS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "processed_tasks(by='function')": lambda analyser: analyser.processed_tasks(by="function"),
     "process_summary": lambda analyser: analyser.process_summary(),
     "node_summary": lambda analyser: analyser.node_summary(),
+    "task_counts": lambda analyser: analyser.task_counts(),
     "degradation": lambda analyser: analyser.degradation(),
     "node_resource_usage": lambda analyser: analyser.node_resource_usage(),
     "processes_resource_usage": lambda analyser: analyser.processes_resource_usage(),

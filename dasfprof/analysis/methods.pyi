@@ -245,6 +245,12 @@ class Questions:
     def host_processes(self) -> pd.DataFrame:
         """List the programs that used much of a host, the run's own and others'."""
 
+    def task_counts(
+        self,
+        interval: float | None = None,
+    ) -> pd.DataFrame:
+        """Count the attempts at tasks by interval, host, worker and status."""
+
     def memory_forecast(
         self,
         workers: Sequence[int] | None = None,

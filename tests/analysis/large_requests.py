@@ -26,6 +26,7 @@ ANSWERED = {
     "time_accounting",
     "process_summary",
     "node_summary",
+    "task_counts",
     "degradation",
     "node_resource_usage",
     "processes_resource_usage",

@@ -21,6 +21,7 @@ from dasfprof.schema.tasks import CLOCK, COMPUTE, TASK_RUN, WORKER_REMOVED
 
 T = 1.7e9  # 2023-11-14 22:13:20 UTC
 A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"
+INTERVAL = "Time Interval (seconds from begin)"
 
 
 def ran(key: str, start: float, **values: Any) -> tuple[Any, ...]:
@@ -151,6 +152,27 @@ def test_a_worker_without_tasks_and_one_that_came_back(tmp_path: Path) -> None:
     assert TraceAnalyser(path).node_summary()["Threads"].tolist() == [4]
 
 
+def test_counts_by_interval_worker_and_status(run: TraceAnalyser) -> None:
+    table = run.task_counts(interval=4.0)
+
+    w0, w1 = "worker-node1-0", "worker-node2-1"
+    begin = run.trace.begin - T  # the function of the first run, which began 0.25 s before
+    assert begin == 0.25
+    assert table.values.tolist() == [
+        [0.0, "node1", w0, "erred", 1, 0],
+        [0.0, "node1", w0, "memory", 2, 1],  # load-2 again at 4.0 s, within 4 s of the begin
+        [0.0, "node2", w1, "memory", 2, 0],
+        [0.0, "node2", w1, "released", 1, 0],
+        [4.0, "node1", w0, "cancelled", 1, 0],
+        [4.0, "node1", w0, "rescheduled", 1, 0],
+    ]
+    assert run.task_counts()["Tasks"].sum() == 8
+    with pytest.raises(InvalidArgumentError, match="interval=0"):
+        run.task_counts(0)
+    with pytest.raises(InvalidArgumentError, match="intervals"):
+        run.task_counts(1e-9)
+
+
 @pytest.mark.parametrize(
     ("text", "category"),
     [
@@ -187,6 +209,7 @@ def test_a_run_without_tasks(tmp_path: Path) -> None:
         analyser.processed_tasks(by="function"),
         analyser.process_summary(),
         analyser.node_summary(),
+        analyser.task_counts(),
     ):
         assert len(table) == 0
     with pytest.raises(InvalidArgumentError, match="by='worker'"):
@@ -222,6 +245,7 @@ def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None
         analyser = TraceAnalyser(path)
         table = analyser.processed_tasks()
         functions = analyser.processed_tasks(by="function")
+        counts = analyser.task_counts(2.0)
 
     attempts: dict[str, list[int]] = defaultdict(list)
     for task, attempt in zip(table["Task"], table["Attempt"], strict=True):
@@ -230,7 +254,7 @@ def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None
     assert attempts == {key: list(range(1, count + 1)) for key, count in repeats.items()}
     failed = [state != "memory" for _, _, _, state, _ in runs]
     assert functions["Failed"].sum() == sum(failed)
-    assert functions["Total"].sum() == len(runs)
+    assert functions["Total"].sum() == len(runs) == counts["Tasks"].sum()
     expected = {
         "memory": lambda text: None,
         "erred": lambda text: "KeyError" if text else "unknown",
@@ -240,6 +264,17 @@ def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None
     categories = Counter(expected[state](text) for _, _, _, state, text in runs)
     found = table["Error Category"]
     assert Counter(found.where(found.notna(), None).tolist()) == categories
+    cells = Counter(
+        (
+            max(start - 0.25, 0.0) // 2 * 2,
+            f"worker-node1-{worker}",
+            state,
+        )
+        for _, start, worker, state, _ in runs
+    )
+    columns = [INTERVAL, "Worker", "Status"]
+    rows_found = counts[columns].itertuples(index=False, name=None)
+    assert dict(zip(rows_found, counts["Tasks"], strict=True)) == cells
 
 
 def test_a_recomputation_is_no_retry(tmp_path: Path) -> None:
