@@ -79,12 +79,7 @@ TUTORIAL: list[Event] = [
     compute(f"('sum-{B}', 0)", 3802.0, 1.0, W0, size=8, dependencies=[f"('load-{A}', 0)"]),
     compute(f"('sum-{B}', 1)", 3801.5, 0.5, W1, size=8, dependencies=[f"('load-{A}', 1)"]),
     compute(
-        f"total-{C}",
-        3803.0,
-        0.25,
-        W1,
-        size=24,
-        dependencies=[f"('sum-{B}', 0)", f"('sum-{B}', 1)"],
+        f"total-{C}", 3803.0, 0.25, W1, size=24, dependencies=[f"('sum-{B}', 0)", f"('sum-{B}', 1)"]
     ),
 ]
 

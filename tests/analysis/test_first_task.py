@@ -23,14 +23,7 @@ PROGRAM = 1.5
 def plan(*, turns: int = 4, **more: Any) -> Plan:
     """Four threads of two workers, which join at 3.5 s, run tasks of a second from 3.75 s on."""
     tasks = [
-        Task(
-            f"load-{number}",
-            lane // 2,
-            3.75 + turn,
-            4.75 + turn,
-            arrival=3.0,
-            thread=lane % 2,
-        )
+        Task(f"load-{number}", lane // 2, 3.75 + turn, 4.75 + turn, arrival=3.0, thread=lane % 2)
         for number, (turn, lane) in enumerate(
             (turn, lane) for turn in range(turns) for lane in range(4)
         )

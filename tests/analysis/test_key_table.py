@@ -90,9 +90,7 @@ def test_a_list_is_the_tuple_that_a_plain_msgpack_writer_lost() -> None:
 
 def test_keys_with_equal_hashes_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        key_table,
-        "hashes_of",
-        lambda head_ids, tails: tails[:, 0].astype(np.uint64) % np.uint64(3),
+        key_table, "hashes_of", lambda head_ids, tails: tails[:, 0].astype(np.uint64) % np.uint64(3)
     )
     keys = [("f", n % 50) for n in range(200)] + [("g", n % 50) for n in range(200)]
     table, ids = table_of(keys)

@@ -20,10 +20,7 @@ MB = 1_000_000
 
 WAITED, IN_USE = "for tasks yet to begin", "for running tasks"
 WANTED, LATE = "for the client", "released late"
-COPY, UNEXPLAINED = (
-    "copy by transfer",
-    "unknown: for whom",
-)
+COPY, UNEXPLAINED = ("copy by transfer", "unknown: for whom")
 UNTOLD = "unknown: if held"
 ON_DISK, MORE = "(spilled to disk)", "(more results)"
 UNMANAGED = "(unmanaged, old)"

@@ -62,10 +62,7 @@ def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
 def test_a_graph_that_comes_before_the_last_has_ended_belongs_to_its_computation(
     tmp_path: Path,
 ) -> None:
-    runs: list[Run] = [
-        ((LOAD, 0), [], 0.0, 5.5, FIRST),
-        ((SUM, 0), [(LOAD, 0)], 6.0, 1.0, SECOND),
-    ]
+    runs: list[Run] = [((LOAD, 0), [], 0.0, 5.5, FIRST), ((SUM, 0), [(LOAD, 0)], 6.0, 1.0, SECOND)]
     write_run(tmp_path, runs)
     plan = TraceAnalyser(tmp_path, progress=False).plan()
     assert plan["Computation"].tolist() == [1, 1]

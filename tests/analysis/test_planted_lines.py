@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 from clusters import client_of
 from distributed import Client
-from hot_lines_rates import (
-    IN_TURN,
-    ONE_THREAD,
-    THREADS,
-    WHOLE,
-    Compared,
-    observe,
-    observe_turns,
-)
+from hot_lines_rates import IN_TURN, ONE_THREAD, THREADS, WHOLE, Compared, observe, observe_turns
 from hot_programs import FEW
 
 pytestmark = pytest.mark.whole_program

@@ -108,11 +108,7 @@ def test_a_client_that_does_not_wait_keeps_its_pace() -> None:
 
 def test_a_client_that_takes_results_as_they_come() -> None:
     # It submits c as soon as a is there, while b runs.
-    runs = [
-        run("a-0", 0, 0, 4, 0),
-        run("b-0", 0, 0, 9, 1),
-        run("c-0", 4.01, 4.01, 14.01, 0),
-    ]
+    runs = [run("a-0", 0, 0, 4, 0), run("b-0", 0, 0, 9, 1), run("c-0", 4.01, 4.01, 14.01, 0)]
     analyser = analyse(*runs, graphs=[0.0, 4.01])
 
     assert predicted(analyser, speedup={"a": 4}) == pytest.approx(11.01)

@@ -191,8 +191,7 @@ def test_a_key_that_runs_again_keeps_the_step_of_its_graph(tmp_path: Path) -> No
 def test_step_called_as_the_rows_of_no_step(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [((LOAD, 0), 0.0, 1.0, ""), ((REST, 0), 1.0, 1.0, "")])
     Plugin(tmp_path / "run", "StepRecorder").write(
-        (STEP, [(T, 1, -1, "(no step)")]),
-        (STEP_LAYER, [(T, 1, LOAD, [])]),
+        (STEP, [(T, 1, -1, "(no step)")]), (STEP_LAYER, [(T, 1, LOAD, [])])
     )
     analyser = TraceAnalyser(tmp_path / "run", progress=False)
     assert analyser.per_step_bottleneck()["Num Tasks (chunks)"].tolist() == [2]

@@ -147,10 +147,7 @@ def test_states_of_scheduler_and_client(tmp_path: Path) -> None:
     )
     Plugin(tmp_path, "StepRecorder").write(
         (STACK, [(T, 0, [["main", "script.py", 3]], -1)]),
-        (
-            CLIENT_UNDER_WAY,
-            [row(CLIENT_UNDER_WAY, timestamp=T + 2, client="c", since=T, stack=0)],
-        ),
+        (CLIENT_UNDER_WAY, [row(CLIENT_UNDER_WAY, timestamp=T + 2, client="c", since=T, stack=0)]),
     )
     trace = Trace.from_database(tmp_path)
     (state,) = trace.scheduler_states.to_dict("records")

@@ -181,14 +181,7 @@ def test_futures_that_were_cancelled_while_the_run_went_on(tmp_path: Path) -> No
     run.states += [(20.0, {"unfinished": 0})]
     run.runs = [
         {"key": "f-1", "known": 2.0, "state": "released", "why": "cancel-key-1"},
-        {
-            "key": "g-1",
-            "sent": 3.0,
-            "known": 20.0,
-            "state": "memory",
-            "why": ENDED,
-            "run_id": 0,
-        },
+        {"key": "g-1", "sent": 3.0, "known": 20.0, "state": "memory", "why": ENDED, "run_id": 0},
     ]
     found = findings(run, tmp_path)
     (own,) = [one for one in found if one["Rule"] == "given-up-tasks"]
@@ -203,14 +196,7 @@ def test_a_run_that_ended_has_no_such_finding(tmp_path: Path) -> None:
         ended=[("g-1", 0.0, 20.0)],
         states=[(1.0, {"unfinished": 1}), (20.0, {"unfinished": 0, "clients": []})],
         runs=[
-            {
-                "key": "g-1",
-                "sent": 0.0,
-                "known": 20.0,
-                "state": "memory",
-                "why": ENDED,
-                "run_id": 0,
-            }
+            {"key": "g-1", "sent": 0.0, "known": 20.0, "state": "memory", "why": ENDED, "run_id": 0}
         ],
     )
     rules = {one["Rule"] for one in findings(run, tmp_path)}

@@ -9,13 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from dasfprof.database import (
-    EventProfiler,
-    FileDatabase,
-    MultiEventDatabase,
-    find_runs,
-    open_run,
-)
+from dasfprof.database import EventProfiler, FileDatabase, MultiEventDatabase, find_runs, open_run
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.schema.events import InstantEvent
 

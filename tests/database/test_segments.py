@@ -87,10 +87,7 @@ def test_each_segment_is_a_file_by_the_format(tmp_path: Path) -> None:
         BEGIN + number for number in range(2000)
     ]
     first, *_ = contents = [trace_by_format.read(path.read_bytes()) for path in files]
-    assert [each.frames[0].get("segment") for each in contents] == [
-        None,
-        *range(2, len(files) + 1),
-    ]
+    assert [each.frames[0].get("segment") for each in contents] == [None, *range(2, len(files) + 1)]
     *_, index, end = first.frames
     assert (index["kind"], end["kind"], end["continues"]) == ("index", "end", True)
     assert files[0].read_bytes()[end["index"] :].startswith(b"\xc1dasfpf\n")

@@ -19,12 +19,7 @@ from dasfprof.schema.tasks import (
     WORKER_EXIT,
     WORKER_REMOVED,
 )
-from dasfprof.schema.under_way import (
-    CLIENT_UNDER_WAY,
-    SCHEDULER_STATE,
-    STACK,
-    TASK_UNDER_WAY,
-)
+from dasfprof.schema.under_way import CLIENT_UNDER_WAY, SCHEDULER_STATE, STACK, TASK_UNDER_WAY
 from traces.events import T
 from traces.rows import Plugin, row
 
