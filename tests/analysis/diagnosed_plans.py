@@ -1,11 +1,16 @@
-"""What `diagnose` finds in a planned run, by rule; the run itself must not contradict it."""
+"""What `diagnose` finds in a planned run, by rule; the run itself must not contradict it.
+
+Tests name findings by their rules and figures, never by their sentences, which may be improved.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 from refuters import refute
+from refuters.figures import without_units
 from traces import Plan
 
 from dasfprof.analysis.diagnosis.ranking import FAILED
@@ -20,6 +25,17 @@ SAID = {
     "chunks": "chunks of",
     "batch": "inputs into each task",
     "persist": "persist()",
+}
+#: Columns of a finding that are not among its figures.
+COLUMNS = {
+    "Severity": "severity",
+    "Cause": "cause",
+    "Function": "function",
+    "Worker": "worker",
+    "Seconds at stake (s)": "seconds",
+    "Costs (s)": "costs",
+    "Start (s)": "start",
+    "Stop (s)": "stop",
 }
 
 
@@ -41,4 +57,30 @@ def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
                 assert SAID.get(name, f"{name}={value}") in finding["Suggestion"]
         findings.setdefault(one.rule, finding)
     assert FAILED not in findings, findings[FAILED]
+    return findings
+
+
+def facts_of(finding: dict[str, Any]) -> dict[str, Any]:
+    """Return a finding's figures, its columns, and what it says to set."""
+    facts = {**without_units(finding["Figures"])}
+    facts |= {name: finding[column] for column, name in COLUMNS.items()}
+    return facts | {"settings": [change["settings"] for change in finding["Changes"]]}
+
+
+def assert_found(
+    plan: Plan, directory: Path, rule: str, **expected: Any
+) -> dict[str, dict[str, Any]]:
+    """Assert that a rule finds this in a planned run, None where it has no such figure.
+
+    Numbers that are not whole may be off by 2 %. ``alone`` is whether nothing else is found, and
+    ``absent`` has rules that find nothing. Returns the findings by rule.
+    """
+    findings = found(plan, directory)
+    assert not expected.pop("alone", False) or findings.keys() == {rule}
+    assert not findings.keys() & {*expected.pop("absent", ())}
+    facts = facts_of(findings[rule])
+    assert {name: facts.get(name) for name in expected} == {
+        name: pytest.approx(value, rel=0.02, nan_ok=True) if isinstance(value, float) else value
+        for name, value in expected.items()
+    }
     return findings

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import assert_found, facts_of, found
 from traces import Plan, T, Task, filled
 
 from dasfprof import Trace, TraceAnalyser
@@ -21,277 +20,215 @@ from dasfprof.analysis.diagnosis.registry import Advice, Finding
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.gaps import Note
 
+#: By name: a run, and what a rule finds in it.
+FOUND: dict[str, tuple[Plan, str, dict[str, Any]]] = {}
+#: By name: a run, and the rules that find nothing in it; none: all.
+ABSENT: dict[str, tuple[Plan, set[str]]] = {}
+NAN = float("nan")
+
+
+def finds(rule: str, name: str, plan: Plan, **expected: Any) -> None:
+    """Add a run in which a rule finds this: see `assert_found`."""
+    FOUND[name] = plan, rule, expected
+
+
+def spares(name: str, plan: Plan, *rules: str) -> None:
+    """Add a run in which rules, or all of them, find nothing."""
+    ABSENT[name] = plan, {*rules}
+
 
 def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]:
     """Plan equal tasks on four threads; gives them turn by turn."""
-    tasks = filled([name], seconds, count=4 * turns)
-    for task in tasks:
-        for field, value in more.items():
-            setattr(task, field, value)
-    return tasks
+    return [replace(task, **more) for task in filled([name], seconds, count=4 * turns)]
 
 
-def settings(finding: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give what a finding says to set."""
-    return [change["settings"] for change in finding["Changes"]]
+def failing_first(tasks: list[Task], count: int, exception: str) -> list[Task]:
+    """Let the first tasks fail, each of which is tried again four tasks later."""
+    failed = {"state": "erred", "became": "released", "exception": exception}
+    return [
+        replace(task, key=tasks[place + 4].key, **failed) if place < count else task
+        for place, task in enumerate(tasks)
+    ]
+
+
+def on_both(*readings: tuple[float, dict[str, Any]]) -> list[tuple[int, float, dict[str, Any]]]:
+    """Give both workers these samples: seconds and values."""
+    return [(worker, at, facts) for worker in (0, 1) for at, facts in readings]
 
 
 # --- data ----------------------------------------------------------------------------------------
 
 
-def moving(seconds: float) -> Plan:
+def moving(seconds: float, size: int = 50_000_000, serialising: float = 0.0) -> Plan:
     """Two threads load; a third waits for so long for each of four results, and uses it."""
-    plan = Plan(filled(["load"], 1.0, count=4, workers=1))
-    begin = 2.0
+    plan = Plan(
+        [replace(task, size=50_000_000) for task in filled(["load"], 1.0, count=4, workers=1)]
+    )
+    begin, serialised = 2.0, []
     for number in range(4):
         key, ready = f"load-{number}", begin + seconds
-        plan.tasks[number].size = 50_000_000
-        plan.tasks.append(
-            Task(
-                f"use-{number}",
-                1,
-                ready,
-                ready + 1,
-                sent=begin,
-                received=begin,
-                ready=ready,
-                dependencies=[key],
-            )
-        )
-        plan.transfers.append((1, begin, ready, 50_000_000, [key]))
+        times = {"sent": begin, "received": begin, "ready": ready}
+        plan.tasks.append(Task(f"use-{number}", 1, ready, ready + 1, dependencies=[key], **times))
+        plan.transfers.append((1, begin, ready, size, [key]))
+        serialised += [(0, ready, key, serialising)] if serialising else []
         begin = ready + 1
-    return plan
+    return replace(plan, serialised=serialised)
 
 
-def test_few_bytes_do_not_explain_slow_transfers(tmp_path: Path) -> None:
-    plan = moving(1.0)
-    for place, (worker, start, stop, _, keys) in enumerate(plan.transfers):
-        plan.transfers[place] = (worker, start, stop, 500, keys)
-    finding = found(plan, tmp_path)["transfer-bound"]
+# fmt: off
+# Of ten seconds, four are spent waiting for data.
+finds("transfer-bound", "transfers", moving(1.0), severity="high", function="load", seconds=4.0,
+    moved=2e8, rate=5e7, by_size=True, settings=[{"n_workers": "fewer", "threads_per_worker":
+    "more"}])
+finds("transfer-bound", "few bytes do not explain slow transfers", moving(1.0, 500), by_size=False,
+    moves=4, each=1.0, serialising=None, settings=[])
+finds("transfer-bound", "serialising explains slow transfers", moving(1.0, 500, 0.9), by_size=False,
+    serialising=3.6)
+finds("transfer-bound", "serialising explains little of slow transfers", moving(1.0, 500, 0.1),
+    by_size=False, serialising=None)
+spares("short transfers", moving(0.05), "transfer-bound")
+# fmt: on
 
-    assert "Their bytes do not explain that: 4 transfers" in finding["Suggestion"]
-    assert "took 1 s each" in finding["Suggestion"]
-    assert "Move less" not in finding["Suggestion"]
-
-
-@pytest.mark.parametrize("share", [0.9, 0.1])
-def test_serialising_explains_slow_transfers_where_it_was_measured(
-    tmp_path: Path, share: float
-) -> None:
-    plan = moving(1.0)
-    for place, (worker, start, stop, _, keys) in enumerate(plan.transfers):
-        plan.transfers[place] = (worker, start, stop, 500, keys)
-    plan.serialised = [(0, stop, keys[0], share) for _, _, stop, _, keys in plan.transfers]
-    finding = found(plan, tmp_path)["transfer-bound"]
-
-    told = "Serialising them for other workers took 3.6 s." in finding["Evidence"]
-    assert told == (share > 0.5)
-    assert ("this trace cannot tell" in finding["Suggestion"]) != told
-    assert "a cheaper __reduce__" in finding["Suggestion"]
+WAITING = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
+SERIALISED = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]
+# fmt: off
+finds("tasks-too-small", "tasks that are small", Plan(WAITING, workers=1, threads=1))
+spares("tasks that wait while results are serialised are not small", Plan(WAITING, workers=1,
+    threads=1, serialised=SERIALISED), "tasks-too-small")
+# fmt: on
 
 
-def test_tasks_that_wait_while_results_are_serialised_are_not_too_small(tmp_path: Path) -> None:
-    tasks = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
-    small = found(Plan(tasks, workers=1, threads=1), tmp_path / "small")
-    assert "tasks-too-small" in small
-    serialised = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]
-    plan = Plan(tasks, workers=1, threads=1, serialised=serialised)
-    assert "tasks-too-small" not in found(plan, tmp_path / "serialised")
-
-
-def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path) -> None:
-    # What it hands out is on the first worker, and waits there while the second idles.
-    tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
-    tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
-    for n in range(12):
-        start = 1.1 + n // 2
-        task = Task(f"take-{n}", 0, start, start + 1, dependencies=["shuffle-barrier-1"])
-        task.thread, task.ready, task.runnable = 1 + n % 2, 1.1, 1.1
-        tasks.append(task)
-    findings = found(Plan(tasks), tmp_path)
-
-    suggestion = findings["poor-placement"]["Suggestion"]
-    assert "a P2P shuffle decides which worker has which of its outputs" in suggestion
-    assert not [one for one in findings.values() if "client.replicate()" in one["Suggestion"]]
-
-
-def test_transfers(tmp_path: Path) -> None:
-    finding = found(moving(1.0), tmp_path)["transfer-bound"]
-
-    assert (finding["Severity"], finding["Function"]) == ("high", "load")
-    # Of ten seconds, four are spent waiting for data.
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.0, rel=0.2)
-    assert "200 MB were moved" in finding["Evidence"]
-    assert "at 50 MB/s" in finding["Evidence"]
-
-
-def test_short_transfers(tmp_path: Path) -> None:
-    assert "transfer-bound" not in found(moving(0.05), tmp_path)
-
-
-def holding(written: float, seconds: float) -> Plan:
-    tasks = four_lanes("load", 1.0, 4)
-    for task in tasks:
-        task.executing, task.start = task.start, task.start + seconds
-        task.disk_read = seconds
-    facts = {"state": "running", "size": 300_000_000}
-    held = [
-        (worker, at, {**facts, "spill_write_size": at / 4 * written, "spill_read_size": 0.0})
-        for worker in (0, 1)
-        for at in (0.0, 2.0, 4.0)
-    ]
-    return Plan(tasks, held=held)
-
-
-def test_spilling(tmp_path: Path) -> None:
-    plan = holding(1e9, 0.25)
-    plan.memory_limit = 400_000_000
-    finding = found(plan, tmp_path)["spilling"]
-
-    assert finding["Severity"] == "high"
-    assert finding["Seconds at stake (s)"] == pytest.approx(1.0)  # a quarter of 4 s
-    assert "2 GB were written" in finding["Finding"]
-    assert "memory_limit of 500 MB" in finding["Suggestion"]  # 300 MB by 60 %
-    assert settings(finding) == [{"memory_limit": 500_000_000}]
-    assert finding["Changes"][0]["excludes"] == ["n_workers", "threads_per_worker", "processes"]
-
-
-def test_no_limit_is_advised_in_place_of_an_unknown_one(tmp_path: Path) -> None:
-    """Workers may have had more than their results alone let expect."""
-    finding = found(holding(1e9, 0.25), tmp_path)["spilling"]
-
-    assert "memory_limit" not in finding["Suggestion"]
-    assert finding["Suggestion"].startswith("Use fewer threads a worker")
-    assert settings(finding) == []
-
-
-@pytest.mark.parametrize(("memory", "advised"), [(300_000_000, "429 MB"), (200_000_000, None)])
-def test_spilling_for_want_of_memory_that_no_result_takes(
-    memory: int, advised: str | None, tmp_path: Path
-) -> None:
-    """Results of 16 MB would do with a limit of 26.7 MB, of a process that has 300 MB."""
-    plan = holding(1e9, 0.25)
-    plan.memory_limit = 400_000_000
-    plan.held = [(n, at, {**facts, "size": 16_000_000}) for n, at, facts in plan.held]
-    plan.used = [(n, at, {"memory": memory}) for n in (0, 1) for at in (0.0, 3.9)]
-    suggestion = found(plan, tmp_path)["spilling"]["Suggestion"]
-
-    if advised is None:
-        assert "memory_limit" not in suggestion
-    else:  # by 70 %
-        assert f"memory_limit of {advised} or more in place of 400 MB" in suggestion
-
-
-@pytest.mark.parametrize(
-    ("free", "more_room"), [((900_000_000, 80_000_000), True), ((900_000_000, 500_000_000), False)]
-)
-def test_the_disk_that_spilling_needs_at_once(
-    free: tuple[int, int], more_room: bool, tmp_path: Path
-) -> None:
-    # The first worker has 100, 50 and 0 MB on disk, the second 0, 70 and 90 MB.
-    plan = holding(1e9, 0.25)
-    spilled = iter((100e6, 50e6, 0, 0, 70e6, 90e6))
-    plan.held = [
-        (n, at, {**facts, "spilled_size": int(next(spilled))}) for n, at, facts in plan.held
-    ]
-    plan.held = [(n, at + 0.5 * n, facts) for n, at, facts in plan.held]
-    plan.disks = [
-        (0, at, {"free": one, "device": "sda1"}) for at, one in zip((0.0, 3.0), free, strict=True)
-    ]
-    finding = found(plan, tmp_path)["spilling"]
-
-    # Together 100 MB until 2 s, 50 until 2.5 s, 50 + 70 until 4 s, and 90 in the end.
-    assert "had up to 100 MB of them on disk" in finding["Evidence"]
-    assert "All workers of node1 had up to 120 MB on disk at once" in finding["Evidence"]
-    assert f"had {free[1] // 10**6} MB free at least" in finding["Evidence"]
-    assert ("more room" in finding["Suggestion"]) == more_room
-
-
-def test_a_disk_that_nobody_read_is_not_recorded(tmp_path: Path) -> None:
-    plan = holding(1e9, 0.25)
-    plan.held = [(n, at, {**facts, "spilled_size": 10**8}) for n, at, facts in plan.held]
-    finding = found(plan, tmp_path)["spilling"]
-
-    assert "what was free on the disk to which they spill is not recorded" in finding["Evidence"]
-    assert "more room" not in finding["Suggestion"]
-
-
-@pytest.mark.parametrize(("written", "seconds"), [(0.0, 0.25), (1e9, 0.01)])
-def test_no_spilling_to_speak_of(written: float, seconds: float, tmp_path: Path) -> None:
-    assert "spilling" not in found(holding(written, seconds), tmp_path)
-
-
-def test_paused_workers(tmp_path: Path) -> None:
-    # The second worker pauses at 2 s, with its two threads idle until 6 s.
+def holding(written: float, seconds: float, spilled: Sequence[float] = (), **more: Any) -> Plan:
+    """Tasks read inputs from disk for so long; results of 300 MB, unless said, are spilled."""
     tasks = [
-        Task(f"load-{worker}{thread}{n}", worker, float(n), n + 1.0, thread=thread)
-        for worker, turns in ((0, 6), (1, 2))
-        for thread in (0, 1)
-        for n in range(turns)
+        replace(task, executing=task.start, start=task.start + seconds, disk_read=seconds)
+        for task in four_lanes("load", 1.0, 4)
     ]
-    states = {0: "running", 1: "running", 2: "paused", 3: "paused", 4: "paused", 5: "paused"}
-    held = [(1, float(at), {"state": state, "size": 10**9}) for at, state in states.items()]
-    held += [(0, float(at), {"state": "running"}) for at in range(7)]
-    finding = found(Plan(tasks, held=held), tmp_path)["memory-pressure"]
-
-    assert finding["Worker"] == "worker-node1-1"
-    # Two of four threads, for four seconds.
-    assert finding["Costs (s)"] == pytest.approx(2.0)
-    assert (finding["Start (s)"], finding["Stop (s)"]) == (2.0, 5.0)
-
-
-def test_what_workers_do_after_the_run_is_no_part_of_it(tmp_path: Path) -> None:
-    # The last task ends at 4 s; the workers pause at 5 s and live for 20 s.
-    states = ((0.0, "running"), (4.0, "running"), (5.0, "paused"), (20.0, "paused"))
-    held = [(n, at, {"state": state}) for n in (0, 1) for at, state in states]
-
-    assert found(Plan(four_lanes("load", 1.0, 4), held=held), tmp_path) == {}
+    size = more.pop("size", 300_000_000)
+    held = []
+    for place, (worker, at) in enumerate((w, at) for w in (0, 1) for at in (0.0, 2.0, 4.0)):
+        facts = {"state": "running", "size": size, "spill_read_size": 0.0}
+        facts["spill_write_size"] = at / 4 * written
+        facts |= {"spilled_size": int(spilled[place])} if spilled else {}
+        held.append((worker, at + 0.5 * worker * bool(spilled), facts))
+    return Plan(tasks, held=held, **more)
 
 
-def test_a_host_without_memory(tmp_path: Path) -> None:
-    total = {"host_memory_total": 10e9}
-    used = [(0, 0.0, {**total, "host_memory_available": 5e9})]
-    used += [(0, 2.0, {**total, "host_memory_available": 0.2e9})]
-    finding = found(Plan(filled(["load"], 1.0), used=used), tmp_path)["host-memory-full"]
-
-    assert "200 MB of 10 GB" in finding["Finding"]
-    assert finding["Start (s)"] == 2.0
+def with_process(memory: int) -> Plan:
+    """Results of 16 MB would do with a limit of 26.7 MB, of a process that has so much."""
+    used = on_both((0.0, {"memory": memory}), (3.9, {"memory": memory}))
+    return holding(1e9, 0.25, size=16_000_000, used=used, memory_limit=400_000_000)
 
 
-def test_a_host_that_tells_no_memory_is_not_full(tmp_path: Path) -> None:
-    nothing = {"host_memory_total": 0.0, "host_memory_available": 0.0}
-    used = [(0, at, nothing) for at in (0.0, 2.0)]
+# The first worker has 100, 50 and 0 MB on disk, the second 0, 70 and 90 MB half a second later:
+# together 100 MB until 2 s, 50 until 2.5 s, 50 + 70 until 4 s, and 90 in the end.
+ON_DISK = (100e6, 50e6, 0, 0, 70e6, 90e6)
+READINGS = [(0, at, {"free": free, "device": "sda1"}) for at, free in ((0.0, 900e6), (3.0, 80e6))]
+# fmt: off
+# A quarter of 4 s; 300 MB are 60 % of 500 MB.
+finds("spilling", "spilling", holding(1e9, 0.25, memory_limit=400_000_000), severity="high",
+    seconds=1.0, written=2e9, settings=[{"memory_limit": 500_000_000}])
+finds("spilling", "no limit is advised in place of an unknown one", holding(1e9, 0.25), limit=NAN,
+    settings=[])
+# 300 MB are 70 % of that.
+finds("spilling", "memory that no result takes", with_process(300_000_000), process=3e8,
+    settings=[{"memory_limit": 428_571_428}])
+finds("spilling", "a limit that would do", with_process(200_000_000), settings=[])
+finds("spilling", "the disk that spilling needs at once", holding(1e9, 0.25, ON_DISK,
+    disks=READINGS), disk={"host": "node1", "of_one": 1e8, "of_all": 1.2e8, "free": 8e7})
+spares("nothing is spilled", holding(0.0, 0.25), "spilling")
+spares("spilling takes little time", holding(1e9, 0.01), "spilling")
+# fmt: on
 
-    assert found(Plan(filled(["load"], 1.0), used=used), tmp_path) == {}
+# The second worker pauses at 2 s, with its two threads idle until 6 s: two of four threads.
+PAUSED = [
+    (1, float(at), {"state": state, "size": 10**9})
+    for at, state in enumerate(["running"] * 2 + ["paused"] * 4)
+]
+# fmt: off
+spares("a host that tells no memory", Plan(filled(["load"], 1.0), used=[(0, at,
+    {"host_memory_total": 0.0, "host_memory_available": 0.0}) for at in (0.0, 2.0)]))
+# fmt: on
+finds(
+    "memory-pressure",
+    "paused workers",
+    Plan(
+        [
+            Task(f"load-{worker}{thread}{n}", worker, float(n), n + 1.0, thread=thread)
+            for worker, turns in ((0, 6), (1, 2))
+            for thread in (0, 1)
+            for n in range(turns)
+        ],
+        held=PAUSED + [(0, float(at), {"state": "running"}) for at in range(7)],
+    ),
+    worker="worker-node1-1",
+    costs=2.0,
+    start=2.0,
+    stop=5.0,
+)
+finds(
+    "host-memory-full",
+    "a host without memory",
+    Plan(
+        filled(["load"], 1.0),
+        used=[
+            (0, at, {"host_memory_total": 10e9, "host_memory_available": left})
+            for at, left in ((0.0, 5e9), (2.0, 0.2e9))
+        ],
+    ),
+    left=2e8,
+    total=1e10,
+    start=2.0,
+)
+# 80 % of 1.15 GB are 920 MB.
+finds(
+    "memory-pressure",
+    "a worker near its limit",
+    Plan(
+        filled(["load"], 1.0),
+        used=[
+            (n, at, {"memory": 920_000_000 if n and at else 400_000_000})
+            for n in (0, 1)
+            for at in (0.0, 4.0)
+        ],
+        memory_limit=1_000_000_000,
+    ),
+    alone=True,
+    worker="worker-node1-1",
+    used=9.2e8,
+    settings=[{"memory_limit": 1_150_000_000}],
+)
+# The last task ends at 4 s; the workers pause at 5 s and live for 20 s.
+spares(
+    "what workers do after the run",
+    Plan(
+        four_lanes("load", 1.0, 4),
+        held=on_both(
+            *((at, {"state": "running"}) for at in (0.0, 4.0)),
+            *((at, {"state": "paused"}) for at in (5.0, 20.0)),
+        ),
+    ),
+)
 
 
-def test_a_worker_near_its_limit(tmp_path: Path) -> None:
-    used = [
-        (n, at, {"memory": 920_000_000 if n and at else 400_000_000})
-        for n in (0, 1)
-        for at in (0.0, 4.0)
-    ]
-    plan = Plan(filled(["load"], 1.0), used=used, memory_limit=1_000_000_000)
-    findings = found(plan, tmp_path)
-
-    assert findings.keys() == {"memory-pressure"}
-    finding = findings["memory-pressure"]
-    assert finding["Worker"] == "worker-node1-1"
-    assert "920 MB of 1 GB" in finding["Finding"]
-    assert "memory_limit of 1.15 GB" in finding["Suggestion"]  # 80 % of that are 920 MB
-
-
-def test_what_queues_elsewhere_than_in_a_p2p_shuffle_can_be_moved(tmp_path: Path) -> None:
-    # The outputs are taken at once; what queues for one worker is something else.
+@pytest.mark.parametrize("of_shuffle", [True, False])
+def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path, of_shuffle: bool) -> None:
+    """Tasks queue on the first worker while the second idles: outputs, or what came after them."""
     tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
     tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
-    tasks += [Task(f"take-{n}", n, 1.1, 1.2, dependencies=["shuffle-barrier-1"]) for n in (0, 1)]
+    barrier = ["shuffle-barrier-1"]
+    if not of_shuffle:
+        tasks += [Task(f"take-{n}", n, 1.1, 1.2, dependencies=barrier) for n in (0, 1)]
     for n in range(12):
-        start = 1.2 + n
-        tasks.append(Task(f"fit-{n}", 0, start, start + 1, ready=1.2, runnable=1.2))
-    findings = found(Plan(tasks, threads=1), tmp_path)
+        start = 1.1 + n // 2 if of_shuffle else 1.2 + n
+        name, needed, thread = ("take", barrier, 1 + n % 2) if of_shuffle else ("fit", [], 1)
+        ready = 1.1 if of_shuffle else 1.2
+        times = {"ready": ready, "runnable": ready, "thread": thread}
+        tasks.append(Task(f"{name}-{n + 2}", 0, start, start + 1, dependencies=needed, **times))
+    findings = found(Plan(tasks, threads=1 + of_shuffle), tmp_path)
 
-    assert "client.replicate()" in findings["poor-placement"]["Suggestion"]
+    advised = "client.replicate()" in findings["poor-placement"]["Suggestion"]
+    assert advised is not of_shuffle
 
 
 def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -> None:
@@ -300,17 +237,17 @@ def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -
     tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
     begin = [1.1, 1.1]
     for n in range(12):
-        worker, lasts = n % 2, 6.0 if n == 0 else 0.3
-        task = Task(f"take-{n}", worker, begin[worker], begin[worker] + lasts, size=200_000)
+        worker, lasts, size = n % 2, 6.0 if n == 0 else 0.3, 200_000 * (90 if n == 0 else 1)
+        task = Task(f"take-{n}", worker, begin[worker], begin[worker] + lasts, size=size)
         task.dependencies, task.ready, task.runnable = ["shuffle-barrier-1"], 1.1, 1.1
-        task.size *= 90 if n == 0 else 1
         begin[worker] += lasts
         tasks.append(task)
-    table = Plan(tasks, threads=1).write(tmp_path).diagnose()
+    findings = found(Plan(tasks, threads=1), tmp_path)
 
-    assert table["Rule"].tolist()[0] == "fat-partitions", table[["Rule", "Finding"]]
-    assert table.set_index("Rule").loc["poor-placement", "Cause"] == "fat-partitions"
-    assert not table["Suggestion"].str.contains("client.replicate|drop workers=").any()
+    assert next(iter(findings)) == "fat-partitions"
+    assert findings["poor-placement"]["Cause"] == "fat-partitions"
+    advice = " ".join(one["Suggestion"] for one in findings.values())
+    assert "client.replicate" not in advice and "drop workers=" not in advice
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -327,265 +264,129 @@ def sampled_lanes(activities: Sequence[str]) -> list[tuple[int, int, float, dict
     ]
 
 
-def test_a_lock_that_samples_show(tmp_path: Path) -> None:
-    # Two threads of each process compute half of the time each, and want the lock otherwise.
-    plan = Plan(four_lanes("loop", 1.0, 4, cpu=0.5), sampled=sampled_lanes(["lock", "running"]))
-    finding = found(plan, tmp_path)["lock-bound"]
-
-    assert (finding["Severity"], finding["Function"]) == ("high", "loop")
-    assert finding["Seconds at stake (s)"] == pytest.approx(2.0)  # half of 4 s
-    assert "waiting for Python's global lock (GIL): 2 tasks at a time" in finding["Finding"]
-    assert "by samples of stacks 50 % of it" in finding["Evidence"]
-    assert "2 times as many workers with threads_per_worker=1" in finding["Suggestion"]
-    # There were two of two threads.
-    assert settings(finding) == [{"n_workers": 4, "threads_per_worker": 1, "processes": True}]
-    assert finding["Changes"][0]["condition"] is None
+def half_on_cores(**more: Any) -> Plan:
+    """Tasks that compute for half of their time, and wait for a core for the other half."""
+    return Plan(four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5), **more)
 
 
-def test_threads_that_sleep_wait_for_no_lock(tmp_path: Path) -> None:
-    # The same times; nine of ten samples that do not run are asleep.
-    waits = ["waiting", "running"] * 9 + ["lock", "running"]
-    plan = Plan(four_lanes("digest", 1.0, 4, cpu=0.5), sampled=sampled_lanes(waits))
-
-    assert "lock-bound" not in found(plan, tmp_path)
+def computing(cores: float) -> list[tuple[int, float, dict[str, Any]]]:
+    """Let both processes use so many cores for 4 s."""
+    return on_both(*((at, {"process_cpu_seconds": at * cores}) for at in (0.0, 4.0)))
 
 
-def test_without_samples_a_lock_and_a_sleep_are_alike(tmp_path: Path) -> None:
-    finding = found(Plan(four_lanes("loop", 1.0, 4, cpu=0.5)), tmp_path)["lock-bound"]
-
-    assert (finding["Severity"], finding["Function"]) == ("medium", "loop")
-    assert "keep each other waiting" not in finding["Finding"]
-    assert "the trace cannot tell these apart" in finding["Evidence"]
-    assert finding["Suggestion"].startswith("Samples of stacks of a longer run")
-
-
-def test_too_few_cores(tmp_path: Path) -> None:
-    # The same CPU seconds, but the rest is spent waiting for a core.
-    tasks = four_lanes("loop", 1.0, 4, cpu=0.5, run_queue=0.5)
-    findings = found(Plan(tasks), tmp_path)
-
-    assert findings.keys() == {"cpu-oversubscribed"}
-    finding = findings["cpu-oversubscribed"]
-    assert finding["Costs (s)"] == pytest.approx(2.0)
-    assert "fewer threads" in finding["Suggestion"]
-    assert settings(finding) == [{"threads_per_worker": "fewer"}]
-
-
-@pytest.mark.parametrize(
-    ("cores", "fewer"),
-    [(2, {"threads_per_worker": 1}), (1, {"threads_per_worker": 1, "n_workers": 1})],
+ONE_EACH = [{"n_workers": 4, "threads_per_worker": 1, "processes": True}]
+LIBRARIES = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+# fmt: off
+# Two threads of each process compute half of the time each, and want the lock otherwise.
+finds("lock-bound", "a lock that samples show", Plan(four_lanes("loop", 1.0, 4, cpu=0.5),
+    sampled=sampled_lanes(["lock", "running"])), severity="high", function="loop", seconds=2.0,
+    sampled=0.5, at_a_time=2.0, settings=ONE_EACH)
+finds("lock-bound", "without samples a lock and a sleep are alike", Plan(four_lanes("loop", 1.0, 4,
+    cpu=0.5)), severity="medium", function="loop", sampled=None)
+finds("cpu-oversubscribed", "too few cores", half_on_cores(), alone=True, costs=2.0,
+    settings=[{"threads_per_worker": "fewer"}])
+finds("cpu-oversubscribed", "no more threads than cores", half_on_cores(cores=2),
+    settings=[{"threads_per_worker": 1}])
+finds("cpu-oversubscribed", "no more workers than cores", half_on_cores(cores=1),
+    settings=[{"threads_per_worker": 1, "n_workers": 1}])
+finds("cpu-oversubscribed", "no fewer threads where there are cores for all",
+    half_on_cores(cores=8), severity="low", cores=8, settings=[])
+# fmt: on
+# The only two threads join at 12 s; each computes for 2 s and waits for a core for 2 s.
+finds(
+    "cpu-oversubscribed",
+    "waits cost no more than there were",
+    Plan(
+        [
+            Task(f"loop-{n}{k}", 0, 12.0 + n, 13.0 + n, cpu=0.5, run_queue=0.5, thread=k)
+            for n in range(4)
+            for k in (0, 1)
+        ],
+        workers=1,
+        joined=[12.0],
+    ),
+    costs=2.0,
 )
-def test_no_more_threads_than_cores(cores: int, fewer: dict[str, int], tmp_path: Path) -> None:
-    """Two workers have two threads each."""
-    tasks = four_lanes("loop", 1.0, 4, cpu=0.5, run_queue=0.5)
-    finding = found(Plan(tasks, cores=cores), tmp_path)["cpu-oversubscribed"]
-
-    assert settings(finding) == [fewer]
-
-
-def test_no_fewer_threads_where_there_are_cores_for_all(tmp_path: Path) -> None:
-    # The same waits of four threads, on a host of eight cores.
-    tasks = four_lanes("loop", 1.0, 4, cpu=0.5, run_queue=0.5)
-    finding = found(Plan(tasks, cores=8), tmp_path)["cpu-oversubscribed"]
-
-    assert "though there are 4 threads for 8 cores" in finding["Finding"]
-    assert "un fewer threads" not in finding["Suggestion"]
-    assert settings(finding) == []
-    assert finding["Severity"] == "low"
-
-
-def test_waits_cost_no_more_than_there_were_though_workers_came_late(tmp_path: Path) -> None:
-    # The only two threads join at 12 s; each computes for 2 s and waits for a core for 2 s.
-    tasks = [
-        Task(f"loop-{n}{k}", 0, 12.0 + n, 13.0 + n, cpu=0.5, run_queue=0.5, thread=k)
-        for n in range(4)
-        for k in (0, 1)
-    ]
-    plan = Plan(tasks, workers=1, joined=[12.0])
-    finding = found(plan, tmp_path)["cpu-oversubscribed"]
-
-    assert finding["Costs (s)"] == pytest.approx(2.0)
-
-
-def test_parents_that_seceded_neither_sleep_nor_dominate(tmp_path: Path) -> None:
-    # Eight parents start 16 children and wait for them, 8 s each, of which they hold a thread for
-    # 10 ms. Their results are that of all children.
-    children = [
-        Task(f"sort-{8 + task}", task % 2, 0.1 + task // 4, 1.1 + task // 4, thread=task // 2 % 2)
-        for task in range(16)
-    ]
-    parents = [
-        Task(f"sort-{n}", n % 2, n / 100, 8.0, cpu=0.005, seceded=0.01 + n / 100, size=20_000_000)
-        for n in range(8)
-    ]
-    for parent in parents:
-        parent.thread = 3 + int(parent.key[5:])
-    findings = found(Plan([*parents, *children]), tmp_path)
-
-    assert not findings.keys() & {"blocked-tasks", "dominating-function", "fat-partitions"}
-    assert not findings.keys() & {"straggling-tasks", "lock-bound", "io-bound"}
-
-
-ONE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
-
-@pytest.mark.parametrize(
-    ("limits", "advice", "not_said"),
-    [
-        (None, "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 for", "though"),
-        ({}, "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 for", "recorded"),
-        ({**ONE, "MKL_NUM_THREADS": "4"}, "set MKL_NUM_THREADS=1 for", "OMP_NUM_THREADS"),
-        (ONE, "threadpool_limits(1)", "of their own: set"),
-    ],
+# What is set already, as nannies do, is not advised.
+FOUND |= {
+    f"libraries that start threads: {len(unset)} unset, told {limits is not None}": (
+        half_on_cores(used=computing(4.0), thread_limits=limits),
+        "cpu-oversubscribed",
+        {"own_threads": True, "unlimited": None if limits is None else [*unset]}
+        | {"settings": [unset] if unset else []},
+    )
+    for limits in (None, {}, {**LIBRARIES, "MKL_NUM_THREADS": "4"}, LIBRARIES)
+    for unset in [{name: "1" for name in LIBRARIES if (limits or {}).get(name) != "1"}]
+}
+# fmt: off
+# Each process uses a core more than its tasks: Dask's own thread may do that.
+finds("cpu-oversubscribed", "an event loop that computes is no library's thread",
+    half_on_cores(used=computing(1.9)), own_threads=False, settings=[{"threads_per_worker":
+    "fewer"}])
+# fmt: on
+# The process uses 8 s of the CPU in other threads: while its tasks run, or afterwards.
+FOUND |= {
+    f"other threads compute for {within} s while tasks run": (
+        half_on_cores(
+            used=on_both(
+                *(
+                    (at, {"process_cpu_seconds": seconds, "service_cpu_seconds": 0.0})
+                    for at, seconds in ((0.0, 0.0), (4.0, 8.0 + within), (8.0, 16.0))
+                )
+            )
+        ),
+        "cpu-oversubscribed",
+        {"own_threads": within > 0},
+    )
+    for within in (8.0, 0.0)
+}
+# fmt: off
+# The same times as of a lock; nine of ten samples that do not run are asleep.
+spares("threads that sleep", Plan(four_lanes("digest", 1.0, 4, cpu=0.5),
+    sampled=sampled_lanes(["waiting", "running"] * 9 + ["lock", "running"])), "lock-bound")
+# fmt: on
+# Eight parents start 16 children and wait for them, 8 s each, of which they hold a thread for
+# 10 ms. Their results are that of all children.
+spares(
+    "parents that seceded neither sleep nor dominate",
+    Plan(
+        [
+            *(
+                Task(
+                    f"sort-{n}",
+                    n % 2,
+                    n / 100,
+                    8.0,
+                    cpu=0.005,
+                    seceded=0.01 + n / 100,
+                    size=20_000_000,
+                    thread=3 + n,
+                )
+                for n in range(8)
+            ),
+            *(
+                Task(f"sort-{8 + n}", n % 2, 0.1 + n // 4, 1.1 + n // 4, thread=n // 2 % 2)
+                for n in range(16)
+            ),
+        ]
+    ),
+    "blocked-tasks",
+    "dominating-function",
+    "fat-partitions",
+    "straggling-tasks",
+    "lock-bound",
+    "io-bound",
 )
-def test_libraries_that_start_threads(
-    tmp_path: Path, limits: dict[str, str] | None, advice: str, not_said: str
-) -> None:
-    """What is set already, as nannies do, is not advised."""
-    tasks = four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5)
-    used = [(n, at, {"process_cpu_seconds": at * 4}) for n in (0, 1) for at in (0.0, 4.0)]
-    plan = Plan(tasks, used=used, thread_limits=limits)
-    finding = found(plan, tmp_path)["cpu-oversubscribed"]
 
-    assert advice in finding["Suggestion"]
-    assert not_said not in finding["Suggestion"]
-    assert ("not recorded" in finding["Suggestion"]) == (limits is None)
-    unlimited = {name: "1" for name in ONE if (limits or {}).get(name) != "1"}
-    assert settings(finding) == ([unlimited] if unlimited else [])
+# --- waiting -------------------------------------------------------------------------------------
 
 
-def test_an_event_loop_that_computes_is_no_librarys_thread(tmp_path: Path) -> None:
-    """Each process uses a core more than its tasks: Dask's own thread may do that."""
-    tasks = four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5)
-    used = [(n, at, {"process_cpu_seconds": at * 1.9}) for n in (0, 1) for at in (0.0, 4.0)]
-    finding = found(Plan(tasks, used=used), tmp_path)["cpu-oversubscribed"]
-
-    assert "NUM_THREADS" not in finding["Suggestion"]
-
-
-@pytest.mark.parametrize(("within", "named"), [(8.0, True), (0.0, False)])
-def test_what_processes_compute_while_no_task_runs_is_no_librarys(
-    tmp_path: Path, within: float, named: bool
-) -> None:
-    """The process uses 8 s of the CPU in other threads: while its tasks run, or afterwards."""
-    tasks = four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5)
-    cpu = {0.0: 0.0, 4.0: 8.0 + within, 8.0: 16.0}
-    used = [
-        (n, at, {"process_cpu_seconds": seconds, "service_cpu_seconds": 0.0})
-        for n in (0, 1)
-        for at, seconds in cpu.items()
-    ]
-    finding = found(Plan(tasks, used=used), tmp_path)["cpu-oversubscribed"]
-
-    assert ("NUM_THREADS" in finding["Suggestion"]) is named
-
-
-def test_the_cpu_share_of_one_function_is_no_other_s(tmp_path: Path) -> None:
-    # Of two functions that wait, 16 s with 1 % CPU and 8 s with 25 %, the first is told of.
-    tasks = four_lanes("ask", 1.0, 4, cpu=0.01)
-    for task in four_lanes("fetch", 1.0, 2, cpu=0.25):
-        task.start, task.stop = task.start + 4.0, task.stop + 4.0
-        tasks.append(task)
-    plan = Plan(tasks)
-    finding = found(plan, tmp_path / "waits")["blocked-tasks"]
-
-    assert "ask uses the CPU for 1 % of its time" in finding["Finding"]
-    assert "24 tasks, 24 s in all" in finding["Evidence"]
-    plan.used = [
-        (n, at, {"process_io.read_size": at * 100_000_000}) for n in (0, 1) for at in (0.0, 6.0)
-    ]
-    finding = found(plan, tmp_path / "reads")["io-bound"]
-    assert "ask uses the CPU for 1 % of its time, while 1.2 GB are" in finding["Finding"]
-
-
-def test_sleeping_tasks(tmp_path: Path) -> None:
-    findings = found(Plan(four_lanes("ask", 1.0, 4, cpu=0.01)), tmp_path)
-
-    assert findings.keys() == {"blocked-tasks"}
-    finding = findings["blocked-tasks"]
-    assert (finding["Severity"], finding["Function"]) == ("medium", "ask")
-    assert pd.isna(finding["Seconds at stake (s)"])
-    assert "this trace cannot tell" in finding["Suggestion"]
-    assert "in place of 2" not in finding["Suggestion"]
-
-
-def asking(**more: Any) -> Plan:
-    """Plan 16 tasks that wait for the network for 1 s each, all of them ready at once."""
-    tasks = four_lanes("ask", 1.0, 4, cpu=0.01)
-    for task in tasks:
-        task.ready = task.received = task.sent = 0.0
-    network = [("ask", "/home/me/ask.py", 3), ("recv_into", "/lib/python3.13/socket.py", 700)]
-    return Plan(tasks, stands={"ask": network}, **more)
-
-
-def test_tasks_that_wait_for_the_network_may_wait_side_by_side(tmp_path: Path) -> None:
-    finding = found(asking(), tmp_path)["blocked-tasks"]
-
-    assert "threads_per_worker=20 in place of 2" in finding["Suggestion"]
-    assert settings(finding) == [{"threads_per_worker": 20}]
-    # All 16 at a time take 1 s in place of 4 s.
-    assert finding["Seconds at stake (s)"] == pytest.approx(3.0, abs=0.1)
-
-
-@pytest.mark.parametrize("refused", [0, 4])
-def test_no_more_threads_for_what_is_turned_down(refused: int, tmp_path: Path) -> None:
-    """A service that refuses one call of four may refuse more of them, if more come at once."""
-    plan = asking()
-    for first, again in zip(plan.tasks[:refused], plan.tasks[4:], strict=False):
-        first.key, first.state, first.became = again.key, "erred", "released"
-        first.exception = "ConnectionError('429 Too Many Requests')"
-    finding = found(plan, tmp_path)["blocked-tasks"]
-
-    assert ("threads_per_worker" in finding["Suggestion"]) == (not refused)
-    assert ("25 % of its attempts failed" in finding["Suggestion"]) == bool(refused)
-    assert pd.isna(finding["Seconds at stake (s)"]) == bool(refused)
-
-
-def test_attempts_that_have_not_ended_do_not_speak_for_a_service(tmp_path: Path) -> None:
-    plan = asking()
-    for task in plan.tasks[:4]:
-        task.state, task.exception = "erred", "ConnectionError('429 Too Many Requests')"
-    plan.unseen = [{**unseen(n, "processing", 3.9, 4.0), "key": f"ask-9{n}"} for n in range(60)]
-    suggestion = found(plan, tmp_path)["blocked-tasks"]["Suggestion"]
-
-    assert "25 % of its attempts failed" in suggestion
-    assert "threads_per_worker" not in suggestion
-
-
-def test_no_more_threads_where_memory_is_nearly_full(tmp_path: Path) -> None:
-    plan = asking(memory_limit=1000, used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)])
-    findings = found(plan, tmp_path)
-
-    finding = findings["blocked-tasks"]
-    assert "memory-pressure" in findings
-    assert "in place of 2" not in finding["Suggestion"]
-    assert "the memory of workers was nearly full" in finding["Suggestion"]
-    assert settings(finding) == []
-    assert pd.isna(finding["Seconds at stake (s)"])
-
-
-def test_no_more_threads_where_the_others_of_the_process_work(tmp_path: Path) -> None:
-    # Each process uses 6 s of the CPU in 4 s, and its two tasks at a time hardly any.
-    used = [
-        (n, at, {"process_cpu_seconds": 1.5 * at, "service_cpu_seconds": 0.0})
-        for n in (0, 1)
-        for at in (0.0, 4.0)
-    ]
-    finding = found(asking(used=used), tmp_path)["blocked-tasks"]
-
-    assert "other threads of their processes work" in finding["Finding"]
-    assert "threads_per_worker" not in finding["Suggestion"]
-
-
-def test_tasks_that_wait_for_a_pool_of_their_own(tmp_path: Path) -> None:
-    plan = asking()
-    pool = ("Future.result", "/lib/python3.13/concurrent/futures/_base.py", 450)
-    outside = [("step", "/home/me/ask.py", n) for n in range(3)]
-    plan.stands["ask"] = [*outside, pool, ("Condition.wait", "/lib/python3.13/threading.py", 360)]
-    finding = found(plan, tmp_path)["blocked-tasks"]
-
-    assert "stand in concurrent.futures for 100 % of their time" in finding["Finding"]
-    assert "threads_per_worker" not in finding["Suggestion"]
+def asking(*stack: tuple[str, str, int], refused: int = 0, **more: Any) -> Plan:
+    """Plan 16 tasks that wait, for the network if not said, for 1 s each; all are ready at once."""
+    tasks = four_lanes("ask", 1.0, 4, cpu=0.01, ready=0.0, received=0.0, sent=0.0)
+    network = ("ask", "/home/me/ask.py", 3), ("recv_into", "/lib/python3.13/socket.py", 700)
+    tasks = failing_first(tasks, refused, "ConnectionError('429 Too Many Requests')")
+    return Plan(tasks, stands={"ask": [*(stack or network)]}, **more)
 
 
 def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]:
@@ -601,144 +402,144 @@ def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]
     return tasks
 
 
-def test_tasks_that_wait_in_turn(tmp_path: Path) -> None:
-    tasks = in_turn([(0, 1), (0, 2), (1, 1), (1, 2)], 0.25, 5)
-    findings = found(Plan(tasks), tmp_path)
-
-    assert "served one at a time, every 250 ms" in findings["waits-in-turn"]["Finding"]
-    assert "blocked-tasks" not in findings
-    assert not [one for one in findings.values() if "threads_per_worker" in one["Suggestion"]]
-
-
-def test_what_tasks_do_outside_of_a_lock_of_their_process_is_no_wait(tmp_path: Path) -> None:
-    """Two threads a process: 0.4 s with its lock, and 0.12 s without, ten times each."""
-    tasks = []
-    for worker in (0, 1):
-        since = {1: 0.0, 2: 0.0}
-        for number in range(20):
-            thread, stop = 1 + number % 2, 0.4 * (number + 1) + 0.12
-            name = f"ask-{worker}{number}"
-            tasks.append(Task(name, worker, since[thread], stop, cpu=0.001, thread=thread))
-            since[thread] = stop
-    finding = found(Plan(tasks), tmp_path)["process-lock"]
-
-    # Alone each lasts 0.52 s: 5.2 s in place of 8.12 s.
-    assert finding["Seconds at stake (s)"] == pytest.approx(2.92, abs=0.3)
+def in_lock(worker: int) -> list[Task]:
+    """Two threads take turns: 0.4 s with a lock, and 0.12 s without, ten times each."""
+    tasks, since = [], {1: 0.0, 2: 0.0}
+    for number in range(20):
+        thread, stop = 1 + number % 2, 0.4 * (number + 1) + 0.12
+        key = f"ask-{worker}{number}"
+        tasks.append(Task(key, worker, since[thread], stop, cpu=0.001, thread=thread))
+        since[thread] = stop
+    return tasks
 
 
-def test_a_long_task_beside_short_ones_keeps_none_of_them_waiting(tmp_path: Path) -> None:
-    # One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
-    tasks = [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
-    tasks += [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)]
-
-    assert "waits-in-turn" not in found(Plan(tasks, threads=1), tmp_path)
-
-
-def test_who_waits_in_turn_is_no_slow_worker(tmp_path: Path) -> None:
-    # One of two workers is served two times for each time that the other is.
-    lanes = [(0, 1), (0, 1), (1, 1)]
-    tasks, since = [], {0: 0.0, 1: 0.0}
-    for number in range(24):
-        worker, stop = lanes[number % 3][0], 0.25 * (number + 1)
-        tasks.append(Task(f"ask-{number}", worker, since[worker], stop, cpu=0.001))
-        since[worker] = stop
-    findings = found(Plan(tasks, threads=1), tmp_path)
-
-    assert "slow-worker" not in findings or findings["slow-worker"]["Cause"] == "waits-in-turn"
-    assert "waits-in-turn" in findings
-
-
-def test_tasks_that_end_evenly_for_they_began_so_do_not_wait_in_turn(tmp_path: Path) -> None:
-    # Four threads of 1 s a task, which began 0.25 s after each other.
-    tasks = four_lanes("ask", 1.0, 5, cpu=0.01)
-    for task in tasks:
-        late = 0.25 * (2 * task.worker + task.thread)
-        task.start, task.stop = task.start + late, task.stop + late
-    findings = found(Plan(tasks), tmp_path)
-
-    assert "waits-in-turn" not in findings
-    assert "this trace cannot tell" in findings["blocked-tasks"]["Suggestion"]
-
-
-def test_the_garbage_collector(tmp_path: Path) -> None:
-    # 0.4 s of each second that 16 tasks compute, 6.4 s in all, on four threads: 1.6 s of 4.
-    finding = found(Plan(four_lanes("parse", 1.0, 4, collecting=0.4)), tmp_path)[
-        "garbage-collection"
-    ]
-    assert "takes 40 % of what parse computes" in finding["Finding"]
-    assert finding["Evidence"].startswith("6.4 s of 16 s on the CPU in 16 tasks")
-    assert finding["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.1)
-    assert "gc.freeze" in finding["Suggestion"]
-
-
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        four_lanes("parse", 1.0, 4, collecting=0.15),
-        # They wait for most of their time: the collector's share of the CPU costs little.
-        four_lanes("fetch", 1.0, 4, cpu=0.1, collecting=0.04),
-        # A function that is a small part of the run.
-        [*four_lanes("sum", 5.0, 1), *four_lanes("parse", 0.1, 1, collecting=0.09)],
-    ],
+# Of two functions that wait, 16 s with 1 % CPU and 8 s with 25 %, the first is told of.
+TWO_WAIT = four_lanes("ask", 1.0, 4, cpu=0.01) + [
+    replace(task, start=task.start + 4.0, stop=task.stop + 4.0)
+    for task in four_lanes("fetch", 1.0, 2, cpu=0.25)
+]
+UNENDED = [
+    {
+        "key": f"ask-9{n}",
+        "timestamp": T + 3.9,
+        "duration": 0.1,
+        "run_id": 100 + n,
+        "state": "processing",
+    }
+    | {"worker": "tcp://10.0.0.1:4001", "waiting": T}
+    for n in range(60)
+]
+POOL = [
+    *(("step", "/home/me/ask.py", n) for n in range(3)),
+    ("Future.result", "/lib/python3.13/concurrent/futures/_base.py", 450),
+    ("Condition.wait", "/lib/python3.13/threading.py", 360),
+]
+DASK_LOCK = ("acquire", "/x/distributed/lock.py", 90)
+# fmt: off
+finds("blocked-tasks", "the CPU share of one function is no other's", Plan(TWO_WAIT),
+    function="ask", on_cpu=0.01, tasks=24, lasted=24.0)
+finds("blocked-tasks", "sleeping tasks", Plan(four_lanes("ask", 1.0, 4, cpu=0.01)), alone=True,
+    severity="medium", function="ask", seconds=NAN, settings=[])
+# All 16 at a time take 1 s in place of 4 s.
+finds("blocked-tasks", "tasks that wait for the network may wait side by side", asking(),
+    seconds=pytest.approx(3.0, abs=0.1), settings=[{"threads_per_worker": 20}])
+# A service that refuses one call of four may refuse more of them, if more come at once.
+finds("blocked-tasks", "no more threads for what is turned down", asking(refused=4), failed=0.25,
+    seconds=NAN, settings=[])
+finds("blocked-tasks", "attempts that have not ended do not speak for a service", asking(refused=4,
+    unseen=UNENDED), failed=0.25, settings=[])
+finds("blocked-tasks", "no more threads where memory is nearly full", asking(memory_limit=1000,
+    used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)]), seconds=NAN, settings=[])
+finds("blocked-tasks", "tasks that wait for a pool of their own", asking(*[("step",
+    "/home/me/ask.py", n) for n in range(3)], POOL), in_pool=1.0, settings=[])
+finds("waits-in-turn", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
+    0.25, 5)), turn=0.25, absent={"blocked-tasks"})
+# Alone each lasts 0.52 s: 5.2 s in place of 8.12 s.
+finds("process-lock", "what tasks do outside of a lock of their process is no wait", Plan(in_lock(0)
+    + in_lock(1)), seconds=pytest.approx(2.92, abs=0.3))
+# One of two workers is served two times for each time that the other is.
+finds("waits-in-turn", "who waits in turn is no slow worker", Plan(in_turn([(0, 1), (0, 1), (1, 1)],
+    0.25, 8), threads=1))
+# In both processes one of two tasks is served at a time, in the second one for longer.
+finds("process-lock", "a lock of each process", Plan([*in_turn([(0, 1), (0, 2)], 0.25, 6),
+    *in_turn([(1, 1), (1, 2)], 0.4, 6)]), sampled=False, settings=ONE_EACH)
+finds("process-lock", "a lock of the process in samples", asking(("ask", "/home/me/ask.py", 3),
+    ("SerializableLock.__enter__", "/x/dask/utils.py", 1)), sampled=True, in_lock=1.0,
+    settings=ONE_EACH)
+finds("blocked-tasks", "a lock of the cluster is none of the process", asking(DASK_LOCK, ("sync",
+    "/x/distributed/utils.py", 400), ("acquire", "/lib/python3.13/threading.py", 1)), settings=[],
+    absent={"process-lock"})
+# 0.4 s of each second that 16 tasks compute, 6.4 s in all, on four threads: 1.6 s of 4.
+finds("garbage-collection", "the garbage collector", Plan(four_lanes("parse", 1.0, 4,
+    collecting=0.4)), function="parse", share=0.4, taken=6.4, cpu=16.0, tasks=16, seconds=1.6)
+spares("a garbage collector that takes little", Plan(four_lanes("parse", 1.0, 4, collecting=0.15)),
+    "garbage-collection")
+spares("the garbage collector of tasks that wait", Plan(four_lanes("fetch", 1.0, 4, cpu=0.1,
+    collecting=0.04)), "garbage-collection")
+spares("the garbage collector of a small part of the run", Plan([*four_lanes("sum", 5.0, 1),
+    *four_lanes("parse", 0.1, 1, collecting=0.09)]), "garbage-collection")
+# fmt: on
+finds(
+    "io-bound",
+    "the CPU share of one function that reads",
+    Plan(TWO_WAIT, used=on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 6.0)))),
+    function="ask",
+    on_cpu=0.01,
+    moved=1.2e9,
 )
-def test_a_garbage_collector_that_costs_little(tasks: list[Task], tmp_path: Path) -> None:
-    assert "garbage-collection" not in found(Plan(tasks), tmp_path)
+# Each process uses 6 s of the CPU in 4 s, and its two tasks at a time hardly any.
+finds(
+    "blocked-tasks",
+    "no more threads where the others of the process work",
+    asking(
+        used=on_both(
+            *(
+                (at, {"process_cpu_seconds": 1.5 * at, "service_cpu_seconds": 0.0})
+                for at in (0.0, 4.0)
+            )
+        )
+    ),
+    other_threads=5.84,
+    settings=[],
+)
+# One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
+spares(
+    "a long task beside short ones keeps none of them waiting",
+    Plan(
+        [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
+        + [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)],
+        threads=1,
+    ),
+    "waits-in-turn",
+)
+# Four threads of 1 s a task, which began 0.25 s after each other.
+spares(
+    "tasks that end evenly for they began so",
+    Plan(
+        [
+            replace(task, start=task.start + late, stop=task.stop + late)
+            for task in four_lanes("ask", 1.0, 5, cpu=0.01)
+            for late in [0.25 * (2 * task.worker + task.thread)]
+        ]
+    ),
+    "waits-in-turn",
+)
 
 
-def test_a_lock_of_each_process(tmp_path: Path) -> None:
-    # In both processes one of two tasks is served at a time, in the second one for longer.
-    tasks = [*in_turn([(0, 1), (0, 2)], 0.25, 6), *in_turn([(1, 1), (1, 2)], 0.4, 6)]
-    findings = found(Plan(tasks), tmp_path)
-
-    assert "something else of which each has one" in findings["process-lock"]["Finding"]
-    assert "threads_per_worker=1" in findings["process-lock"]["Suggestion"]
-    assert findings["blocked-tasks"]["Cause"] == "process-lock"
+def at_its_graph(task: Task, arrival: float) -> Task:
+    """Let a task come with a graph, and be sent as it starts."""
+    times = dict.fromkeys(("sent", "runnable", "received"), task.start)
+    return replace(task, arrival=arrival, **times)
 
 
-def test_a_lock_of_the_process_in_samples(tmp_path: Path) -> None:
-    plan = asking()
-    plan.stands["ask"] = [
-        ("ask", "/home/me/ask.py", 3),
-        ("SerializableLock.__enter__", "/x/dask/utils.py", 1400),
-    ]
-    findings = found(plan, tmp_path)
-
-    finding = findings["process-lock"]
-    assert "wait for it for 100 % of their time" in finding["Finding"]
-    assert "2 times as many workers with threads_per_worker=1" in finding["Suggestion"]
-    assert "in place of 2" not in findings["blocked-tasks"]["Suggestion"]
-
-
-def test_a_lock_of_the_cluster_is_none_of_the_process(tmp_path: Path) -> None:
-    plan = asking()
-    plan.stands["ask"] = [
-        ("acquire", "/x/distributed/lock.py", 90),
-        ("sync", "/x/distributed/utils.py", 400),
-        ("acquire", "/lib/python3.13/threading.py", 400),
-    ]
-    findings = found(plan, tmp_path)
-
-    assert "process-lock" not in findings
-    assert "in place of 2" not in findings["blocked-tasks"]["Suggestion"]
-
-
-def one_by_one(graphs: int) -> Plan:
+def one_by_one(graphs: int, gap: float = 0.0) -> Plan:
     """Plan 12 tasks of 1 s, one after the other on two workers in turn, of so many graphs."""
-    tasks = [Task(f"ask-{n}", n % 2, 1.0 * n, n + 1.0, cpu=0.01) for n in range(12)]
-    for number, task in enumerate(tasks):
-        task.arrival = float(number // (12 // graphs) * (12 // graphs))
-        task.sent = task.runnable = task.received = task.start
-    return Plan(tasks, threads=1, graphs=[task.arrival for task in tasks[:: 12 // graphs]])
-
-
-def test_one_task_at_a_time(tmp_path: Path) -> None:
-    findings = found(one_by_one(12), tmp_path)
-
-    finding = findings["one-at-a-time"]
-    assert "12 tasks came in 12 parts" in finding["Finding"]
-    assert "for 12 s (100 % of the run)" in finding["Finding"]
-    assert findings["blocked-tasks"]["Cause"] == "one-at-a-time"
-    assert "threads_per_worker" not in findings["blocked-tasks"]["Suggestion"]
+    size, tasks = 12 // graphs, []
+    for n in range(12):
+        start = n * (1.0 + gap)
+        task = Task(f"ask-{n}", n % 2, start, start + 1.0, cpu=0.01)
+        tasks.append(at_its_graph(task, n // size * size * (1.0 + gap)))
+    return Plan(tasks, threads=1, graphs=[task.arrival for task in tasks[::size]])
 
 
 def in_rounds(width: int) -> Plan:
@@ -748,260 +549,132 @@ def in_rounds(width: int) -> Plan:
     """
     tasks = []
     for turn in range(12):
-        begin = 2.0 * turn
-        for lane in range(width):
+        begin, needs = 2.0 * turn, [f"ask-{turn}{lane}" for lane in range(width)]
+        for lane, key in enumerate(needs):
             worker, thread = divmod(lane, 2)
-            task = Task(f"ask-{turn}{lane}", worker, begin, begin + 1.0, thread=thread, cpu=0.01)
-            tasks.append(task)
-        needs = [f"ask-{turn}{lane}" for lane in range(width)]
+            task = Task(key, worker, begin, begin + 1.0, thread=thread, cpu=0.01)
+            tasks.append(at_its_graph(task, begin))
         total = Task(f"add-{turn}", 0, begin + 1.0, begin + 2.0, cpu=0.01, dependencies=needs)
-        tasks.append(total)
-        for task in tasks[-width - 1 :]:
-            task.arrival = begin
-            task.sent = task.runnable = task.received = task.start
+        tasks.append(at_its_graph(total, begin))
     return Plan(tasks, graphs=[2.0 * turn for turn in range(12)])
 
 
-def test_a_point_at_a_time(tmp_path: Path) -> None:
-    """Tasks of one graph that wait for each other occupy one thread of four."""
-    finding = found(in_rounds(1), tmp_path)["one-at-a-time"]
-
-    assert "24 tasks came in 12 parts" in finding["Finding"]
-    assert "for 24 s (100 % of the run)" in finding["Finding"]
+def in_storage(seconds: float, refused: int = 0, **more: Any) -> Plan:
+    """Plan tasks that wait for 0.9 s each, for so long of that in calls of a storage."""
+    tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=seconds)
+    return Plan(failing_first(tasks, refused, "OSError('503 Slow Down')"), **more)
 
 
-def test_rounds_that_occupy_all_threads_are_not_little(tmp_path: Path) -> None:
-    """That one task runs at their end is no fault of the client's."""
-    assert "one-at-a-time" not in found(in_rounds(4), tmp_path)
+READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
+MORE_THREADS = [{"threads_per_worker": "more"}]
+# fmt: off
+finds("one-at-a-time", "one task at a time", one_by_one(12), tasks=12, graphs=12, few=12.0,
+    share=1.0)
+# Tasks of one graph that wait for each other occupy one thread of four.
+finds("one-at-a-time", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0, share=1.0)
+finds("client-gaps", "gaps that take longer than the tasks", one_by_one(12, gap=2.0),
+    absent={"one-at-a-time"})
+finds("io-bound", "tasks that wait for storage", Plan(four_lanes("read", 1.0, 4, cpu=0.1),
+    used=READ), alone=True, moved=8e8, rate=2e8)
+# Their calls are measured, whatever files their processes move.
+finds("io-bound", "tasks that wait in calls of storage", in_storage(0.8), alone=True,
+    in_storage=0.8, on_cpu=0.1, settings=MORE_THREADS)
+finds("io-bound", "a storage that turns calls down is not asked by more threads", in_storage(0.8,
+    refused=4), failed=0.25, settings=[])
+finds("blocked-tasks", "tasks of whose wait less than half is in calls of storage", in_storage(0.4),
+    alone=True)
+# Then files that all processes read are what is said, and nothing of such calls.
+finds("io-bound", "files that all processes read beside few calls of storage", in_storage(0.4,
+    used=READ), moved=8e8, in_storage=None)
+finds("blocked-tasks", "sleeping tasks on a busy host do not lack cores", Plan(four_lanes("ask",
+    1.0, 4, cpu=0.001, run_queue=0.4)), alone=True)
+# That one task runs at their end is no fault of the client's.
+spares("rounds that occupy all threads", in_rounds(4), "one-at-a-time")
+spares("tasks of one graph", one_by_one(1), "one-at-a-time")
+# fmt: on
 
 
-def test_gaps_that_take_longer_than_the_tasks_are_told_of(tmp_path: Path) -> None:
-    plan = one_by_one(12)
-    for number, task in enumerate(plan.tasks):
-        late = 2.0 * number
-        task.start, task.stop, task.arrival = task.start + late, task.stop + late, number + late
-        task.sent = task.runnable = task.received = task.start
-    plan.graphs = [task.arrival for task in plan.tasks]
-    findings = found(plan, tmp_path)
-
-    assert "client-gaps" in findings
-    assert "one-at-a-time" not in findings
-
-
-def test_tasks_of_one_graph_do_not_come_one_at_a_time(tmp_path: Path) -> None:
-    assert "one-at-a-time" not in found(one_by_one(1), tmp_path)
+@pytest.mark.parametrize(
+    ("plan", "symptom", "cause"),
+    [
+        (FOUND["who waits in turn is no slow worker"][0], "slow-worker", "waits-in-turn"),
+        (FOUND["a lock of each process"][0], "blocked-tasks", "process-lock"),
+        (FOUND["one task at a time"][0], "blocked-tasks", "one-at-a-time"),
+    ],
+)
+def test_a_symptom_is_beneath_its_cause(
+    tmp_path: Path, plan: Plan, symptom: str, cause: str
+) -> None:
+    assert_found(plan, tmp_path, symptom, cause=cause, settings=[])
 
 
-def test_tasks_that_wait_for_storage(tmp_path: Path) -> None:
-    # Two processes read 100 MB a second each.
-    used = [(n, at, {"process_io.read_size": at * 1e8}) for n in (0, 1) for at in (0.0, 4.0)]
-    findings = found(Plan(four_lanes("read", 1.0, 4, cpu=0.1), used=used), tmp_path)
-
-    assert findings.keys() == {"io-bound"}
-    assert "800 MB are read and written" in findings["io-bound"]["Finding"]
+# --- Dask itself, GPUs ---------------------------------------------------------------------------
 
 
-def test_a_storage_that_turns_calls_down_is_not_asked_by_more_threads(tmp_path: Path) -> None:
-    tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=0.8)
-    assert "more threads" in found(Plan(tasks), tmp_path / "all")["io-bound"]["Suggestion"]
-    for first, again in zip(tasks[:4], tasks[4:], strict=False):
-        first.key, first.state, first.became = again.key, "erred", "released"
-        first.exception = "OSError('503 Slow Down')"
-    suggestion = found(Plan(tasks), tmp_path / "refused")["io-bound"]["Suggestion"]
-    assert "more threads" not in suggestion
-    assert "25 % of its attempts failed" in suggestion
+def in_turns(seconds: float, begin: float, **times: float) -> list[Task]:
+    """Plan four turns on four threads, each so long, and what of it is when."""
+    return [
+        replace(task, **{name: start + at for name, at in times.items()})
+        for turn in range(4)
+        for start in [seconds * turn]
+        for lane, task in enumerate(
+            four_lanes(f"part{turn}", 1.0, 1, start=start + begin, stop=start + begin + 1)
+        )
+        for task in [replace(task, thread=lane % 2)]
+    ]
 
 
-def test_tasks_that_wait_in_calls_of_storage(tmp_path: Path) -> None:
-    """Their calls are measured: whatever files their processes move."""
-    findings = found(Plan(four_lanes("load", 1.0, 4, cpu=0.1, storage=0.8)), tmp_path)
-
-    assert findings.keys() == {"io-bound"}
-    finding = findings["io-bound"]
-    said = "load uses the CPU for 10 % of its time, and waits in calls of fsspec for 80 % of it."
-    assert said in finding["Finding"]
-    assert "see storage()" in finding["Evidence"]
-    # Of the 0.9 s that each waits, less than half is in such calls.
-    plan = Plan(four_lanes("load", 1.0, 4, cpu=0.1, storage=0.4))
-    assert found(plan, tmp_path / "less").keys() == {"blocked-tasks"}
-    # Then files that all processes read are what is said, and nothing of such calls.
-    plan.used = [(n, at, {"process_io.read_size": at * 1e8}) for n in (0, 1) for at in (0.0, 4.0)]
-    said = found(plan, tmp_path / "files")["io-bound"]["Finding"]
-    assert "while 800 MB are read and written" in said
-    assert "fsspec" not in said
+def deserialising(**more: Any) -> Plan:
+    """Half of each second that a task holds its thread goes into what it was called with."""
+    tasks = four_lanes("apply", 1.0, 4, deserialize=0.5, **more)
+    return Plan([replace(one, executing=one.start, start=one.start + 0.5) for one in tasks])
 
 
-def test_sleeping_tasks_on_a_busy_host_do_not_lack_cores(tmp_path: Path) -> None:
-    tasks = four_lanes("ask", 1.0, 4, cpu=0.001, run_queue=0.4)
-
-    assert found(Plan(tasks), tmp_path).keys() == {"blocked-tasks"}
-
-
-# --- Dask itself ---------------------------------------------------------------------------------
-
-
-def test_the_scheduler(tmp_path: Path) -> None:
-    # Each task is runnable as the one before it ends, and is sent a second later.
-    tasks = []
-    for turn in range(4):
-        for lane, task in enumerate(four_lanes(f"part{turn}", 1.0, 1)):
-            task.start, task.stop = 2.0 * turn + 1, 2.0 * turn + 2
-            task.runnable, task.thread = 2.0 * turn, lane % 2
-            tasks.append(task)
-    finding = found(Plan(tasks), tmp_path)["scheduler-bound"]
-
-    assert finding["Severity"] == "high"
-    assert finding["Costs (s)"] == pytest.approx(4.0)  # half of 8 s
-
-
-def test_the_scheduler_hears_of_ends_late(tmp_path: Path) -> None:
-    # A second passes until it knows that a turn has ended, and sends the next at once.
-    tasks = []
-    for turn in range(4):
-        for lane, task in enumerate(four_lanes(f"part{turn}", 1.0, 1)):
-            task.start, task.stop = 2.0 * turn, 2.0 * turn + 1
-            task.done, task.known = task.stop, task.stop + 1
-            task.runnable, task.thread = 2.0 * turn, lane % 2
-            task.arrival = 2.0 * turn
-            tasks.append(task)
-    finding = found(Plan(tasks), tmp_path)["scheduler-bound"]
-
-    assert "until it has heard that the last ones ended" in finding["Finding"]
-    assert finding["Costs (s)"] == pytest.approx(3.0)  # between four turns
-
-
-def test_deserialising(tmp_path: Path) -> None:
-    tasks = four_lanes("apply", 1.0, 4)
-    for task in tasks:
-        task.executing, task.start, task.deserialize = task.start, task.start + 0.5, 0.5
-    finding = found(Plan(tasks), tmp_path)["deserialising"]
-
-    assert finding["Function"] == "apply"
-    assert finding["Costs (s)"] == pytest.approx(2.0)
-    assert "scatter" in finding["Suggestion"]
-
-
-def test_deserialising_what_was_spilled_is_no_matter_of_arguments(tmp_path: Path) -> None:
-    tasks = four_lanes("apply", 1.0, 4, disk_read_size=1_000_000)
-    for task in tasks:
-        task.executing, task.start, task.deserialize = task.start, task.start + 0.5, 0.5
-    finding = found(Plan(tasks), tmp_path)["deserialising"]
-
-    assert finding["Finding"].startswith("Deserialising inputs that were spilled")
-    assert "16 MB were read back" in finding["Evidence"]
-    assert "scatter" not in finding["Suggestion"]
-
-
-# --- GPUs ----------------------------------------------------------------------------------------
-
-
-def readings(utilization: float, memory: float = 1e9) -> list[tuple[float, dict[str, Any]]]:
+def readings(utilization: float, memory: float = 1e9, **more: Any) -> Plan:
+    """Run tasks beside GPUs that are busy for so many percent, with so much memory in use."""
     facts = {"name": "Stand-in", "memory_total": 10e9, "memory_used": memory}
-    return [(float(at), {**facts, "utilization": utilization}) for at in range(5)]
+    gpu = [(float(at), {**facts, "utilization": utilization}) for at in range(5)]
+    return Plan(four_lanes("fit", 1.0, 4, **more), gpu=gpu)
 
 
-def test_idle_gpus(tmp_path: Path) -> None:
-    finding = found(Plan(four_lanes("fit", 1.0, 4), gpu=readings(25.0)), tmp_path)["gpu-idle"]
-
-    assert finding["Severity"] == "medium"
-    assert finding["Costs (s)"] == pytest.approx(3.0)  # three quarters of 4 s
-    assert finding["Worker"] == "worker-node1-0"
-
-
-def test_busy_gpus_are_what_tasks_may_wait_for(tmp_path: Path) -> None:
-    plan = Plan(four_lanes("fit", 1.0, 4, cpu=0.1), gpu=readings(90.0))
-
-    assert found(plan, tmp_path) == {}
-
-
-def test_unused_gpus(tmp_path: Path) -> None:
-    findings = found(Plan(four_lanes("fit", 1.0, 4), gpu=readings(0.0)), tmp_path)
-
-    assert findings.keys() == {"gpu-idle"}
-    assert findings["gpu-idle"]["Severity"] == "low"
-    assert findings["gpu-idle"]["Figures"]["unused"]["value"] == 2
-
-
-def test_full_gpus(tmp_path: Path) -> None:
-    plan = Plan(four_lanes("fit", 1.0, 4), gpu=readings(90.0, memory=9.5e9))
-    findings = found(plan, tmp_path)
-
-    assert findings.keys() == {"gpu-memory-full"}
-    assert "9.5 GB of 10 GB" in findings["gpu-memory-full"]["Finding"]
-
+# fmt: off
+# Each task is runnable as the one before it ends, and is sent a second later: half of 8 s.
+finds("scheduler-bound", "the scheduler", Plan(in_turns(2.0, 1.0, runnable=0.0)), severity="high",
+    costs=4.0)
+# A second passes until it knows that a turn has ended, and sends the next at once.
+finds("scheduler-bound", "the scheduler hears of ends late", Plan(in_turns(2.0, 0.0, runnable=0.0,
+    done=1.0, known=2.0, arrival=0.0)), costs=3.0)
+finds("deserialising", "deserialising", deserialising(), function="apply", costs=2.0, unspilled=0.0)
+finds("deserialising", "deserialising what was spilled is no matter of arguments",
+    deserialising(disk_read_size=1_000_000), costs=2.0, unspilled=16e6)
+# Three quarters of 4 s.
+finds("gpu-idle", "idle GPUs", readings(25.0), severity="medium", costs=3.0,
+    worker="worker-node1-0")
+finds("gpu-idle", "unused GPUs", readings(0.0), alone=True, severity="low", unused=2)
+finds("gpu-memory-full", "full GPUs", readings(90.0, memory=9.5e9), alone=True, used=9.5e9,
+    total=1e10)
+spares("busy GPUs are what tasks may wait for", readings(90.0, cpu=0.1))
+# fmt: on
 
 # --- outcomes ------------------------------------------------------------------------------------
 
 
-def test_failed_attempts(tmp_path: Path) -> None:
-    # Every second attempt fails; its key succeeds in the next turn.
-    tasks = four_lanes("fetch", 1.0, 8)
-    for turn in range(0, 8, 2):
-        for lane in range(4):
-            failed, again = tasks[turn * 4 + lane], tasks[turn * 4 + lane + 4]
-            failed.key = again.key
-            failed.state, failed.became = "erred", "released"
-            failed.exception = "ConnectionError('no answer')"
-    findings = found(Plan(tasks), tmp_path)
-
-    finding = findings["failed-attempts"]
-    assert (finding["Severity"], finding["Function"]) == ("high", "fetch")
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.0, rel=0.02)
-    assert "16 attempts failed" in finding["Finding"]
-    assert "ConnectionError" in finding["Finding"]
-    assert not findings.keys() & {"errors", "recomputation"}
+def with_last(**facts: Any) -> Plan:
+    """Plan 16 tasks of which the last is so."""
+    *others, last = filled(["fit"], 1.0)
+    return Plan([*others, replace(last, **facts)])
 
 
-def test_errors_of_several_kinds_are_each_named(tmp_path: Path) -> None:
+def raising(*errors: str, first: int = 2) -> Plan:
+    """Plan 16 tasks of which some raise these errors."""
     tasks = four_lanes("parse", 1.0, 4)
-    errors = ["OSError('2')", "KeyError('3')", "OSError('4')", "TypeError('5')", "ValueError('6')"]
-    for task, error in zip(tasks[2:], errors, strict=False):
-        task.state, task.exception = "erred", error
-    # It began with another one and failed before that.
-    tasks[3].stop -= 0.1
-    finding = found(Plan(tasks), tmp_path)["errors"]
-    assert finding["Finding"] == (
-        "5 tasks ended in an error: KeyError in parse, OSError in parse, TypeError in parse and "
-        "1 more kind."
-    )
+    for place, error in enumerate(errors, first):
+        tasks[place] = replace(tasks[place], state="erred", exception=error)
+    return Plan(tasks)
 
 
-def test_errors_of_tasks_that_a_client_had_given_up_are_no_grave_matter(tmp_path: Path) -> None:
-    tasks = filled(["fit"], 1.0)
-    tasks[-1].state, tasks[-1].became = "erred", "released"
-    tasks[-1].exception, tasks[-1].ended_by = "KeyError('shard')", "client-releases-keys-7"
-    finding = found(Plan(tasks), tmp_path)["errors"]
-
-    assert finding["Severity"] == "low"
-    said = "A client had given these tasks up before the scheduler heard of their errors: nothing "
-    assert finding["Suggestion"].startswith(said)
-
-
-def test_errors(tmp_path: Path) -> None:
-    tasks = four_lanes("parse", 1.0, 4)
-    tasks[5].state, tasks[5].exception = "erred", "ValueError('no 5')"
-    tasks[5].raised_at = "/home/me/work.py:7 parse"
-    finding = found(Plan(tasks), tmp_path)["errors"]
-
-    assert (finding["Severity"], finding["Function"]) == ("high", "parse")
-    assert "1 task ended in an error: ValueError in parse." in finding["Finding"]
-    assert "parse-5" in finding["Evidence"]
-    assert "Raised at /home/me/work.py:7 parse." in finding["Evidence"]
-    assert finding["Start (s)"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (10.0, "So the limit is not too low: look at what they waited for"),
-        (1.2, "Set the limit well above what they take, or give each task less to do."),
-    ],
-)
-@pytest.mark.parametrize(("again", "rule"), [(False, "errors"), (True, "failed-attempts")])
-def test_a_time_out_is_held_against_what_others_take(
-    seconds: float, words: str, again: bool, rule: str, tmp_path: Path
-) -> None:
-    # Sixteen that end well take 1 s each, two of them 1.5 s; two run into a limit.
+def timing_out(seconds: float, again: bool) -> Plan:
+    """Sixteen that end well take 1 s each, two of them 1.5 s; two run into a limit."""
     tasks = four_lanes("ask", 1.0, 4)
     tasks[0].stop = tasks[1].stop = 1.5
     for number in (16, 17):
@@ -1012,259 +685,213 @@ def test_a_time_out_is_held_against_what_others_take(
             begin = 5.0 + seconds
             tasks.append(Task(late.key, 0, begin, begin + 1, thread=number))
             late.became = "released"
-    finding = found(Plan(tasks), tmp_path)[rule]
+    return Plan(tasks)
 
-    told = "those that ended well took 1 s (the median), 1.5 s at most; those that timed out had "
-    assert told + f"run for {seconds:g} s (the median)." in finding["Suggestion"]
-    assert words in finding["Suggestion"]
+
+RECOMPUTED = four_lanes("load", 1.0, 4)
+for task, before in zip(RECOMPUTED[12:], RECOMPUTED, strict=False):
+    task.key = before.key  # the first turn is done again
+RETRIED = four_lanes("fetch", 1.0, 8)
+for place, task in enumerate(RETRIED):
+    if place // 4 % 2 == 0:  # every second attempt fails; its key succeeds in the next turn
+        task.key, task.state, task.became = RETRIED[place + 4].key, "erred", "released"
+        task.exception = "ConnectionError('no answer')"
+RAISED = raising("ValueError('no 5')", first=5)
+RAISED.tasks[5].raised_at = "/home/me/work.py:7 parse"
+# fmt: off
+finds("failed-attempts", "failed attempts", Plan(RETRIED), severity="high", function="fetch",
+    seconds=4.0, attempts=16, category="ConnectionError", absent={"errors", "recomputation"})
+# A client had given it up before the scheduler heard of its error.
+finds("errors", "errors that are nobody's", with_last(state="erred", became="released",
+    exception="KeyError('shard')", ended_by="client-releases-keys-7"), severity="low", nobodys=True)
+finds("errors", "errors", RAISED, severity="high", function="parse", tasks=1,
+    kinds=["ValueError in parse"], key="parse-5", raised_at="/home/me/work.py:7 parse", start=1.0)
+finds("errors", "time-outs that are far above what others take", timing_out(10.0, False),
+    limit={"ran": 10.0, "took": 1.0, "most": 1.5})
+finds("failed-attempts", "time-outs of attempts, near what others take", timing_out(1.2, True),
+    limit={"ran": pytest.approx(1.2), "took": 1.0, "most": 1.5})
+# Four task runs of 1 s, on four threads.
+finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="load", seconds=1.0,
+    tasks=4, lost=4.0, settings=[{"persist": "load"}])
+# fmt: on
+# The second of them began with another one and failed before that.
+SEVERAL = raising(*(f"{kind}Error('no')" for kind in ("OS", "Key", "OS", "Type", "Value")))
+SEVERAL.tasks[3].stop -= 0.1
+KINDS = [f"{kind}Error in parse" for kind in ("Key", "OS", "Type", "Value")]
+finds("errors", "errors of several kinds", SEVERAL, tasks=5, kinds=KINDS)
+
+
+def unseen(number: int, sent: float, known: float, worker: int = 1, **more: Any) -> dict[str, Any]:
+    times = {"timestamp": T + sent, "duration": known - sent, "waiting": T}
+    where = {
+        "key": f"fit-9{number}",
+        "run_id": 100 + number,
+        "worker": f"tcp://10.0.0.1:400{worker}",
+    }
+    return {"state": "released", **times, **where, **more}
+
+
+RESTART = "client-restart-7"
+WAITED = unseen(0, 0.5, 0.9, end_cause=RESTART)
+# fmt: off
+# Nannies kill them, and the scheduler only sees that they are gone.
+finds("given-up-tasks", "a worker whose process ended by a restart is not lost",
+    Plan(filled(["fit"], 1.0), unseen=[unseen(0, 2.0, 2.9, end_cause=RESTART)], left=[(1, 3.0,
+    "handle-worker-cleanup")]), tasks=1, absent={"lost-workers"})
+finds("given-up-tasks", "a restart takes tasks off their threads",
+    replace(with_last(state="cancelled", became="released", ended_by=RESTART), unseen=[WAITED]),
+    tasks=2, ran=1.0, begun=1)
+finds("given-up-tasks", "a task that fails before its worker hears of the restart was unfinished",
+    replace(with_last(state="erred", became="released", exception="OSError('flaky')",
+    ended_by=RESTART), unseen=[WAITED]), tasks=2, sent=2, went_on=1, failed=1)
+# fmt: on
+
+
+def killed(graph: str = "handle-worker-cleanup-2", **more: Any) -> Plan:
+    """Plan two workers of two threads, of which one dies at 2 s; what it had made is made again."""
+    tasks = [
+        Task(f"fit-{worker}{n}{k}", worker, n, n + 1.0, thread=k, graph="update-graph-1")
+        for worker in (0, 1)
+        for n in (0, 1)
+        for k in (0, 1)
+    ]
+    tasks += [
+        replace(task, worker=0, start=task.start + 2, stop=task.stop + 2, arrival=2.0, graph=graph)
+        for task in tasks
+        if task.worker
+    ]
+    left = [(1, 2.0, "handle-worker-cleanup")]
+    return Plan(tasks, unseen=[unseen(0, 1.5, 2.0)], left=left, killed=[1], **more)
+
+
+def dying(*deaths: float, end: int, memory: int | None = None) -> Plan:
+    """Plan workers of a thread that die one after another beside one that lives, of SIGKILL."""
+    tasks = [Task(f"fit-{n}", 0, float(n), n + 1.0) for n in range(end)]
+    workers = range(1, len(deaths) + 1)
+    tasks += [Task(f"fit-9{n}0", n, 0.0, 1.0) for n in workers]
+    lost = [unseen(n, at - 2, at, n) for n, at in enumerate(deaths, 1)]
+    left = [(n, at, "handle-worker-cleanup") for n, at in enumerate(deaths, 1)]
+    ends = dict(enumerate((float(end), *deaths)))
+    used = [(n, at, {"memory": memory}) for n in ends for at in (0.0, ends[n]) if memory]
+    facts = {"workers": len(ends), "threads": 1, "unseen": lost, "left": left, "used": used}
+    return Plan(tasks, killed=[*workers], **facts, memory_limit=2 * 10**9 if memory else 0)
+
+
+def in_use(memory: int) -> list[tuple[int, float, dict[str, Any]]]:
+    return on_both(*((at, {"memory": memory}) for at in (0.0, 1.9)))
+
+
+def with_kills(counted: int | None) -> Plan:
+    """The kernel counts kills in the control group of both workers, of which the first lives on."""
+    counts = {0: [(0.0, 4), (3.9, counted)], 1: [(0.0, 4), (1.9, 4)]}
+    used = [
+        (n, at, {"memory": 10**8, "oom_kills": None if counted is None else kills})
+        for n, seen in counts.items()
+        for at, kills in seen
+    ]
+    return killed(used=used, memory_limit=10**9)
+
+
+# fmt: off
+# With it, these 4 s of thread time would not be, and four threads would have done the rest.
+finds("lost-workers", "what was lost with a worker is no want of persist", killed(), ran_again=4,
+    again=4.0, costs=(4.0 + 2 * 2.0) / 4, absent={"recomputation"})
+finds("recomputation", "what a client asks for again beside a lost worker",
+    killed("update-graph-2"), tasks=4, lost=4.0)
+finds("lost-workers", "what a client asks for again was not lost", killed("update-graph-2"),
+    ran_again=0)
+finds("lost-workers", "memory is not blamed for a worker that had little",
+    killed(used=in_use(100_000_000), memory_limit=10**9), memory=1e8, limit=1e9,
+    blames_memory=False)
+finds("lost-workers", "memory is blamed for a worker that had much",
+    killed(used=in_use(900_000_000), memory_limit=10**9), memory=9e8, limit=1e9, blames_memory=True)
+# Another worker of its host counts one more in the control group that they share.
+finds("lost-workers", "the kernel counted a kill for want of memory", with_kills(5), why="memory",
+    blames_memory=True)
+finds("lost-workers", "the kernel was not asked", with_kills(None), why="unknown",
+    blames_memory=False)
+# Every 3 s, but for one that a busy host let wait.
+finds("lost-workers", "a clock is told by most of the gaps", dying(3.0, 6.1, 9.0, 12.0, 15.1, 21.1,
+    end=24), rhythm={"workers": 6, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)} |
+    {"others": 1, "memory": 0.0, "limit": pytest.approx(NAN, nan_ok=True)})
+finds("lost-workers", "gaps of any length tell no clock", dying(3.0, 4.0, 9.0, 12.0, 13.0, 21.1,
+    end=24), rhythm=None)
+finds("lost-workers", "of two gaps one tells no clock", dying(3.0, 6.0, 12.0, end=24), rhythm=None)
+finds("missing-evidence", "a file that ends as its process dies", killed(), workers_died=True,
+    kinds=[])
+finds("missing-evidence", "a file that ends early", Plan(filled(["fit"], 1.0), killed=[1]),
+    severity="low", workers_died=False, kinds=["not-closed"])
+finds("missing-evidence", "no samples", Plan(filled(["fit"], 1.0), resources=False))
+# fmt: on
+# Two of four threads are missed from 3 s to the end, at 4 s.
+finds(
+    "lost-workers",
+    "a worker that was lost",
+    Plan(
+        filled(["fit"], 1.0),
+        unseen=[unseen(number, 2.0, 3.0) for number in range(2)],
+        left=[(1, 3.0, "handle-worker-cleanup")],
+        killed=[1],
+    ),
+    severity="high",
+    worker="worker-node1-1",
+    tasks=2,
+    function="fit",
+    start=3.0,
+    costs=0.5,
+    why="unknown",
+)
+finds(
+    "lost-workers",
+    "what kills workers by the clock is no want of memory",
+    dying(3.0, 6.1, 9.0, 12.1, end=14, memory=73_000_000),
+    why="unknown",
+    blames_memory=False,
+    rhythm={"workers": 4, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)}
+    | {"others": 0, "memory": 73e6, "limit": 2e9},
+)
 
 
 def test_a_limit_that_all_tasks_run_into_is_held_against_nothing(tmp_path: Path) -> None:
     tasks = four_lanes("ask", 1.0, 2, state="erred", exception="requests.ReadTimeout('5 s')")
-    finding = found(Plan(tasks), tmp_path)["errors"]
+    limit = facts_of(found(Plan(tasks), tmp_path)["errors"])["limit"]
 
-    assert "none of its tasks ended well" in finding["Suggestion"]
-    assert "had run for 1 s (the median). Run one without the limit." in finding["Suggestion"]
-
-
-def test_recomputation(tmp_path: Path) -> None:
-    # The first turn is done again.
-    tasks = four_lanes("load", 1.0, 4)
-    for task, before in zip(tasks[12:], tasks[:4], strict=True):
-        task.key = before.key
-    findings = found(Plan(tasks), tmp_path)
-
-    assert findings.keys() == {"recomputation"}
-    finding = findings["recomputation"]
-    assert finding["Function"] == "load"
-    # Four task runs of 1 s, on four threads.
-    assert finding["Seconds at stake (s)"] == pytest.approx(1.0)
-    assert "4 tasks, 4 s of thread time" in finding["Finding"]
-    assert "persist() the collection whose tasks are called load" in finding["Suggestion"]
-    assert "No line that built it is recorded" in finding["Suggestion"]
-
-
-def unseen(number: int, state: str, sent: float, known: float) -> dict[str, Any]:
-    return {
-        "key": f"fit-9{number}",
-        "timestamp": T + sent,
-        "duration": known - sent,
-        "run_id": 100 + number,
-        "worker": "tcp://10.0.0.1:4001",
-        "state": state,
-        "waiting": T,
-    }
-
-
-def test_a_worker_whose_process_ended_by_a_restart_is_not_lost(tmp_path: Path) -> None:
-    # Nannies kill them, and the scheduler only sees that they are gone.
-    restarted = {**unseen(0, "released", 2.0, 2.9), "end_cause": "client-restart-7"}
-    left = [(1, 3.0, "handle-worker-cleanup")]
-    findings = found(Plan(filled(["fit"], 1.0), unseen=[restarted], left=left), tmp_path)
-
-    assert "lost-workers" not in findings
-    restart = findings["given-up-tasks"]
-    assert "1 task was unfinished when a client restarted the workers" in restart["Finding"]
-
-
-def test_a_restart_takes_tasks_off_their_threads_too(tmp_path: Path) -> None:
-    tasks = filled(["fit"], 1.0)
-    tasks[-1].state, tasks[-1].became, tasks[-1].ended_by = (
-        "cancelled",
-        "released",
-        "client-restart-7",
-    )
-    waiting = {**unseen(0, "released", 0.5, 0.9), "end_cause": "client-restart-7"}
-    restart = found(Plan(tasks, unseen=[waiting]), tmp_path)["given-up-tasks"]
-
-    assert "2 tasks were unfinished when a client restarted the workers" in restart["Finding"]
-    assert "1 of them was seen running, for 1 s in all" in restart["Evidence"]
-
-
-def test_a_task_that_fails_before_its_worker_hears_of_the_restart_was_unfinished(
-    tmp_path: Path,
-) -> None:
-    tasks = filled(["fit"], 1.0)
-    tasks[-1].state, tasks[-1].became = "erred", "released"
-    tasks[-1].exception, tasks[-1].ended_by = "OSError('flaky')", "client-restart-7"
-    waiting = {**unseen(0, "released", 0.5, 0.9), "end_cause": "client-restart-7"}
-    restart = found(Plan(tasks, unseen=[waiting]), tmp_path)["given-up-tasks"]
-
-    assert "2 tasks were unfinished when a client restarted the workers" in restart["Finding"]
-    assert "2 had been sent to a worker" in restart["Evidence"]
-    assert "1 ended before its worker did, 1 of these in an error" in restart["Evidence"]
+    assert limit == pytest.approx({"ran": 1.0, "took": NAN, "most": NAN}, nan_ok=True)
 
 
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:
     left = [(1, 3.0, "handle-worker-cleanup")]
     Plan(filled(["fit"], 1.0), left=left, killed=[1]).write_files(tmp_path)
-    trace = Run.of(Trace.from_database(tmp_path))
+    run = Run.of(Trace.from_database(tmp_path))
     failed = Note("caught-errors", "a file", "a file: 1 error caught while recording.")
-
-    def advice(trace: Run) -> str:
-        table = TraceAnalyser(trace).diagnose().set_index("Rule")
-        return str(table.loc["missing-evidence", "Suggestion"])
-
-    assert "Nothing needs to be changed" in advice(trace)
-    more = advice(replace(trace, notes=(*trace.notes, failed)))
-    assert more == "The logs of these processes tell what could not be recorded: please report it."
-
-
-def test_a_worker_that_was_lost(tmp_path: Path) -> None:
-    tasks = filled(["fit"], 1.0)
-    lost = [unseen(number, "released", 2.0, 3.0) for number in range(2)]
-    left = [(1, 3.0, "handle-worker-cleanup")]
-    finding = found(Plan(tasks, unseen=lost, left=left, killed=[1]), tmp_path)["lost-workers"]
-
-    assert (finding["Severity"], finding["Worker"]) == ("high", "worker-node1-1")
-    assert "1 worker left the cluster with 2 tasks on it, most of fit" in finding["Finding"]
-    assert finding["Start (s)"] == 3.0
-    # Two of four threads are missed from 3 s to the end, at 4 s.
-    assert finding["Costs (s)"] == pytest.approx(0.5)
-    assert finding["Suggestion"].startswith("The trace cannot tell what ended it.")
-
-
-def killed(**more: Any) -> Plan:
-    """Plan two workers of two threads, of which one dies at 2 s; what it had made is made again."""
-    runs = [(0, n, n + 1.0, "") for n in range(2)] + [(1, n, n + 1.0, "") for n in range(2)]
-    tasks = [
-        Task(f"fit-{worker}{begin}{k}", worker, begin, end, thread=k, graph="update-graph-1")
-        for worker, begin, end, _ in runs
-        for k in (0, 1)
-    ]
-    tasks += [
-        Task(task.key, 0, task.start + 2, task.stop + 2, thread=task.thread, arrival=2.0)
-        for task in tasks
-        if task.worker
-    ]
-    for task in tasks[8:]:
-        task.graph = "handle-worker-cleanup-2"
-    left = [(1, 2.0, "handle-worker-cleanup")]
-    return Plan(tasks, unseen=[unseen(0, "released", 1.5, 2.0)], left=left, killed=[1], **more)
-
-
-def test_what_was_lost_with_a_worker_is_no_want_of_persist(tmp_path: Path) -> None:
-    findings = found(killed(), tmp_path)
-
-    assert "recomputation" not in findings
-    finding = findings["lost-workers"]
-    assert "4 tasks ran again, for 4 s of thread time" in finding["Evidence"]
-    # With it, these 4 s of thread time would not be, and four threads would have done the rest.
-    assert finding["Costs (s)"] == pytest.approx((4.0 + 2 * 2.0) / 4)
-    assert findings["missing-evidence"]["Suggestion"].startswith("Nothing needs to be changed")
-
-
-def test_what_a_client_asks_for_again_is_computed_again_beside_a_lost_worker(
-    tmp_path: Path,
-) -> None:
-    plan = killed()
-    for task in plan.tasks[8:]:
-        task.graph = "update-graph-2"
-    findings = found(plan, tmp_path)
-
-    assert "4 tasks, 4 s" in findings["recomputation"]["Finding"]
-    assert "ran again" not in findings["lost-workers"]["Evidence"]
-
-
-@pytest.mark.parametrize(("memory", "blamed"), [(100_000_000, False), (900_000_000, True)])
-def test_memory_is_blamed_for_a_lost_worker_by_what_it_used(
-    memory: int, blamed: bool, tmp_path: Path
-) -> None:
-    used = [(n, at, {"memory": memory}) for n in (0, 1) for at in (0.0, 1.9)]
-    plan = killed(used=used, memory_limit=1_000_000_000)
-    finding = found(plan, tmp_path)["lost-workers"]
-
-    assert f"{memory // 1_000_000} MB of a limit of 1 GB" in finding["Evidence"]
-    assert ("memory_limit" in finding["Suggestion"]) is blamed
-
-
-def test_what_kills_workers_by_the_clock_is_no_want_of_memory(tmp_path: Path) -> None:
-    """Four workers die at 73 MB of 2 GB, one each 3 s, of SIGKILL as far as anybody knows."""
-    deaths = dict(zip(range(1, 5), (3.0, 6.1, 9.0, 12.1), strict=True))
-    tasks = [Task(f"fit-{n}", 0, float(n), n + 1.0) for n in range(14)]
-    tasks += [Task(f"fit-9{n}0", n, 0.0, 1.0) for n in deaths]
-    lost = [
-        {**unseen(worker, "released", at - 2, at), "worker": f"tcp://10.0.0.1:400{worker}"}
-        for worker, at in deaths.items()
-    ]
-    used = [(n, at, {"memory": 73_000_000}) for n in range(5) for at in (0.0, deaths.get(n, 14.0))]
-    left = [(worker, at, "handle-worker-cleanup") for worker, at in deaths.items()]
-    plan = Plan(tasks, workers=5, threads=1, unseen=lost, left=left, killed=[*deaths], used=used)
-    plan.memory_limit = 2_000_000_000
-    finding = found(plan, tmp_path)["lost-workers"]
-
-    assert "4 workers were lost one every 2.9 s to 3.1 s, with 73 MB of 2 GB" in finding["Evidence"]
-    assert "evenly, as by a clock" in finding["Evidence"]
-    assert "Nothing says that memory ran out" in finding["Suggestion"]
-
-
-@pytest.mark.parametrize(
-    ("deaths", "told"),
-    [
-        # Every 3 s, but for one that a busy host let wait.
-        ((3.0, 6.1, 9.0, 12.0, 15.1, 21.1), "one every 2.9 s to 3.1 s, but for 1 gap"),
-        ((3.0, 4.0, 9.0, 12.0, 13.0, 21.1), None),
-        ((3.0, 6.0, 12.0), None),  # of two gaps one tells nothing
-    ],
-)
-def test_a_clock_is_told_by_most_of_the_gaps(
-    deaths: tuple[float, ...], told: str | None, tmp_path: Path
-) -> None:
-    tasks = [Task(f"fit-{n}", 0, float(n), n + 1.0) for n in range(24)]
-    tasks += [Task(f"fit-9{n}0", n, 0.0, 1.0) for n in range(1, len(deaths) + 1)]
-    lost = [
-        {**unseen(n, "released", at - 2, at), "worker": f"tcp://10.0.0.1:400{n}"}
-        for n, at in enumerate(deaths, 1)
-    ]
-    left = [(n, at, "handle-worker-cleanup") for n, at in enumerate(deaths, 1)]
-    workers = {"workers": len(deaths) + 1, "threads": 1, "killed": [n for n, *_ in left]}
-    finding = found(Plan(tasks, unseen=lost, left=left, **workers), tmp_path)["lost-workers"]
-
-    assert ("as by a clock" in finding["Evidence"]) is (told is not None)
-    assert told is None or f"6 workers were lost {told}" in finding["Evidence"]
+    for notes, kinds in ((run.notes, []), ((*run.notes, failed), ["caught-errors"])):
+        findings = TraceAnalyser(replace(run, notes=notes)).findings()
+        (facts,) = (
+            facts_of({**one.to_dict(), "Costs (s)": 0})
+            for one in findings
+            if one.rule == "missing-evidence"
+        )
+        assert (facts["workers_died"], facts["kinds"]) == (True, kinds)
 
 
 def test_memory_that_ran_out_excludes_more_threads(tmp_path: Path) -> None:
     """The kernel counts a kill in the control group of both workers; no finding is needed."""
-
     advice = [Advice("more-threads", "Take ten threads.")]
     waits = Finding("blocked-tasks", "It waits.", "See it.", advice, seconds=2.0)
     for kills in (4, 5):
-        used = [(0, at, {"memory": 10**8, "oom_kills": n}) for at, n in ((0.0, 4), (3.9, kills))]
-        used += [(1, at, {"memory": 10**8, "oom_kills": 4}) for at in (0.0, 1.9)]
-        trace = killed(used=used, memory_limit=10**9).write(tmp_path / str(kills)).run
-        table = diagnose(trace, {"blocked-tasks": lambda run: iter([waits])})
-        assert ("memory ran out on a worker" in table["Suggestion"].iloc[0]) is (kills == 5)
+        run = with_kills(kills).write(tmp_path / str(kills)).run
+        table = diagnose(run, {"blocked-tasks": lambda run: iter([waits])})
+        assert ("Take ten threads." in table["Suggestion"].iloc[0]) is (kills == 4)
 
 
-def test_the_kernel_counted_a_kill_for_want_of_memory(tmp_path: Path) -> None:
-    """Another worker of its host counts one more in the control group that they share."""
-    counts = {0: [(0.0, 4), (3.9, 5)], 1: [(0.0, 4), (1.9, 4)]}
-    for told in (True, False):
-        used = [
-            (n, at, {"memory": 10**8, "oom_kills": kills if told else None})
-            for n, seen in counts.items()
-            for at, kills in seen
-        ]
-        plan = killed(used=used, memory_limit=1_000_000_000)
-        finding = found(plan, tmp_path / str(told))["lost-workers"]
-
-        assert ("killed as memory ran out" in finding["Finding"]) is told
-        assert ("the kernel had killed 1 more" in finding["Evidence"].lower()) is told
-        assert finding["Suggestion"].startswith("The trace cannot tell") is not told
+@pytest.mark.parametrize("name", FOUND)
+def test_a_fault_is_found(name: str, tmp_path: Path) -> None:
+    plan, rule, expected = FOUND[name]
+    assert_found(plan, tmp_path, rule, **expected)
 
 
-# --- the trace -----------------------------------------------------------------------------------
-
-
-def test_a_file_that_ends_early(tmp_path: Path) -> None:
-    finding = found(Plan(filled(["fit"], 1.0), killed=[1]), tmp_path)["missing-evidence"]
-
-    assert finding["Severity"] == "low"
-    assert "ended without closing" in finding["Evidence"]
-
-
-def test_no_samples(tmp_path: Path) -> None:
-    finding = found(Plan(filled(["fit"], 1.0), resources=False), tmp_path)["missing-evidence"]
-
-    assert "no resource samples" in finding["Evidence"]
+@pytest.mark.parametrize("name", ABSENT)
+def test_what_looks_alike_is_not_found(name: str, tmp_path: Path) -> None:
+    plan, rules = ABSENT[name]
+    findings = found(plan, tmp_path)
+    assert not (findings.keys() & rules if rules else findings)
