@@ -127,63 +127,6 @@ def test_tutorial_functions(tmp_path: Path, write: Write) -> None:
     assert_frame_equal(table, expected)
 
 
-def test_tutorial_tasks(tmp_path: Path, write: Write) -> None:
-    table = TraceAnalyser(write(tmp_path / "run", TUTORIAL)).per_task_bottleneck()
-
-    host, gpu, third, seventh = "c096", None, 100 / 3, 100 / 7
-    load, total, memory = f"('load-{A}', ", f"total-{C}", "memory"
-    none = (0, NA, NA)  # no sample fell into the run
-    expected = tasks(
-        [
-            (
-                host,
-                gpu,
-                f"{load}0)",
-                2.0,
-                2 * third,
-                4.0,
-                W0,
-                "load",
-                0,
-                memory,
-                0.5,
-                *[1, 30.0, 1.5],
-            ),
-            (host, gpu, f"{load}1)", 1.0, 4 * seventh, 2.0, W1, "load", 0, memory, 0.5, *none),
-            (
-                host,
-                gpu,
-                f"('sum-{B}', 0)",
-                1.0,
-                third,
-                8e-6,
-                W0,
-                "sum",
-                0,
-                memory,
-                2.5,
-                *[1, 70.0, 2.5],
-            ),
-            (
-                host,
-                gpu,
-                f"('sum-{B}', 1)",
-                0.5,
-                2 * seventh,
-                8e-6,
-                W1,
-                "sum",
-                0,
-                memory,
-                2.0,
-                *none,
-            ),
-            (host, gpu, total, 0.25, seventh, 24e-6, W1, "total", 0, memory, 3.5, *none),
-        ]
-    )
-    assert_frame_equal(table, expected)
-
-
 def test_what_threads_did_in_functions(tmp_path: Path) -> None:
     def ran(key: str, **values: Any) -> tuple[Any, ...]:
         return row(COMPUTE, key=key, timestamp=1.7e9, duration=8.0, state="memory", **values)
@@ -270,54 +213,6 @@ def test_tuple_keys_make_the_same_tables_as_their_text(tmp_path: Path, write: Wr
     assert_frame_equal(tuples.per_task_bottleneck(), texts.per_task_bottleneck())
 
 
-def test_workers_of_one_name_on_two_hosts_stay_apart(tmp_path: Path, write: Write) -> None:
-    events = [
-        compute("load-1", 10.0, 3.0, "worker-0", host="a", size=1_000_000),
-        compute("work-1", 13.0, 1.0, "worker-0", host="a", dependencies=["load-1"]),
-        compute("work-2", 13.0, 1.0, "worker-0", host="b", dependencies=["load-1"]),
-        usage(10.0, host="a", gpu_utilization=20, gpu_memory_used=10**9),
-        usage(10.0, host="b", gpu_utilization=80, gpu_memory_used=4 * 10**9),
-    ]
-    table = TraceAnalyser(write(tmp_path / "run", events)).per_function_bottleneck()
-
-    expected = functions(
-        [
-            ("a", None, "load", 3.0, 75.0, 20.0, 1.0, 0.0, 0.0, 1, 3.0, "worker-0", 0),
-            ("a", None, "work", 1.0, 25.0, 20.0, 1.0, 1.0, 1.0, 1, 1.0, "worker-0", 0),
-            ("b", None, "work", 1.0, 100.0, 80.0, 4.0, 1.0, 1.0, 1, 1.0, "worker-0", 0),
-        ]
-    )
-    assert_frame_equal(table, expected)
-
-
-def test_each_attempt_counts(tmp_path: Path, write: Write) -> None:
-    events = [
-        compute("flaky-1", 20.0, 1.0, W0, state="erred"),
-        compute("twice-1", 22.0, 2.0, W0, size=3_000_000),
-        compute("flaky-1", 24.0, 0.5, W0, size=1_000_000, dependencies=["twice-1"]),
-        compute("twice-1", 26.0, 0.5, W0, size=5_000_000),
-    ]
-    analyser = TraceAnalyser(write(tmp_path / "run", events))
-
-    # The size of an input is that of the key's last run.
-    expected = functions(
-        [
-            ("c096", None, "twice", 2.5, 62.5, NA, NA, 0.0, 0.0, 2, 1.25, W0, 0),
-            ("c096", None, "flaky", 1.5, 37.5, NA, NA, 2.5, 5.0 / 1.5, 2, 0.75, W0, 1),
-        ]
-    )
-    assert_frame_equal(analyser.per_function_bottleneck(), expected)
-    expected = tasks(
-        [
-            ("c096", None, "twice-1", 2.0, 50.0, 3.0, W0, "twice", 0, "memory", 2.0),
-            ("c096", None, "flaky-1", 1.0, 25.0, 0.0, W0, "flaky", 0, "erred", 0.0),
-            ("c096", None, "flaky-1", 0.5, 12.5, 1.0, W0, "flaky", 1, "memory", 4.0),
-            ("c096", None, "twice-1", 0.5, 12.5, 5.0, W0, "twice", 1, "memory", 6.0),
-        ]
-    )
-    assert_frame_equal(analyser.per_task_bottleneck(), expected)
-
-
 def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> None:
     events = [
         compute("known-1", 0.0, 1.0, W0, size=2_000_000),
@@ -349,20 +244,6 @@ def test_without_samples_gpu_columns_are_na_and_a_note_says_why(
     assert table[gpu_columns].isna().all(axis=None)
     assert analyser.per_task_bottleneck()["GPU"].isna().all()
     assert "no-samples" in {note.kind for note in analyser.trace.notes}
-
-
-def test_tasks_before_the_first_sample_are_not_covered_by_any(tmp_path: Path, write: Write) -> None:
-    events = [
-        compute("f-1", 0.0, 4.0, W0),
-        compute("g-1", 0.0, 1.0, W1),
-        usage(3.0, gpu_utilization=60, gpu_memory_used=None),
-    ]
-    table = TraceAnalyser(write(tmp_path / "run", events)).per_function_bottleneck()
-
-    table = table.set_index("Function")
-    assert table.loc["f", "Mean GPU Utilization (%)"] == 60.0
-    assert np.isnan(table.loc["g", "Mean GPU Utilization (%)"])
-    assert table["Mean GPU Memory Used (GB)"].isna().all()
 
 
 def test_samples_of_workers_are_theirs_alone(tmp_path: Path) -> None:
@@ -427,19 +308,6 @@ def test_a_run_without_tasks_has_the_right_columns(tmp_path: Path) -> None:
     for method in ("per_function_bottleneck", "per_task_bottleneck"):
         empty, filled = getattr(analyser, method)(), getattr(full, method)()
         assert empty.dtypes.to_dict() == filled.dtypes.to_dict()
-
-
-def test_equal_durations_have_one_order(tmp_path: Path) -> None:
-    events = [
-        compute(f"f-{n}", 5.0 - n % 3, 1.0, f"worker-{n % 2}", host="ba"[n % 2]) for n in range(12)
-    ]
-    forward = TraceAnalyser(record(tmp_path / "forward", events)).per_task_bottleneck()
-    backward = TraceAnalyser(record(tmp_path / "backward", events[::-1])).per_task_bottleneck()
-
-    columns = ["Start (s)", "Host", "Worker"]
-    assert_frame_equal(forward[columns], backward[columns])
-    assert forward["Start (s)"].is_monotonic_increasing
-    assert forward["Host"].tolist() == ["a", "a", "b", "b"] * 3
 
 
 def test_large_tables_hold_repeated_texts_as_categories(

@@ -403,17 +403,6 @@ def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
     assert bound["far-0"] in ("dependency", "client")
 
 
-@pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
-def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
-    paths = [path for path in sorted(real_run.iterdir()) if f"-{missing}-" not in path.name]
-    trace = Trace.from_database(paths)
-    path = TraceAnalyser(trace).critical_path()
-
-    assert_contiguous(trace, path)
-    compute = path[path["Kind"] == "Compute"].groupby("Task Key")["Duration (s)"].sum()
-    assert compute["fat-0"] >= 1.49
-
-
 def test_a_file_of_dasf(tmp_path: Path) -> None:
     events = [compute("a-1", 1.0, 2.0, "w"), compute("b-1", 5.0, 1.0, "w", dependencies=["a-1"])]
     path = TraceAnalyser(record(tmp_path / "run", events)).critical_path()

@@ -65,12 +65,43 @@ def flags(found: dict[str, Any]) -> list[bool]:
     return [found[name] for name in FLAGS]
 
 
-def test_a_steady_function(tmp_path: Path) -> None:
-    found = worked_off(tmp_path, 100, lambda share: 1.0)
+#: By name: what is planted, which measures fall or rise, and what begins the verdict.
+PLANTED: dict[str, tuple[dict[str, Any], list[bool], str]] = {
+    "a function that waits ever longer": (
+        {"run": lambda share: 1.0 + share},
+        [True, True, True, False, False],
+        "Degradation in what the function waits for",
+    ),
+    "degradation around the function": (
+        {"run": lambda share: 0.5, "around": lambda share: 0.5 + 2 * share},
+        [True, False, True, False, False],
+        "Degradation around the function",
+    ),
+    "a function that is fed ever less": (
+        {"run": lambda share: 0.5, "pause": lambda share: 2 * share},
+        [True, False, False, False, False],
+        "Fewer of its tasks start over time",
+    ),
+    "inputs that grow": (
+        {"run": lambda share: 1.0 + share, "size": lambda share: int(1000 + 1000 * share)},
+        [True, True, True, False, True],
+        "Its inputs grow over time",
+    ),
+    "slower tasks of which as many start": (
+        {"run": lambda share: 1.0 + share, "pause": lambda share: 1.0 - share},
+        [False, True, True, False, False],
+        "No degradation of the run",
+    ),
+}
 
-    assert flags(found) == [False] * 5
-    assert found["Run Method Seconds Last/First Third"] == 1.0
-    assert found["Verdict"] == "No degradation."
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_changes_over_time_is_told(name: str, tmp_path: Path) -> None:
+    planted, changes, verdict = PLANTED[name]
+    found = worked_off(tmp_path, 90, **planted)
+
+    assert flags(found) == changes
+    assert found["Verdict"].startswith(verdict)
 
 
 def test_a_function_that_computes_ever_longer(tmp_path: Path) -> None:
@@ -84,47 +115,10 @@ def test_a_function_that_computes_ever_longer(tmp_path: Path) -> None:
     assert found["Verdict"].startswith("Degradation in the function: it takes longer, and more CPU")
 
 
-def test_a_function_that_waits_ever_longer(tmp_path: Path) -> None:
-    found = worked_off(tmp_path, 90, lambda share: 1.0 + share)
-
-    assert flags(found) == [True, True, True, False, False]
-    assert found["Verdict"].startswith("Degradation in what the function waits for")
-
-
 def test_a_function_whose_cpu_seconds_are_unknown(tmp_path: Path) -> None:
     found = worked_off(tmp_path, 90, lambda share: 1.0 + share, cpu=lambda share: None)
 
     assert found["Verdict"].startswith("Degradation in the function: it takes longer; no file")
-
-
-def test_degradation_around_the_function(tmp_path: Path) -> None:
-    found = worked_off(tmp_path, 90, lambda share: 0.5, around=lambda share: 0.5 + 2 * share)
-
-    assert flags(found) == [True, False, True, False, False]
-    assert found["Verdict"].startswith("Degradation around the function")
-
-
-def test_a_function_that_is_fed_ever_less(tmp_path: Path) -> None:
-    found = worked_off(tmp_path, 90, lambda share: 0.5, pause=lambda share: 2 * share)
-
-    assert flags(found) == [True, False, False, False, False]
-    assert found["Verdict"].startswith("Fewer of its tasks start over time")
-
-
-def test_inputs_that_grow(tmp_path: Path) -> None:
-    found = worked_off(
-        tmp_path, 90, lambda share: 1.0 + share, size=lambda share: int(1000 + 1000 * share)
-    )
-
-    assert flags(found) == [True, True, True, False, True]
-    assert found["Verdict"].startswith("Its inputs grow over time")
-
-
-def test_slower_tasks_of_which_as_many_start(tmp_path: Path) -> None:
-    found = worked_off(tmp_path, 90, lambda share: 1.0 + share, pause=lambda share: 1.0 - share)
-
-    assert flags(found) == [False, True, True, False, False]
-    assert found["Verdict"].startswith("No degradation of the run")
 
 
 def test_one_slow_spell_at_the_end_is_no_trend(tmp_path: Path) -> None:

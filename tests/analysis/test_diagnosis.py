@@ -5,13 +5,15 @@ Two workers of two threads, unless said; every rule fires on its fault, and none
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import assert_found, found
 from refuters import refute
+from refuters.figures import without_units
 from traces import Plan, Task, compute, filled, managed, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
@@ -33,35 +35,6 @@ def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
 
 def test_an_empty_trace_has_none_but_of_the_trace(tmp_path: Path) -> None:
     assert set(found(Plan([], resources=False), tmp_path)) <= {"missing-evidence"}
-
-
-def test_the_gravest_comes_first(tmp_path: Path) -> None:
-    tasks = filled(["load"], 1.0)
-    tasks += [Task(f"step-{n}", 0, 4 + n, 5 + n, arrival=0.0) for n in range(10)]
-    tasks[3].state, tasks[3].exception = "erred", "ValueError('no 3')"
-    table = Plan(tasks).write(tmp_path).diagnose()
-
-    assert table["Rule"].tolist()[0] == "errors"
-    table = table[table["Cause"].isna()].iloc[1:]
-    order = ["high", "medium", "low", "info"]
-    ranks = [order.index(severity) for severity in table["Severity"]]
-    assert ranks == sorted(ranks)
-    for _, group in table.groupby("Severity"):
-        assert group["Seconds at stake (s)"].fillna(0).is_monotonic_decreasing
-
-
-def test_an_error_comes_before_all_that_costs_time(tmp_path: Path) -> None:
-    # A run of a second whose tasks are too small, one of which fails.
-    tasks = [
-        Task(f"inc-{n}", n % 2, n // 2 * 0.01, n // 2 * 0.01 + 0.002, done=n // 2 * 0.01 + 0.01)
-        for n in range(200)
-    ]
-    tasks[7].state, tasks[7].exception = "erred", "ValueError('no 7')"
-    table = Plan(tasks, threads=1).write(tmp_path).diagnose()
-
-    assert table["Rule"].iloc[0] == "errors"
-    assert "tasks-too-small" in set(table["Rule"])
-    assert "ValueError in inc" in table["Finding"].iloc[0]
 
 
 def stating(*findings: tuple[str, float]) -> dict[str, Any]:
@@ -177,28 +150,6 @@ def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Pa
     assert not advised("late-start", other)
 
 
-def test_advice_that_nothing_refutes_is_given(tmp_path: Path) -> None:
-    rules = advising(("blocked-tasks", 3.0, MORE), ("late-receipt", 2.0, None))
-    trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
-    table = diagnose(trace, rules).set_index("Rule")
-
-    assert table.loc["blocked-tasks", "Suggestion"] == "Change it. Take ten threads."
-    assert table.loc["blocked-tasks", "Seconds at stake (s)"] == 3.0
-
-
-@pytest.mark.parametrize("locked", [False, True])
-def test_workers_do_not_share_memory_where_a_lock_keeps_threads_apart(
-    locked: bool, tmp_path: Path
-) -> None:
-    share = Advice("share-memory", "Take fewer workers.")
-    rules = advising(("transfer-bound", 3.0, share), ("imbalance", 2.0, None))
-    rules |= advising(("process-lock", 1.0, None)) if locked else {}
-    table = diagnose(Plan(filled(["load"], 4.0)).write(tmp_path).run, rules).set_index("Rule")
-
-    assert ("Take fewer workers." in table.loc["transfer-bound", "Suggestion"]) != locked
-    assert table.loc["transfer-bound", "Seconds at stake (s)"] == 3.0
-
-
 @pytest.mark.parametrize("refuted", [False, True])
 def test_fewer_threads_are_not_advised_beside_more(refuted: bool, tmp_path: Path) -> None:
     # Where more are refuted themselves, fewer are advised again.
@@ -299,24 +250,24 @@ def test_symptoms_are_of_rules() -> None:
         assert slug not in rule.causes
 
 
-def test_small_tasks(tmp_path: Path) -> None:
-    # Each takes 2 ms, and 8 ms until its thread has the next.
-    tasks = [
-        Task(f"inc-{n}", n % 2, n // 2 * 0.01, n // 2 * 0.01 + 0.002, done=n // 2 * 0.01 + 0.01)
-        for n in range(400)
+def in_turns(seconds: float, lag: float, number: int, **more: Any) -> list[Task]:
+    """Plan tasks on two workers in turn, each of which holds its thread for longer than it runs."""
+    return [
+        Task(f"inc-{n}", n % 2, begin, begin + seconds, done=begin + seconds + lag, **more)
+        for n in range(number)
+        for begin in [n // 2 * (seconds + lag)]
     ]
+
+
+def test_small_tasks(tmp_path: Path) -> None:
+    # Each takes 2 ms, and 8 ms until its thread has the next: 0.8 of 4 threads' 2 s.
     tasks = [
-        Task(**{**vars(task), "thread": n % 4, "key": f"{task.key}{thread}"})
-        for n, task in enumerate(tasks)
+        replace(task, thread=2 * thread + n % 2, key=f"{task.key}{thread}")
+        for n, task in enumerate(in_turns(0.002, 0.008, 400))
         for thread in (0, 1)
     ]
-    finding = found(Plan(tasks), tmp_path)["tasks-too-small"]
-
-    assert (finding["Severity"], finding["Function"]) == ("high", "inc")
-    # 0.8 of 4 threads' 2 s.
-    assert finding["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.02)
-    assert "2 ms each" in finding["Finding"]
-    assert "inputs into each task of inc, as a list" in finding["Suggestion"]
+    expected = {"severity": "high", "function": "inc", "seconds": 1.6, "median": 0.002}
+    assert_found(Plan(tasks), tmp_path, "tasks-too-small", **expected, settings=[{"batch": 67}])
 
 
 def test_small_tasks_that_are_received_late(tmp_path: Path) -> None:
@@ -326,27 +277,23 @@ def test_small_tasks_that_are_received_late(tmp_path: Path) -> None:
         sent = 0.01 * n
         times = {"sent": sent, "received": sent + 0.006, "executing": sent + 0.006}
         tasks.append(Task(f"inc-{n}", 0, sent + 0.008, sent + 0.01, runnable=sent, **times))
-    findings = found(Plan(tasks, workers=1, threads=1), tmp_path)
-
-    assert findings["tasks-too-small"]["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.02)
-    assert "takes 80 % of the threads' time" in findings["tasks-too-small"]["Finding"]
-    assert findings["late-receipt"]["Seconds at stake (s)"] == pytest.approx(1.2, rel=0.02)
-    assert findings["late-receipt"]["Cause"] == "tasks-too-small"
+    plan = Plan(tasks, workers=1, threads=1)
+    findings = assert_found(plan, tmp_path, "tasks-too-small", seconds=1.6, handling=0.8)
+    late = findings["late-receipt"]
+    assert late["Seconds at stake (s)"] == pytest.approx(1.2, rel=0.02)
+    assert late["Cause"] == "tasks-too-small"
 
 
 def test_many_tasks_do_not_explain_what_is_far_more_than_handling_them(tmp_path: Path) -> None:
     # Each of 40 tasks computes for 1 ms, and takes 0.2 s to be handled.
     tasks = [
-        Task(f"inc-{n}", n % 2, n // 2 * 0.2 + 0.1, n // 2 * 0.2 + 0.101, ready=n // 2 * 0.2)
+        Task(f"inc-{n}", n % 2, begin + 0.1, begin + 0.101, ready=begin, executing=begin)
         for n in range(40)
+        for begin in [n // 2 * 0.2]
     ]
-    for task in tasks:
-        task.executing, task.done = task.ready, task.start + 0.099
-    finding = found(Plan(tasks, threads=1), tmp_path)["tasks-too-small"]
-
-    assert "Their number alone does not explain" in finding["Suggestion"]
-    assert "inputs into each task" not in finding["Suggestion"]
-    assert pd.isna(finding["Seconds at stake (s)"])
+    tasks = [replace(task, done=task.start + 0.099) for task in tasks]
+    expected = {"dear": True, "seconds": float("nan"), "settings": []}
+    assert_found(Plan(tasks, threads=1), tmp_path, "tasks-too-small", **expected)
 
 
 def test_a_single_small_task_is_nothing_to_worry_about(tmp_path: Path) -> None:
@@ -355,8 +302,8 @@ def test_a_single_small_task_is_nothing_to_worry_about(tmp_path: Path) -> None:
     assert {finding["Severity"] for finding in table.values()} <= {"low", "info"}
 
 
-@pytest.mark.parametrize(("size", "advised"), [(50_000_000, "split_out="), (1000, "Break the")])
-def test_a_reduction_into_one_partition(tmp_path: Path, size: int, advised: str) -> None:
+@pytest.mark.parametrize(("size", "reduced"), [(50_000_000, 5e7), (1000, None)])
+def test_a_reduction_into_one_partition(tmp_path: Path, size: int, reduced: float | None) -> None:
     # A dataframe's tree: eight partitions, and three tasks that put them together, one by one.
     tasks = filled(["part"], 0.5, count=8)
     before = [f"part-{n}" for n in range(8)]
@@ -364,118 +311,86 @@ def test_a_reduction_into_one_partition(tmp_path: Path, size: int, advised: str)
         key, begin = f"groupbyaggregation-tree-{number}", 1.0 + 2.0 * number
         tasks.append(Task(key, 0, begin, begin + 2.0, size=size, dependencies=before))
         before = [key]
-    finding = found(Plan(tasks), tmp_path)["serial-chain"]
-
-    assert finding["Function"] == "groupbyaggregation-tree"
-    assert advised in finding["Suggestion"]
+    expected = {"function": "groupbyaggregation-tree", "reduced": reduced}
+    assert_found(Plan(tasks), tmp_path, "serial-chain", **expected)
 
 
 def test_a_single_task_is_no_imbalance(tmp_path: Path) -> None:
     # Small ones beside it are no work that could be spread.
     tasks = [Task("read-0", 0, 0.0, 5.0), Task("sum-0", 0, 5.0, 5.01, dependencies=["read-0"])]
-    tasks.append(Task("small-0", 1, 0.0, 0.001))
-    findings = found(Plan(tasks, threads=1), tmp_path)
-
-    assert "imbalance" not in findings
-    assert "one file that cannot be split" in findings["too-few-tasks"]["Suggestion"]
+    plan = Plan([*tasks, Task("small-0", 1, 0.0, 0.001)], threads=1)
+    expected = {"tasks": 1, "begins": True, "absent": {"imbalance"}}
+    assert_found(plan, tmp_path, "too-few-tasks", **expected)
 
 
 def test_a_chain(tmp_path: Path) -> None:
     # Four threads load for 2 s, then one task after another runs for 8 s.
     tasks = filled(["load"], 0.5)
     before = [task.key for task in tasks]
-    for number in range(8):
-        start = 2.0 + number
-        tasks.append(
-            Task(f"step-{number}", 0, start, start + 1, runnable=start, dependencies=before)
-        )
-        before = [f"step-{number}"]
-    findings = found(Plan(tasks), tmp_path)
-
-    chain = findings["serial-chain"]
-    assert (chain["Severity"], chain["Function"]) == ("high", "step")
+    for n in range(8):
+        start = 2.0 + n
+        one = Task(f"step-{n}", 0, start, start + 1, runnable=start, dependencies=before)
+        tasks.append(one)
+        before = [one.key]
     # One of four threads is busy for 8 s: three quarters of that are lost.
-    assert chain["Seconds at stake (s)"] == pytest.approx(6.0)
-    assert (chain["Start (s)"], chain["Stop (s)"]) == pytest.approx((2.0, 10.0))
-    assert "8 tasks" in chain["Finding"]
+    expected = {"severity": "high", "function": "step", "seconds": 6.0, "tasks": 8}
+    findings = assert_found(Plan(tasks), tmp_path, "serial-chain", **expected, start=2.0, stop=10.0)
     assert findings.keys() - {"serial-chain"} <= {"imbalance"}
 
 
 def test_too_few_tasks(tmp_path: Path) -> None:
-    # Two tasks at a time on four threads.
+    # Two tasks at a time on four threads: half of the threads idle for 6 s.
     tasks = [
         Task(f"fit-{n}", n % 2, n // 2 * 3.0, n // 2 * 3.0 + 3, size=50_000_000) for n in range(4)
     ]
     for task in tasks[2:]:
         task.runnable, task.dependencies = 3.0, ["fit-0", "fit-1"]
-    finding = found(Plan(tasks), tmp_path)["too-few-tasks"]
-
-    assert finding["Function"] == "fit"
-    assert finding["Seconds at stake (s)"] == pytest.approx(3.0)  # half of the threads idle for 6 s
-    assert "3 times as many partitions (12 tasks" in finding["Suggestion"]
+    expected = {"function": "fit", "seconds": 3.0, "times": 3.0}
+    assert_found(Plan(tasks), tmp_path, "too-few-tasks", **expected)
 
 
 def test_a_slow_function(tmp_path: Path) -> None:
-    tasks = filled(["load"], 0.1)
-    for number in range(16):
-        turn, lane = divmod(number, 4)
-        worker, thread = divmod(lane, 2)
-        begin = 0.4 + turn
-        tasks.append(Task(f"fit-{number}", worker, begin, begin + 1, thread=thread))
-    finding = found(Plan(tasks), tmp_path)
-
-    assert finding.keys() == {"dominating-function"}
-    slow = finding["dominating-function"]
-    assert (slow["Severity"], slow["Function"]) == ("medium", "fit")
+    tasks = filled(["load"], 0.1) + [
+        replace(task, start=task.start + 0.4, stop=task.stop + 0.4) for task in filled(["fit"], 1.0)
+    ]
     # 4 s of 4.4 on each thread: half of that, were it twice as fast.
-    assert slow["Seconds at stake (s)"] == pytest.approx(2.0)
+    expected = {"severity": "medium", "function": "fit", "seconds": 2.0, "alone": True}
+    assert_found(Plan(tasks), tmp_path, "dominating-function", **expected)
+
+
+# --- partitions and stragglers -------------------------------------------------------------------
 
 
 def fat(size: int) -> Plan:
-    tasks = filled(["load"], 0.5, count=12)
-    for task in tasks:
-        task.size = 1_000_000
-    tasks.append(Task("load-12", 1, 1.5, 6.5, size=size))
-    return Plan(tasks)
+    tasks = [replace(task, size=1_000_000) for task in filled(["load"], 0.5, count=12)]
+    return Plan([*tasks, Task("load-12", 1, 1.5, 6.5, size=size)])
 
 
 def test_a_fat_partition(tmp_path: Path) -> None:
-    findings = found(fat(20_000_000), tmp_path)
-
-    finding = findings["fat-partitions"]
-    assert (finding["Severity"], finding["Function"]) == ("high", "load")
-    assert "20 MB, 20 times the median" in finding["Finding"]
     # The other threads idle for the 4.5 s that it takes longer than others. Split evenly, that is
     # what four threads do.
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.5 - 4.5 / 4)
-    assert finding["Worker"] == "worker-node1-1"
-    assert (finding["Start (s)"], finding["Stop (s)"]) == pytest.approx((1.5, 6.5))
-    assert "partitions of about 1 MB" in finding["Suggestion"]
-    assert "straggling-tasks" not in findings
+    expected = {"severity": "high", "function": "load", "seconds": 4.5 - 4.5 / 4, "size": 2e7}
+    expected |= {"times": 20.0, "usual": 1e6, "worker": "worker-node1-1", "start": 1.5, "stop": 6.5}
+    expected |= {"absent": {"straggling-tasks"}}
+    findings = assert_found(fat(20_000_000), tmp_path, "fat-partitions", **expected)
     assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"fat-partitions"})
 
 
 def test_a_straggler(tmp_path: Path) -> None:
-    findings = found(fat(1_000_000), tmp_path)
-
-    finding = findings["straggling-tasks"]
-    assert (finding["Severity"], finding["Function"]) == ("high", "load")
-    assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
-    assert "load-12" in finding["Evidence"]
-    assert "fat-partitions" not in findings
+    expected = {"severity": "high", "function": "load", "longest": 5.0, "median": 0.5}
+    expected |= {"key": "load-12", "cause": None, "absent": {"fat-partitions"}}
+    assert_found(fat(1_000_000), tmp_path, "straggling-tasks", **expected)
 
 
 def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
     """What nobody noted of its thread is not guessed."""
     fat(1_000_000).write(tmp_path)
     files = [path for path in tmp_path.iterdir() if "-TracePlugin-" not in path.name]
-    analyser = TraceAnalyser(files, progress=False)
-    assert not refute(files, analyser.findings())
-    findings = analyser.diagnose()
+    findings = TraceAnalyser(files, progress=False).findings()
+    assert not refute(files, findings)
 
-    (finding,) = findings[findings["Rule"] == "straggling-tasks"].to_dict("records")
-    assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
-    assert "cause of those of load: unknown" in finding["Evidence"]
+    (own,) = (one for one in findings if one.rule == "straggling-tasks")
+    assert own.figures["cause"] == "unknown"
 
 
 def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) -> None:
@@ -483,10 +398,9 @@ def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) ->
     tasks = [Task(f"load-{n}", 0, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
     tasks.append(Task("load-12", 0, 6.0, 12.0, run_queue=5.5))
     tasks.append(Task("load-13", 0, 12.0, 18.0, run_queue=1.0))
-    finding = found(Plan(tasks, threads=1), tmp_path)["straggling-tasks"]
+    expected = {"key": "load-13", "longest": 5.0, "median": 0.5}
+    assert_found(Plan(tasks, threads=1), tmp_path, "straggling-tasks", **expected)
     table = TraceAnalyser(tmp_path, progress=False).stragglers()
-
-    assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
     shown = table[["Task Key", "Elapsed (s)", "Median (s)", "Cause"]].values.tolist()
     assert shown == [["load-13", pytest.approx(5.0), pytest.approx(0.5), "computed longer"]]
 
@@ -496,53 +410,32 @@ def test_a_straggler_among_layers(tmp_path: Path) -> None:
     tasks = [Task((f"mean-{0:032x}", n), 0, n * 0.1, n * 0.1 + 0.1) for n in range(10)]
     tasks += [Task((f"mean-{1:032x}", n), 0, 1.0 + n, 2.0 + n) for n in range(10)]
     tasks.append(Task((f"mean-{1:032x}", 10), 0, 11.0, 17.0))
-    finding = found(Plan(tasks), tmp_path)["straggling-tasks"]
-
-    assert finding["Finding"].startswith("1 task held")
-    assert "of their function in the same layer of the graph" in finding["Finding"]
-    assert "6 s in mean, whose median in the same layer of the graph is 1 s" in finding["Finding"]
+    expected = {"tasks": 1, "function": "mean", "longest": 6.0, "median": 1.0, "by_layer": True}
+    assert_found(Plan(tasks), tmp_path, "straggling-tasks", **expected)
 
 
 def test_stragglers_of_several_causes(tmp_path: Path) -> None:
     # One of load sleeps for 4.5 s; three of fit read inputs back from disk for 1.5 s each.
-    tasks = [Task(f"load-{n}", 0, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
-    tasks.append(Task("load-12", 0, 6.0, 11.0, cpu=0.5))
-    tasks += [Task(f"fit-{n}", 1, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
-    for n in range(3):
-        begin = 6.0 + 2 * n
-        tasks.append(
-            Task(f"fit-{12 + n}", 1, begin + 1.5, begin + 2, executing=begin, disk_read=1.5)
-        )
-    finding = found(Plan(tasks, threads=1), tmp_path)["straggling-tasks"]
-
-    assert finding["Function"] == "load"
-    assert finding["Finding"].startswith("4 tasks")
-    assert "3 of fit, 1 of load" in finding["Evidence"]
-    assert "cause of those of load: blocked" in finding["Evidence"]
-    assert "they waited without using the CPU" in finding["Suggestion"]
-
-
-def test_a_slow_worker(tmp_path: Path) -> None:
-    # The second worker takes twice as long for as many tasks.
     tasks = [
-        Task(f"f-{worker}{thread}{n}", worker, n * s, n * s + s, thread=thread)
-        for worker, s in ((0, 0.5), (1, 1.0))
-        for thread in (0, 1)
-        for n in range(8)
+        Task(f"{f}-{n}", w, n / 2, n / 2 + 0.5)
+        for w, f in enumerate(("load", "fit"))
+        for n in range(12)
     ]
-    findings = found(Plan(tasks), tmp_path)
+    tasks.append(Task("load-12", 0, 6.0, 11.0, cpu=0.5))
+    for n in range(3):
+        at = 6.0 + 2 * n
+        tasks.append(Task(f"fit-{12 + n}", 1, at + 1.5, at + 2, executing=at, disk_read=1.5))
+    findings = found(Plan(tasks, threads=1), tmp_path)
+    facts = without_units(findings["straggling-tasks"]["Figures"])
+    assert (facts["function"], facts["tasks"], facts["cause"]) == ("load", 4, "blocked")
+    assert facts["by_function"] == {"fit": 3, "load": 1}
 
-    finding = findings["slow-worker"]
-    assert (finding["Severity"], finding["Worker"]) == ("high", "worker-node1-1")
-    # 16 runs take 0.5 s longer each, on two threads; the others idle for the 4 s.
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)
-    assert "1 worker of 2" in finding["Evidence"]  # the scheduler is none
-    assert 'retire_workers(["tcp://10.0.0.1:4001"])' in finding["Suggestion"]
-    assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"slow-worker"})
+
+# --- workers -------------------------------------------------------------------------------------
 
 
-def two_speeds(slow: set[int], **of_slow: Any) -> list[Task]:
-    """Plan four workers of which some take twice as long for as many tasks."""
+def two_speeds(slow: set[int], workers: int = 4, waits: bool = False, **of_slow: Any) -> list[Task]:
+    """Plan workers of which some take twice as long for as many tasks."""
     return [
         Task(
             f"f-{worker}{thread}{n}",
@@ -550,44 +443,42 @@ def two_speeds(slow: set[int], **of_slow: Any) -> list[Task]:
             n * seconds,
             (n + 1) * seconds,
             thread=thread,
+            run_queue=seconds - 0.5 if waits else 0.0,
             **(of_slow if worker in slow else {}),
         )
-        for worker in range(4)
+        for worker in range(workers)
         for thread in (0, 1)
         for n in range(8)
         for seconds in [1.0 if worker in slow else 0.5]
     ]
 
 
+def test_a_slow_worker(tmp_path: Path) -> None:
+    # 16 runs take 0.5 s longer each, on two threads; the others idle for the 4 s.
+    expected = {"severity": "high", "worker": "worker-node1-1", "seconds": 4.0, "workers": 2}
+    expected |= {"addresses": ["tcp://10.0.0.1:4001"]}
+    findings = assert_found(Plan(two_speeds({1}, 2)), tmp_path, "slow-worker", **expected)
+    assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"slow-worker"})
+
+
 def test_a_slow_host(tmp_path: Path) -> None:
     plan = Plan(two_speeds({2, 3}), workers=4, hosts=["a", "a", "b", "b"])
-    finding = found(plan, tmp_path)["slow-worker"]
-
-    assert finding["Finding"].startswith("Host b is slow: f takes 2 times as long there")
-    assert finding["Worker"] is None
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)
-    assert "10.0.0.1:4002" in finding["Suggestion"]
-    assert "10.0.0.1:4003" in finding["Suggestion"]
+    expected = {"host": "b", "worker": None, "function": "f", "times": 2.0, "seconds": 4.0}
+    addresses = [f"tcp://10.0.0.1:400{n}" for n in (2, 3)]
+    assert_found(plan, tmp_path, "slow-worker", **expected, addresses=addresses)
 
 
-def test_a_worker_with_larger_partitions_is_not_slow(tmp_path: Path) -> None:
-    tasks = two_speeds({3}, size=2_000_000)
+@pytest.mark.parametrize("larger", [True, False])
+def test_a_worker_with_larger_partitions_is_not_slow(tmp_path: Path, larger: bool) -> None:
+    tasks = two_speeds({3}, size=2_000_000 if larger else 1_000_000)
     for task in tasks:
         task.size = max(task.size, 1_000_000)
 
-    assert "slow-worker" not in found(Plan(tasks, workers=4), tmp_path / "larger")
-    assert "slow-worker" in found(Plan(two_speeds({3}), workers=4), tmp_path / "alike")
+    assert ("slow-worker" in found(Plan(tasks, workers=4), tmp_path)) is not larger
 
 
 def test_waits_for_cores_make_no_worker_slow(tmp_path: Path) -> None:
-    tasks = [
-        Task(f"f-{worker}{thread}{n}", worker, n * s, n * s + s, thread=thread, run_queue=s - 0.5)
-        for worker, s in ((0, 0.5), (1, 1.0))
-        for thread in (0, 1)
-        for n in range(8)
-    ]
-
-    assert "slow-worker" not in found(Plan(tasks), tmp_path)
+    assert "slow-worker" not in found(Plan(two_speeds({1}, 2, waits=True)), tmp_path)
 
 
 def test_imbalance_and_placement(tmp_path: Path) -> None:
@@ -598,79 +489,73 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
         for n in range(8)
     ]
     tasks += [Task(f"f-9{thread}", 1, 0.0, 1.0, thread=thread) for thread in (0, 1)]
-    findings = found(Plan(tasks), tmp_path)
-
-    placed = findings["poor-placement"]
-    assert (placed["Severity"], placed["Worker"]) == ("high", "worker-node1-0")
     # Two threads idle while two tasks at least are ready elsewhere, for 6 s; then the last turn.
-    assert placed["Seconds at stake (s)"] == pytest.approx(3.0)
-    assert findings["imbalance"]["Severity"] == "low"
-    assert "poor-placement" in findings["imbalance"]["Evidence"]
+    expected = {"severity": "high", "worker": "worker-node1-0", "seconds": 3.0}
+    findings = assert_found(Plan(tasks), tmp_path, "poor-placement", **expected)
+    imbalance = findings["imbalance"]
+    assert (imbalance["Severity"], imbalance["Cause"]) == ("low", "poor-placement")
 
 
-def waiting_behind_a_long_one(annotations: dict[str, Any], dependencies: list[str]) -> Plan:
-    """Plan 12 tasks that are ready on one of two workers behind a long one; the other idles."""
+@pytest.mark.parametrize(
+    ("annotations", "dependencies", "facts"),
+    [
+        ({"workers": ["tcp://node1:1"]}, [], {"asked": True, "settings": []}),
+        # They wait where their inputs are.
+        ({}, ["part-0"], {"asked": False, "queued": None, "settings": []}),
+        # What could run anywhere was sent ahead.
+        (
+            {},
+            [],
+            {"queued": True, "seconds": float("nan")}
+            | {"settings": [{"distributed.scheduler.worker-saturation": "1.0"}]},
+        ),
+    ],
+)
+def test_why_tasks_wait_behind_a_long_one(
+    annotations: dict[str, Any], dependencies: list[str], facts: dict[str, Any], tmp_path: Path
+) -> None:
+    """12 tasks are ready on one of two workers behind a long one; the other idles."""
     tasks = [Task("part-0", 0, 0.0, 1.0), Task("part-1", 1, 0.0, 1.0)]
     tasks.append(Task("long-0", 0, 1.0, 7.0, ready=1.0))
+    tasks = [replace(task, annotations={}) for task in tasks]
     for n in range(12):
         start = 7.0 + n / 2
         one = Task(f"short-{n}", 0, start, start + 0.5, ready=1.0, dependencies=dependencies)
-        one.runnable, one.annotations = 1.0, annotations
-        tasks.append(one)
-    for task in tasks[:3]:
-        task.annotations = {}
-    return Plan(tasks, threads=1)
+        tasks.append(replace(one, runnable=1.0, annotations=annotations))
+    assert_found(Plan(tasks, threads=1), tmp_path, "poor-placement", **facts)
 
 
-def test_what_asked_for_its_worker_is_placed_there(tmp_path: Path) -> None:
-    plan = waiting_behind_a_long_one({"workers": ["tcp://node1:1"]}, [])
-    finding = found(plan, tmp_path)["poor-placement"]
-    assert "drop workers= and resources=" in finding["Suggestion"]
-
-
-def test_what_has_inputs_waits_where_they_are(tmp_path: Path) -> None:
-    finding = found(waiting_behind_a_long_one({}, ["part-0"]), tmp_path)["poor-placement"]
-    assert "they wait where inputs are" in finding["Evidence"]
-    assert "client.rebalance()" in finding["Suggestion"]
-    assert "drop workers=" not in finding["Suggestion"]
-
-
-def test_what_could_run_anywhere_was_sent_ahead(tmp_path: Path) -> None:
-    findings = found(waiting_behind_a_long_one({}, []), tmp_path)
-    finding = findings["poor-placement"]
-    assert "Few of them asked for a worker or have inputs" in finding["Evidence"]
-    assert "workers=" not in finding["Suggestion"]
-    assert pd.isna(finding["Seconds at stake (s)"])
-
-
-def test_imbalance_compares_workers_that_were_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("joined", "told"), [([], True), ([0.0, 6.0], False)])
+def test_imbalance_compares_workers_that_were_there(
+    joined: list[float], told: bool, tmp_path: Path
+) -> None:
     # A task after the other on each thread of the first worker; the second has one of a second.
     tasks = [
         Task(f"f-{thread}{n}", 0, float(n), n + 1.0, ready=float(n), thread=thread)
         for thread in (0, 1)
         for n in range(8)
     ]
-    late = Plan([*tasks, Task("f-99", 1, 7.0, 8.0)], joined=[0.0, 6.0])
-    there = Plan([*tasks, Task("f-99", 1, 7.0, 8.0)])
+    plan = Plan([*tasks, Task("f-99", 1, 7.0, 8.0)], joined=joined)
+    assert ("imbalance" in found(plan, tmp_path)) is told
 
-    assert "imbalance" in found(there, tmp_path / "there")
-    assert "imbalance" not in found(late, tmp_path / "late")
+
+# --- the client ----------------------------------------------------------------------------------
+
+
+def parts(*arrivals: float, **more: Any) -> Plan:
+    """Plan graphs of four tasks of 1 s that arrive at these times."""
+    tasks = [
+        replace(task, start=task.start + at, stop=task.stop + at, arrival=at)
+        for number, at in enumerate(arrivals)
+        for task in filled([f"part{number}"], 1.0, count=4)
+    ]
+    return Plan(tasks, graphs=arrivals, **more)
 
 
 def test_gaps_of_the_client(tmp_path: Path) -> None:
-    tasks = []
-    for number in range(3):
-        for task in filled([f"part{number}"], 1.0, count=4):
-            task.start, task.stop = task.start + 3 * number, task.stop + 3 * number
-            task.arrival = 3.0 * number
-            tasks.append(task)
-    findings = found(Plan(tasks, graphs=(0.0, 3.0, 6.0)), tmp_path)
-
-    assert findings.keys() == {"client-gaps"}
-    finding = findings["client-gaps"]
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)  # two gaps of 2 s in 7 s
-    assert "2 gaps" in finding["Finding"]
-    assert finding["Stop (s)"] - finding["Start (s)"] == pytest.approx(2.0)
+    # Two gaps of 2 s in 7 s.
+    expected = {"alone": True, "seconds": 4.0, "gaps": 2, "longest": 2.0}
+    assert_found(parts(0.0, 3.0, 6.0), tmp_path, "client-gaps", **expected)
 
 
 @pytest.mark.parametrize(("waiting", "late"), [(2.9, True), (1.1, False)])
@@ -678,126 +563,104 @@ def test_a_client_that_waits_in_a_gap_has_sent_its_graph(
     tmp_path: Path, waiting: float, late: bool
 ) -> None:
     """A call from 1 to 4 s prepares first, and waits then; its tasks are known at 3 s."""
-    tasks = filled(["part0"], 1.0, count=4)
-    for task in filled(["part1"], 1.0, count=4):
-        task.start, task.stop, task.arrival = task.start + 3.0, task.stop + 3.0, 3.0
-        tasks.append(task)
     facts = {"waiting": waiting, "receiving": 0.05}
-    plan = Plan(tasks, graphs=(0.0, 3.0), client_calls=[(1.0, 4.0, "compute", facts)])
-    finding = found(plan, tmp_path)["client-gaps"]
-
-    assert finding["Finding"].startswith("Graphs come late") is late
-    assert ("submit more in one go" in finding["Suggestion"]) is not late
-
-
-def test_calls_of_actors_are_no_gaps(tmp_path: Path) -> None:
-    tasks = filled(["part0"], 1.0, count=4)
-    for task in filled(["part1"], 1.0, count=4):
-        task.start, task.stop, task.arrival = task.start + 5.0, task.stop + 5.0, 5.0
-        tasks.append(task)
-    plan = Plan(tasks, graphs=(0.0, 5.0))
-
-    unknown = found(plan, tmp_path / "unknown")["client-gaps"]
-    assert "Calls of actors are not recorded" in unknown["Evidence"]
-
-    plan.calls = []
-    none = found(plan, tmp_path / "none")["client-gaps"]
-    assert none["Seconds at stake (s)"] == pytest.approx(4.0)
-    assert "actors" not in none["Evidence"]
-
-    # 1 to 4 s, two of them side by side; then 4.5 to 4.75.
-    plan.calls = [(0, 1.0, 3.0), (1, 2.0, 4.0), (0, 4.5, 4.75)]
-    some = found(plan, tmp_path / "some")["client-gaps"]
-    assert some["Seconds at stake (s)"] == pytest.approx(0.75)
-    assert "3 calls of actors took 3.25 s then" in some["Evidence"]
-
-    plan.calls = [(0, 1.0, 5.0)]
-    assert "client-gaps" not in found(plan, tmp_path / "all")
+    plan = parts(0.0, 3.0, client_calls=[(1.0, 4.0, "compute", facts)])
+    assert_found(plan, tmp_path, "client-gaps", waits=late)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "severity"),
+    ("calls", "facts"),
     [
-        ("table: pandas.DataFrame (1000, 3); n: 5", "high"),
-        ("n: int", "medium"),
-        (None, "medium"),
-        ("different", "medium"),
+        (None, {"knows_calls": False}),
+        ([], {"knows_calls": True, "seconds": 4.0, "calls": 0}),
+        # 1 to 4 s, two of them side by side; then 4.5 to 4.75.
+        (
+            [(0, 1.0, 3.0), (1, 2.0, 4.0), (0, 4.5, 4.75)],
+            {"seconds": 0.75, "called": 3.25},
+        ),
+        ([(0, 1.0, 5.0)], None),
     ],
 )
-def test_degradation(tmp_path: Path, arguments: str | None, severity: str) -> None:
+def test_calls_of_actors_are_no_gaps(
+    calls: list[tuple[int, float, float]] | None, facts: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    plan = parts(0.0, 5.0, calls=calls)
+    if facts is None:
+        assert "client-gaps" not in found(plan, tmp_path)
+    else:
+        assert_found(plan, tmp_path, "client-gaps", **facts)
+
+
+# --- over time -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "alike"),
+    [
+        ("table: pandas.DataFrame (1000, 3); n: 5", True),
+        ("n: int", False),
+        (None, False),
+        ("different", False),
+    ],
+)
+def test_degradation(tmp_path: Path, arguments: str | None, alike: bool) -> None:
     """Tasks that are called with other numbers, or with what is unknown, may have more to do."""
     tasks, begin = [], 0.0
     for turn in range(12):
         seconds = 1.0 + 0.2 * turn
         for lane in range(4):
             worker, thread = divmod(lane, 2)
-            key = f"store-{turn}{lane}"
             given = f"list of {turn}" if arguments == "different" else arguments
-            task = Task(key, worker, begin, begin + seconds, thread=thread, arguments=given)
-            tasks.append(task)
+            one = Task(f"store-{turn}{lane}", worker, begin, begin + seconds, thread=thread)
+            tasks.append(replace(one, arguments=given))
         begin += seconds
-    findings = found(Plan(tasks), tmp_path)
-
-    finding = findings["degrading-functions"]
-    assert (finding["Severity"], finding["Function"]) == (severity, "store")
-    certain = severity == "high"
-    assert finding["Suggestion"].startswith("Look in store" if certain else "Run some of the last")
-    assert ("cannot tell" in finding["Evidence"]) != certain
     # 25.2 s in 12 turns; were none to take longer than the first five do on average, 1.04 s: 12.44.
     # Nothing is promised where later tasks may have more to do.
-    promised = pytest.approx(12.76) if certain else pytest.approx(float("nan"), nan_ok=True)
-    assert finding["Seconds at stake (s)"] == promised
+    expected = {"function": "store", "alike": alike, "severity": "high" if alike else "medium"}
+    expected |= {"seconds": 12.76 if alike else float("nan")}
+    assert_found(Plan(tasks), tmp_path, "degrading-functions", **expected)
 
 
-def passes(seconds: list[float]) -> Plan:
-    """Plan passes over an array, steps of the graph, in four lanes: the seconds of their tasks."""
+@pytest.mark.parametrize(
+    ("seconds", "degrades"),
+    [
+        # The mean of x, of x ** 2 and of x ** 3: fewer and fewer tasks of mean_chunk start.
+        ([0.5, 1.0, 2.0], False),
+        ([0.2 + 0.05 * number for number in range(20)], True),
+    ],
+)
+def test_a_function_degrades_only_from_pass_to_pass(
+    seconds: list[float], degrades: bool, tmp_path: Path
+) -> None:
+    """Passes over an array, steps of the graph, in four lanes: the seconds of their tasks."""
     tasks, begin = [], 0.0
     for number, length in enumerate(seconds):
         for chunk in range(40 // len(seconds) * 4):
             turn, lane = divmod(chunk, 4)
             worker, thread = divmod(lane, 2)
-            start = begin + turn * length
-            key = f"mean_chunk-{number:032x}", chunk
+            start, key = begin + turn * length, (f"mean_chunk-{number:032x}", chunk)
             tasks.append(Task(key, worker, start, start + length, thread=thread))
         begin += 40 // len(seconds) * length
-    return Plan(tasks)
-
-
-def test_a_function_that_does_other_work_in_later_passes_does_not_degrade(tmp_path: Path) -> None:
-    # The mean of x, of x ** 2 and of x ** 3: fewer and fewer tasks of mean_chunk start.
-    plan = passes([0.5, 1.0, 2.0])
-
-    assert "degrading-functions" not in found(plan, tmp_path)
-
-
-def test_a_function_that_gets_slower_from_pass_to_pass_degrades(tmp_path: Path) -> None:
-    plan = passes([0.2 + 0.05 * number for number in range(20)])
-
-    assert found(plan, tmp_path)["degrading-functions"]["Function"] == "mean_chunk"
+    findings = found(Plan(tasks), tmp_path)
+    assert ("degrading-functions" in findings) is degrades
+    assert not degrades or findings["degrading-functions"]["Function"] == "mean_chunk"
 
 
 def test_nothing_is_said_without_a_scheduler_s_file_of_what_it_tells(tmp_path: Path) -> None:
-    tasks = filled(["load", "clean"], 1.0)
-    findings = found(Plan(tasks, scheduler=False), tmp_path)
-
-    assert findings.keys() == {"missing-evidence"}
-    assert "scheduler" in findings["missing-evidence"]["Evidence"]
+    plan = Plan(filled(["load", "clean"], 1.0), scheduler=False)
+    expected = {"alone": True, "kinds": ["no-scheduler-file"]}
+    assert_found(plan, tmp_path, "missing-evidence", **expected)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_no_rule_fails_on_a_trace_of_dasf(rule: str, tmp_path: Path) -> None:
+def test_no_rule_fails_on_a_trace_of_dasf(rule: str, trace_of_dasf: RunFigures) -> None:
+    list(RULES[rule](trace_of_dasf))
+
+
+@pytest.fixture(scope="module")
+def trace_of_dasf(tmp_path_factory: pytest.TempPathFactory) -> RunFigures:
     events = [compute(f"f-{n}", 10.0 + n, 0.9, "worker-a-0") for n in range(20)]
     events += [managed(10.0 + n, "worker-a-0", n) for n in range(20)]
     events += [usage(10.0 + n, time=1e9 + n) for n in range(20)]
-    analyser = TraceAnalyser(write_as_dasf(tmp_path / "dasf", events))
-
-    list(RULES[rule](RunFigures(analyser.run)))
-
-
-def test_texts_are_sentences(tmp_path: Path) -> None:
-    tasks = filled(["load"], 0.5)
-    tasks += [Task(f"step-{n}", 0, 2 + n, 3 + n) for n in range(10)]
-    table: pd.DataFrame = Plan(tasks).write(tmp_path).diagnose()
-
-    for column in ("Finding", "Evidence", "Suggestion"):
-        assert table[column].str.endswith(".").all()
+    directory = write_as_dasf(tmp_path_factory.mktemp("dasf"), events)
+    return RunFigures(TraceAnalyser(directory).run)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import assert_found, found
 from refuters import refute
+from refuters.figures import without_units
 from traces import Plan, Plugin, T, Task, row
 
 from dasfprof import TraceAnalyser
@@ -61,24 +62,16 @@ def test_each_stage(tmp_path: Path) -> None:
     shares = analyser.time_to_first_task()["Share (%)"]
     assert shares.sum() == pytest.approx(100)
     assert shares[1] == pytest.approx(40)
-    assert start_in_words(summarise(analyser.run)) == (
-        "The first task began 3.75 s after recording did: program 1.5 s, optimising 500 ms, "
-        "pickling 250 ms, sending 250 ms, scheduler 500 ms, workers 500 ms, starting 250 ms."
-    )
 
 
 def test_a_late_start_is_told(tmp_path: Path) -> None:
-    finding = found(plan(), tmp_path)["late-start"]
-
     # The scheduler has no task for 3 s; the last is done 7.75 s after recording began.
-    assert (
-        "come late: 3 s pass before the scheduler has any, 39 % of the time" in finding["Finding"]
-    )
-    assert "program 1.5 s, optimising 500 ms, pickling 250 ms" in finding["Evidence"]
-    assert "sending 250 ms, scheduler 500 ms" in finding["Evidence"]
-    assert finding["Costs (s)"] == pytest.approx(3.0)
-    assert finding["Severity"] == "medium"
-    assert "read inputs in tasks" in finding["Suggestion"]
+    stages = {"program": 1.5, "optimising": 0.5, "pickling": 0.25, "sending": 0.25}
+    stages |= {"scheduler": 0.5}
+    expected = {"severity": "medium", "costs": 3.0, "late": 3.0, "share": 0.387}
+    findings = assert_found(plan(), tmp_path, "late-start", **expected)
+    told = without_units(findings["late-start"]["Figures"]["stages"])
+    assert told == pytest.approx(stages, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +92,8 @@ def test_what_the_first_graph_carries_by_value_is_told(tmp_path: Path) -> None:
         {"kind": "argument", "name": "load", "size": size, "tasks": 4, "why": "argument"}
         for size in (3_000_000, 1_000_000)
     ]
-    finding = found(plan(sent_values=values), tmp_path)["late-start"]
-
-    assert "The first graph carries 16 MB by value, most of it of load" in finding["Evidence"]
-    assert finding["Suggestion"].startswith("Keep large objects out of the graph")
+    expected = {"by_value": 16e6, "holds": "load"}
+    assert_found(plan(sent_values=values), tmp_path, "late-start", **expected)
 
 
 def test_a_start_of_less_than_a_tenth_is_not_told(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from lined_runs import FIRST, LOAD, OTHER, SCALE, SECOND, SUM, Run, write_lines,
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace.lines import MADE_BY_DASK, NO_GRAPH, NOT_RECORDED, OF_OTHERS
-from dasfprof.errors import InvalidArgumentError
 
 
 def lines_of(directory: Path) -> dict[Any, Any]:
@@ -58,22 +57,6 @@ def test_layers_fused_into_one_are_a_group_and_its_other_tasks_are_not(tmp_path:
     assert by_line["pipeline.py:2, 3"] == pytest.approx(2.0)
     whole = analyser.time_accounting()["Thread Time (s)"].sum()
     assert ledger["Thread Time (s)"].sum() == pytest.approx(whole, rel=1e-12)
-
-
-def test_what_a_line_costs_is_its_share_of_the_hours_of_workers(tmp_path: Path) -> None:
-    """Two threads for 7.2 a worker-hour: a thread-second is 0.001."""
-    runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((SUM, 0), [], 1.0, 2.0, FIRST)]
-    write_run(tmp_path, runs)
-    write_lines(tmp_path, [(-2.0, 10, LOAD, []), (-1.0, 30, SUM, [])])
-    ledger = TraceAnalyser(tmp_path, progress=False).lines(price=7.2).set_index("Line")
-    assert ledger["Cost"].to_dict() == pytest.approx(
-        {"pipeline.py:1": 0.001, "pipeline.py:3": 0.002, "pipeline.py:4": 0.0, "(idle)": 0.003}
-    )
-    assert ledger["Cost"].sum() == pytest.approx(7.2 * 3.0 / 3600)
-    assert "Cost" not in TraceAnalyser(tmp_path, progress=False).lines()
-    for wrong in (-1, float("nan"), "cheap"):
-        with pytest.raises(InvalidArgumentError, match="for an hour"):
-            TraceAnalyser(tmp_path, progress=False).lines(price=wrong)
 
 
 def test_a_layer_built_again_belongs_to_the_last_line_before_its_graph(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import assert_found, found
 from traces import Plan, Task
 
 from dasfprof.analysis.numeric.significance import Course, drift_of
@@ -139,14 +139,10 @@ def test_the_interval_holds_the_drift_of_walks() -> None:
 
 
 def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) -> None:
-    finding = found(rounds(steady), tmp_path)["memory-grows"]
-    assert "by 20.2 MB each" in finding["Finding"]
-    assert "from 200 MB to 422 MB over 11 computations" in finding["Finding"]
-    assert "11 % of the workers' limits" in finding["Finding"]
-    assert finding["Function"] == "a"
     # From the second computation's end, 111 MB, to the last one's, 220 MB, 11 runs on each worker.
-    assert "9.91 MB stay with each run of a: so over 22 runs" in finding["Evidence"]
-    assert "cannot tell a leak from memory that malloc keeps" in finding["Suggestion"]
+    expected = {"of": "unmanaged", "function": "a", "each": 20.2 * MB, "first": 200.0 * MB}
+    expected |= {"last": 422.0 * MB, "share": 0.11, "a_run": 9.91 * MB, "runs": 22}
+    assert_found(rounds(steady), tmp_path, "memory-grows", **expected, computations=11)
 
 
 def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path: Path) -> None:
@@ -161,20 +157,16 @@ def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path:
 
 def test_results_that_stay_are_told_as_what_they_are(tmp_path: Path) -> None:
     plan = rounds(lambda _: 100, results=lambda k: 20 * (k + 1), number=lambda k: k + 1, kept=20)
-    finding = found(plan, tmp_path / "diagnosed")["memory-grows"]
-    assert "Results stay from computation to computation" in finding["Finding"]
-    assert "440 MB of that are results of a, which a client wanted" in finding["Evidence"]
-    assert finding["Severity"] in ("low", "info")
+    expected = {"of": "results", "severity": "low", "function": "a", "wanted": True}
+    assert_found(plan, tmp_path / "diagnosed", "memory-grows", **expected, of_function=440.0 * MB)
     told = figures(plan.write(tmp_path / "told").memory_growth(), "results of a")
     assert (told["At First (MB)"], told["At Last (MB)"]) == (40.0, 480.0)
     assert told["Why Held"] == "for the client"
 
 
 def test_results_that_dask_takes_for_small_are_no_leak(tmp_path: Path) -> None:
-    finding = found(rounds(steady, number=lambda k: 5 * k), tmp_path)["memory-grows"]
-    assert "Workers hold 110 results more" in finding["Finding"]
-    assert "this trace cannot tell" in finding["Evidence"]
-    assert pd.isna(finding["Function"]) or not finding["Function"]
+    plan = rounds(steady, number=lambda k: 5 * k)
+    assert_found(plan, tmp_path, "memory-grows", results=110, a_run=None, function=None)
 
 
 def test_the_scheduler_and_the_client_have_processes_of_their_own(tmp_path: Path) -> None:
@@ -186,17 +178,14 @@ def test_the_scheduler_and_the_client_have_processes_of_their_own(tmp_path: Path
     table = plan.write(tmp_path / "told").memory_growth()
     assert figures(table, "process of the scheduler")["Each (MB)"] == pytest.approx(12.0)
     assert figures(table, "process of the client")["Verdict"] == "No steady rise."
-    finding = found(plan, tmp_path / "diagnosed")["memory-grows"]
-    assert "The scheduler's process grows with each computation" in finding["Finding"]
-    assert "It did not know more tasks at last" in finding["Suggestion"]
     # Tasks that came at first and stay may be what grew: that is said to be unknown.
-    plan.scheduler_tasks = [10 + 40 * min(k, 2) for k in range(ROUNDS)]
-    finding = found(plan, tmp_path / "at first")["memory-grows"]
-    assert "Which of these it is this trace cannot tell" in finding["Suggestion"]
-    plan.scheduler_tasks = [10 + 40 * k for k in range(ROUNDS)]
-    finding = found(plan, tmp_path / "with tasks")["memory-grows"]
-    more = 40 * (ROUNDS - 2)  # from after the first round to before the last one's end
-    assert f"It knew {more} tasks more at last than at first" in finding["Suggestion"]
+    at_first, more = ([10 + 40 * min(k, m) for k in range(ROUNDS)] for m in (2, ROUNDS))
+    # From after the first round to before the last one's end.
+    came = 40 * (ROUNDS - 2)
+    for tasks, known in (((), 0), (at_first, None), (more, came)):
+        plan.scheduler_tasks = tasks
+        directory = tmp_path / f"diagnosed {known}"
+        assert_found(plan, directory, "memory-grows", of="scheduler", each=12.0 * MB, tasks=known)
 
 
 def test_one_long_computation_is_compared_by_windows(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ ten runs of each, of which nine have to name it before all that the way of plant
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from clusters import wait_until
-from distributed import Client, Event, LocalCluster
+from distributed import Client, LocalCluster
 from planted_pipelines import FAULTS, HEALTHY, Pipeline
 from refuters import refute
 
@@ -128,49 +126,3 @@ def test_healthy_runs_have_hardly_a_grave_finding(clusters: Clusters, tmp_path: 
     ]
 
     assert len(grave) <= 1, grave
-
-
-def known_keys(dask_scheduler: Any) -> set[str]:
-    return set(map(str, dask_scheduler.tasks))
-
-
-def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
-    client = clusters.client({})
-    first = next(iter(client.nthreads()))
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        gate = Event(client=client)
-        stuck = client.submit(lambda event: event.wait(), gate, key="stuck-1", workers=[first])
-        behind = client.submit(str, stuck, key="behind-1")
-        unfit = client.submit(int, 1, key="unfit-1", resources={"GPU": 1})
-        deadline = time.monotonic() + 120
-        while client.processing()[first] != ("stuck-1",) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        keys = {"stuck-1", "behind-1", "unfit-1"}
-        wait_until(lambda: keys <= client.run_on_scheduler(known_keys))
-    gate.set()
-    assert behind.result() == "True"
-    unfit.cancel()
-    findings = TraceAnalyser(run.files(), progress=False).findings()
-    assert not refute(run.files(), findings)
-
-    first = findings[0].row()
-    assert (first["Rule"], first["Severity"]) == ("unfinished-run", "high")
-    assert "The run did not end: 3 tasks were unfinished when recording ended" in first["Finding"]
-    assert "1 task of unfit cannot run" in first["Finding"]
-    assert "no worker has GPU=1" in first["Finding"]
-
-
-def test_a_run_without_some_of_its_files(clusters: Clusters, tmp_path: Path) -> None:
-    client = clusters.client({})
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        HEALTHY["three stages"].run(client, tmp_path)
-    for missing in ("TracePlugin", "ResourceMonitor", "SchedulerPlugin"):
-        files = [path for path in run.files() if f"-{missing}-" not in path.name]
-        analyser = TraceAnalyser(files, progress=False)
-        findings = analyser.findings()
-        rules = [one.rule for one in findings]
-        assert FAILED not in rules
-        assert not refute(files, findings)
-
-        assert "missing-evidence" in rules, missing
-        assert not set(rules) & {"errors", "recomputation", "tasks-too-small"}, rules

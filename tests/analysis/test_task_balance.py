@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pandas.testing import assert_frame_equal
-from traces import Plugin, managed, record, row, usage, write_as_dasf
+from traces import Plugin, managed, record, row, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import imbalance
@@ -23,44 +22,6 @@ def table(**columns: list[float]) -> pd.DataFrame:
     values = pd.DataFrame(columns, dtype=float)
     values.insert(0, INTERVAL, np.arange(len(values)))
     return values
-
-
-@pytest.mark.parametrize("write", [record, write_as_dasf])
-def test_last_known_count_at_the_end_of_each_second(tmp_path: Path, write: type) -> None:
-    events = [
-        managed(100.5, W0, 3),
-        managed(101.25, W0, 5),
-        managed(101.375, W0, 4),  # the last within the first second counts
-        managed(102.5, W1, 7),  # exactly two seconds after the begin: the third second
-        managed(105.0, W0, 1),  # nothing was counted in the fourth
-    ]
-    balance = TraceAnalyser(write(tmp_path / "run", events)).per_worker_task_balance()
-
-    expected = table(**{W0: [4, 4, 4, 4, 1], W1: [0, 0, 7, 7, 7]})
-    assert_frame_equal(balance, expected, check_column_type=False)
-
-
-@pytest.mark.parametrize("write", [record, write_as_dasf])
-def test_two_hosts_with_the_same_worker_name(tmp_path: Path, write: type) -> None:
-    events = [
-        managed(10.0, "worker-0", 1, host="b"),
-        managed(11.0, "worker-0", 2, host="a"),
-        managed(11.5, "worker-1", 3, host="a"),
-        # The clocks of the hosts began at different times.
-        usage(10.0, host="b", time=1.7e9 + 10),
-        usage(10.0, host="a", time=1.7e9 + 9),
-    ]
-    balance = TraceAnalyser(write(tmp_path / "run", events)).per_worker_task_balance()
-
-    expected = table(**{"a worker-0": [2], "b worker-0": [1], "worker-1": [3]})
-    assert_frame_equal(balance, expected, check_column_type=False)
-
-
-def test_counts_recorded_out_of_order(tmp_path: Path) -> None:
-    events = [managed(3.0, W0, 9), managed(1.0, W0, 2), managed(2.25, W0, 4), managed(2.0, W0, 5)]
-    balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
-
-    assert balance[W0].tolist() == [2.0, 4.0, 9.0]
 
 
 def test_a_second_is_a_second_in_floating_point(tmp_path: Path) -> None:

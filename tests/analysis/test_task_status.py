@@ -245,17 +245,6 @@ def test_real_task_runs_wait_as_planted(real_run: Path) -> None:
     assert (table["Total (s)"] - whole).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
-def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
-    paths = [path for path in sorted(real_run.iterdir()) if f"-{missing}-" not in path.name]
-    table = TraceAnalyser(paths).per_task_status()
-
-    assert len(table) == 7
-    assert (table[STATUSES].sum(axis=1) - table["Total (s)"]).abs().max() == 0
-    unknown = "Not started (s)" if missing == "SchedulerPlugin" else "Preparing (s)"
-    assert table[unknown].isna().all()
-
-
 GIVEN_UP = threading.Event()
 
 

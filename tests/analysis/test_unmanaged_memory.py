@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import assert_found, found
 from traces import Plan, filled
 
 MB = 1_000_000
@@ -25,20 +25,14 @@ def kept(memory: int, results: int = 0, **more: Any) -> Plan:
 
 
 def test_memory_that_stays(tmp_path: Path) -> None:
-    finding = found(kept(900 * MB), tmp_path)["memory-grows"]
-
-    assert "800 MB" in finding["Finding"]
-    assert "40 % of its limit of 2 GB" in finding["Finding"]
-    assert "MALLOC_TRIM_THRESHOLD_" in finding["Suggestion"]
-    assert finding["Severity"] == "medium"
+    expected = {"severity": "medium", "of": "stays", "left": 800.0 * MB, "share": 0.4}
+    assert_found(kept(900 * MB), tmp_path, "memory-grows", **expected, limit=2000.0 * MB)
 
 
 def test_results_that_are_larger_on_disk_than_in_memory(tmp_path: Path) -> None:
     """Dask takes an integer to have 28 bytes, and writes more."""
-    finding = found(kept(900 * MB, results=280, spilled_size=1190), tmp_path)["memory-grows"]
-
-    assert "800 MB" in finding["Finding"]
-    assert "Results: 0 B." in finding["Evidence"]
+    plan = kept(900 * MB, results=280, spilled_size=1190)
+    assert_found(plan, tmp_path, "memory-grows", left=800.0 * MB, results=0.0)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +61,4 @@ def test_what_results_give_back_at_the_end_was_no_less_kept_before(tmp_path: Pat
     plan.held.append((0, 6.1, {**facts, "size": 0}))
     plan.used.append((0, 6.1, {"memory": 120 * MB}))
 
-    assert "799 MB" in found(plan, tmp_path)["memory-grows"]["Finding"]
+    assert_found(plan, tmp_path, "memory-grows", left=799.0 * MB)

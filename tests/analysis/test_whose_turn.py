@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import assert_found, found
 from traces import Plan, Task
 
 
-def two_turns(*clients: str, begin: float = 6.0) -> Plan:
-    """Plan two graphs of four tasks of 1 s, the second of which comes at `begin`."""
+def two_turns(*clients: str, begin: float = 6.0, joined: float | None = None) -> Plan:
+    """Plan two graphs of four tasks of 1 s, the second of which comes at `begin`.
+
+    If others join at some time, the first two workers leave at 1 s.
+    """
     tasks = [
         Task(
             f"part{turn}-{n}",
@@ -26,14 +29,18 @@ def two_turns(*clients: str, begin: float = 6.0) -> Plan:
         for turn, at in enumerate((0.0, begin))
         for n in range(4)
     ]
-    return Plan(tasks, graphs=(0.0, begin), clients=clients)
+    plan = Plan(tasks, graphs=(0.0, begin), clients=clients)
+    if joined is not None:
+        plan.workers, plan.joined = 4, [0.0, 0.0, joined, joined]
+        plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
+        for task in tasks[4:]:
+            task.worker += 2
+    return plan
 
 
 def test_one_client_that_submits_late(tmp_path: Path) -> None:
-    finding = found(two_turns("a", "a"), tmp_path)["client-gaps"]
-
-    assert finding["Seconds at stake (s)"] == pytest.approx(5.0)
-    assert "was not recorded" in finding["Suggestion"]
+    expected = {"seconds": 5.0, "client": "", "sampled": False}
+    assert_found(two_turns("a", "a"), tmp_path, "client-gaps", **expected)
 
 
 def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:
@@ -41,48 +48,26 @@ def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:
 
 
 def test_a_client_that_waits_for_workers_makes_no_gap(tmp_path: Path) -> None:
-    # All workers leave at 1 s; others join at 5.5 s, and the next graph comes at 6 s.
-    plan = two_turns("a", "a")
-    plan.workers, plan.joined = 4, [0.0, 0.0, 5.5, 5.5]
-    plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
-    for task in plan.tasks[4:]:
-        task.worker += 2
-    finding = found(plan, tmp_path).get("client-gaps")
+    finding = found(two_turns("a", "a", joined=5.5), tmp_path).get("client-gaps")
 
     assert finding is None or finding["Seconds at stake (s)"] == pytest.approx(0.5)
 
 
 def test_the_longest_gap_is_no_longer_than_all_of_them(tmp_path: Path) -> None:
     # From 1 to 6 s nothing is submitted, and until 3 s no worker is there.
-    plan = two_turns("a", "a")
-    plan.workers, plan.joined = 4, [0.0, 0.0, 3.0, 3.0]
-    plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
-    for task in plan.tasks[4:]:
-        task.worker += 2
-    finding = found(plan, tmp_path)["client-gaps"]
-
-    assert "for 3 s (" in finding["Finding"]
-    assert "The longest, 3 s, is before" in finding["Evidence"]
+    plan = two_turns("a", "a", joined=3.0)
+    assert_found(plan, tmp_path, "client-gaps", waited=3.0, longest=3.0)
 
 
 def test_a_run_without_workers_for_a_time(tmp_path: Path) -> None:
     # The graph comes at 0, both workers join at 6 s; the run ends at 8 s.
     tasks = [Task(f"fit-{n}", n % 2, 6.0, 8.0, thread=n // 2) for n in range(4)]
-    finding = found(Plan(tasks, joined=[6.0, 6.0]), tmp_path)["no-workers"]
-
-    assert (finding["Severity"], finding["Seconds at stake (s)"]) == ("medium", 6.0)
-    assert "for 6 s (75 % of the run)" in finding["Finding"]
-    assert (finding["Start (s)"], finding["Stop (s)"]) == (0.0, 6.0)
+    expected = {"severity": "medium", "seconds": 6.0, "share": 0.75, "start": 0.0, "stop": 6.0}
+    assert_found(Plan(tasks, joined=[6.0, 6.0]), tmp_path, "no-workers", **expected)
 
 
 def test_a_time_without_workers_and_without_tasks_costs_nothing(tmp_path: Path) -> None:
-    plan = two_turns("a", "a")
-    plan.workers, plan.joined = 4, [0.0, 0.0, 6.0, 6.0]
-    plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
-    for task in plan.tasks[4:]:
-        task.worker += 2
-
-    assert "no-workers" not in found(plan, tmp_path)
+    assert "no-workers" not in found(two_turns("a", "a", joined=6.0), tmp_path)
 
 
 @pytest.mark.parametrize("inputs", [True, False])

@@ -8,7 +8,6 @@ import enum
 import math
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
-from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
+from dasfprof.errors import InvalidArgumentError, ReadOnlyError
 from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
@@ -176,22 +175,6 @@ def test_hard_columns_come_back(tmp_path: Path, column: list[Any]) -> None:
     assert same([*database.get_traces()], recorded)
 
 
-def test_args_of_different_kinds_under_one_name(tmp_path: Path) -> None:
-    recorded: list[Event] = [
-        InstantEvent("one", 1.0, args={"a": 1}),
-        InstantEvent("one", 2.0, args={"a": "text", "b": None}),
-        CompleteEvent("one", 3.0, 1.0, args={}),
-        InstantEvent("one", 4.0, args={"b": [1], "a": {}}),
-        InstantEvent("one", 5.0, phase="custom", args={"a": 1}),
-        InstantEvent("one", 6.0, args={1: "not text", ("x",): 2}),
-        InstantEvent("one", 7.0, args={"a": 1.5}),
-    ]
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        for event in recorded:
-            database.record(event)
-    assert same([*database.get_traces()], recorded)
-
-
 def test_numpy_scalars_and_derived_classes_come_back_as_equal_plain_values(tmp_path: Path) -> None:
     class Word(str):
         pass
@@ -321,28 +304,6 @@ def test_the_order_is_kept_across_kinds_and_drains(tmp_path: Path) -> None:
     assert sum(batch.rows for batch in reread.batches()) == len(recorded)
 
 
-def test_many_threads_record_into_one_file(tmp_path: Path) -> None:
-    database = FileDatabase(tmp_path / "t.msgpack", 100, flush_interval=0.001)
-    begin = threading.Barrier(8)
-
-    def work(thread: int) -> None:
-        begin.wait()
-        for number in range(1000):
-            database.record(InstantEvent("n", 1.0, thread_id=thread, args={"number": number}))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    database.close()
-    numbers: dict[int, list[int]] = collections.defaultdict(list)
-    for event in database.get_traces():
-        numbers[event.thread_id].append(event.args["number"])
-    assert numbers == {thread: [*range(1000)] for thread in range(8)}
-    assert sum(thread.name.endswith("t.msgpack") for thread in threading.enumerate()) == 0
-
-
 def test_the_interval_flushes(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "t.msgpack", flush_interval=0.02) as database:
         database.record(InstantEvent("n", 1.0))
@@ -401,31 +362,6 @@ def test_an_existing_file_is_read_and_never_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["t.msgpack"]
 
 
-def test_a_missing_file_is_an_error_to_read_and_is_not_created(tmp_path: Path) -> None:
-    profiler = EventProfiler(tmp_path / "no" / "t.msgpack")
-    for read in (profiler.get_traces, profiler.batches):
-        with pytest.raises(SourceNotFoundError, match="there is no trace file"):
-            list(read())
-    profiler.close()
-    assert os.listdir(tmp_path) == []
-
-
-def test_two_databases_on_one_new_path_get_a_file_each(tmp_path: Path) -> None:
-    one, two = (FileDatabase(tmp_path / "t.msgpack") for _ in range(2))
-    for number in range(3):
-        one.record(InstantEvent("one", number))
-        two.record(InstantEvent("two", number))
-        one.commit()
-        two.commit()
-    one.close()
-    two.close()
-    assert sorted(os.listdir(tmp_path)) == ["t-2.msgpack", "t.msgpack"]
-    assert [event.name for event in one.get_traces()] == ["one"] * 3
-    assert [event.name for event in two.get_traces()] == ["two"] * 3
-    assert two.path == tmp_path / "t-2.msgpack"
-    assert repr(two) == f"FileDatabase at {tmp_path}/t-2.msgpack"
-
-
 def test_the_file_stays_where_it_is_when_the_working_directory_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,15 +403,6 @@ def test_a_generator_is_a_database(tmp_path: Path) -> None:
         assert other.fields["duration"].to_list() == [1.0] * 3
     with pytest.raises(ReadOnlyError):
         squares.record(InstantEvent("n", 1.0))
-
-
-def test_events_of_derived_classes_come_back_as_those_of_the_format(tmp_path: Path) -> None:
-    class Mark(InstantEvent):
-        pass
-
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        database.record(Mark("m", 1.0))
-    assert [*database.get_traces()] == [InstantEvent("m", 1.0)]
 
 
 @pytest.mark.parametrize(
