@@ -79,8 +79,10 @@ def assert_found(
     assert not expected.pop("alone", False) or findings.keys() == {rule}
     assert not findings.keys() & {*expected.pop("absent", ())}
     facts = facts_of(findings[rule])
-    assert {name: facts.get(name) for name in expected} == {
+    told = {name: facts.get(name) for name in expected}
+    wanted = {
         name: pytest.approx(value, rel=0.02, nan_ok=True) if isinstance(value, float) else value
         for name, value in expected.items()
     }
+    assert told == wanted, f"{told} and not {wanted}"
     return findings

@@ -450,8 +450,8 @@ finds("blocked-tasks", "attempts that have not ended do not speak for a service"
     unseen=UNENDED), failed=0.25, settings=[])
 finds("blocked-tasks", "no more threads where memory is nearly full", asking(memory_limit=1000,
     used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)]), seconds=NAN, settings=[])
-finds("blocked-tasks", "tasks that wait for a pool of their own", asking(*[("step",
-    "/home/me/ask.py", n) for n in range(3)], POOL), in_pool=1.0, settings=[])
+finds("blocked-tasks", "tasks that wait for a pool of their own", asking(*POOL), in_pool=1.0,
+    settings=[])
 finds("waits-in-turn", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
     0.25, 5)), turn=0.25, absent={"blocked-tasks"})
 # Alone each lasts 0.52 s: 5.2 s in place of 8.12 s.
