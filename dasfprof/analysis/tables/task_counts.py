@@ -17,7 +17,7 @@ _CELL = ["interval", "rank", "status"]
 
 
 def _counts(run: Run, interval: float | None = None) -> pd.DataFrame:
-    """Count attempts, and those after the first, by number of interval, rank of worker and status."""
+    """Count attempts, and those after the first, by interval, rank of worker and status."""
     attempts = find_attempts(run)
     attempts = attempts[np.isfinite(attempts["start"])]
     intervals = Intervals.of_span(run.begin, run.end, interval)
