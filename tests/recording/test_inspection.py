@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import contextlib
 import gc
-import importlib
 import os
 import pickle
 import signal
@@ -30,7 +28,7 @@ from distributed.comm import connect
 from distributed.protocol.pickle import dumps
 
 from dasfprof.errors import NoSchedulerError
-from dasfprof.recording.cluster.by_value import WithModules, _sources
+from dasfprof.recording.cluster.by_value import WithModules, load_function
 from dasfprof.recording.cluster.inspection import views_of
 from dasfprof.recording.dask_internals.inspection import looks, processes, stacks
 
@@ -176,20 +174,18 @@ def test_processes_without_dasfprof_and_without_a_nanny(
     assert gone == "gone"
 
 
-def test_modules_that_are_sent_need_nothing_of_dasfprof() -> None:
-    """What they import is Python's, Dask's, what that needs, or sent along."""
-    sent = _sources(looks.__name__)
-    known = {*sys.stdlib_module_names, "distributed", "psutil"}  # the last is one of distributed's
-    for source in sent.values():
-        for node in ast.walk(ast.parse(source)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                within = [f"{node.module}.{alias.name}" for alias in node.names]
-                if node.module in sent or all(name in sent for name in within):
-                    continue
-                names = [str(node.module)]
-            for name in names:
-                assert name.split(".")[0] in known, name
+LOOKS = [looks.look_at_worker, looks.look_at_scheduler, looks.look_at_workers]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_is_sent_loads_where_dasfprof_is_not(look: Any) -> None:
+    code = "import sys, pickle; sys.modules['dasfprof'] = None; pickle.load(sys.stdin.buffer)"
+    subprocess.run([sys.executable, "-c", code], input=dumps(WithModules(look)), check=True)
+
+
+def test_byte_code_of_another_python_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"it has Python 3\.\d+, and the process .* has 3\.9"):
+        load_function(b"", (3, 9))
 
 
 def test_a_sent_function_leaves_the_modules_of_its_process_alone() -> None:
@@ -197,7 +193,6 @@ def test_a_sent_function_leaves_the_modules_of_its_process_alone() -> None:
     function = pickle.loads(dumps(WithModules(looks.look_at_worker)))
     assert set(sys.modules) == before
     assert function is not looks.look_at_worker
-    assert function.__globals__["processes"] is not importlib.import_module(processes.__name__)
 
 
 def test_a_process_that_computes_sleeps_or_has_ended() -> None:

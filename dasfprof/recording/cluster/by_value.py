@@ -3,20 +3,21 @@
 Pickle refers to a function by its module, which such a process cannot import. cloudpickle sends
 byte code instead, which is valid for one version of Python only. Source text is valid
 everywhere, and every pickle can refer to the built-in `eval`.
-
-As in `by_value`, but a function may use what else is in its module, and other modules of dasfprof,
-as far as these import nothing but each other, Python's own modules, and Dask.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import importlib
 import inspect
+import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from typing import Any
+
+import cloudpickle
+
+import dasfprof
 
 
 class ByValue:
@@ -66,76 +67,39 @@ def _source(function: Callable[..., Any]) -> str:
     return "".join(("from __future__ import annotations\n", *lines))
 
 
-_PACKAGE = "dasfprof"
-
-
 class WithModules(ByValue):
-    """A function at the top of a module, pickled with the source text of the modules it needs."""
+    """A function that is pickled with what it uses of dasfprof's modules.
+
+    What it uses of them are functions and classes, never modules: cloudpickle would send these with
+    everything in them. Unlike source text, byte code needs the same minor version of Python.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = self._function.__module__
-        return load_function.reduce_call(_sources(module), module, self._function.__name__)
+        return load_function.reduce_call(_pickled(self._function), tuple(sys.version_info[:2]))
 
 
 @by_value
-def load_function(sources: dict[str, str], module: str, name: str) -> Any:
-    """Return a function of modules that are made of their source texts.
+def load_function(pickled: bytes, version: tuple[int, int]) -> Any:
+    """Return a function that was pickled by this version of Python; others could crash of it."""
+    import pickle
+    import sys
 
-    Python's table of imported modules stays as it is: the modules import each other through an
-    `__import__` of their own.
-    """
-    import builtins
-    import types
+    if sys.version_info[:2] != version:
+        client, here = (f"{major}.{minor}" for major, minor in (version, sys.version_info[:2]))
+        raise RuntimeError(f"it has Python {here}, and the process that asks has {client}")
+    return pickle.loads(pickled)
 
-    loaded: dict[str, Any] = {}
 
-    def load(name: str) -> Any:
-        if name not in loaded:
-            loaded[name] = types.ModuleType(f"{name} (by value)")
-            loaded[name].__builtins__ = {**vars(builtins), "__import__": find}
-            exec(compile(sources[name], f"<{name}>", "exec"), vars(loaded[name]))
-        return loaded[name]
-
-    def find(
-        name: str, globals_: Any = None, locals_: Any = None, items: Any = (), level: int = 0
-    ) -> Any:
-        if name in sources:
-            return load(name)
-        parts = {item: f"{name}.{item}" for item in items or () if f"{name}.{item}" in sources}
-        if parts:
-            return types.SimpleNamespace(**{item: load(part) for item, part in parts.items()})
-        return builtins.__import__(name, globals_, locals_, items, level)
-
-    return getattr(load(module), name)
+#: Registering a package at cloudpickle is global: for what other threads pickle, too.
+_registering = threading.Lock()
 
 
 @functools.cache
-def _sources(module: str) -> dict[str, str]:
-    """Return the source texts of a module and of those of dasfprof that it imports."""
-    found: dict[str, str] = {}
-    pending = [module]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found[name] = inspect.getsource(importlib.import_module(name))
-            pending += _imports(found[name])
-    return found
-
-
-def _imports(source: str) -> list[str]:
-    """Return the modules of dasfprof that a source text imports."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}."):
-            for item in node.names:
-                whole = f"{node.module}.{item.name}"
-                found.append(whole if _is_module(whole) else str(node.module))
-    return found
-
-
-def _is_module(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError:
-        return False
-    return True
+def _pickled(function: Callable[..., Any]) -> bytes:
+    with _registering:
+        cloudpickle.register_pickle_by_value(dasfprof)
+        try:
+            pickled: bytes = cloudpickle.dumps(function)
+        finally:
+            cloudpickle.unregister_pickle_by_value(dasfprof)
+    return pickled

@@ -17,7 +17,7 @@ from distributed import rpc
 from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
-from dasfprof.recording.dask_internals.inspection import processes
+from dasfprof.recording.dask_internals.inspection.processes import process_state, state_of_listener
 from dasfprof.recording.dask_internals.inspection.stacks import frames_of_coroutine
 from dasfprof.recording.dask_internals.inspection.views import (
     MOST_KEYS,
@@ -188,7 +188,7 @@ async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) ->
     try:
         if worker.nanny:
             return await _call(worker.nanny, scheduler, look, (), limit)
-        state = await processes.state_of_listener(
+        state = await state_of_listener(
             getattr(worker, "pid", None), *get_address_host_port(worker.address)
         )
         return {"process": state, "host": socket.gethostname()} if state else {}
@@ -200,7 +200,7 @@ async def state_of_nannys_process(dask_worker: Any) -> dict[str, Any]:
     """Return the state of a nanny's worker process, and its host."""
     return {
         "host": socket.gethostname(),
-        "process": await processes.process_state(dask_worker.pid),
+        "process": await process_state(dask_worker.pid),
     }
 
 

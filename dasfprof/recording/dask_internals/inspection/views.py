@@ -13,7 +13,15 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from dasfprof.recording.dask_internals.inspection import stacks
+from dasfprof.recording.dask_internals.inspection.stacks import (
+    Threads,
+    current_frames,
+    frames_of_coroutine,
+    frames_of_thread,
+    process_facts,
+    stack_of,
+    wait_in,
+)
 from dasfprof.system import thread_cpu
 
 # --- What a live scheduler has under way ----------------------------------------------------------
@@ -205,7 +213,7 @@ def tasks_under_way(
     """
     now = time.time()
     in_threads = _threads(worker, cpu)
-    kernel = stacks.Threads() if in_threads else None
+    kernel = Threads() if in_threads else None
     rows = []
     for ident, (key, frames, seconds) in in_threads.items():
         if _is_younger(worker, key, now - older_than):
@@ -237,13 +245,13 @@ def _threads(
     found = {}
     with worker.active_threads_lock:
         active = dict(worker.active_threads)
-        frames = stacks.current_frames() if active else {}
+        frames = current_frames() if active else {}
         for ident, key in active.items():
             seconds = None
             if cpu is not None:
                 used = thread_cpu(ident)
                 seconds = None if used is None else used - cpu.setdefault((ident, key), used)
-            found[ident] = key, stacks.frames_of_thread(frames.get(ident), code), seconds
+            found[ident] = key, frames_of_thread(frames.get(ident), code), seconds
     if cpu is not None:
         for place in [place for place in cpu if active.get(place[0]) != place[1]]:
             del cpu[place]
@@ -252,7 +260,7 @@ def _threads(
 
 def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
     task = worker.state.tasks.get(key)
-    wait = stacks.wait_in(frames)
+    wait = wait_in(frames)
     return {
         "key": key,
         "run_id": getattr(task, "run_id", -1),
@@ -261,7 +269,7 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
         "thread": None,
         "cpu": None,
         "thread_state": None,
-        "stack": stacks.stack_of(frames),
+        "stack": stack_of(frames),
         "waits_in": wait[0] if wait else None,
         "waits_for": wait[1] if wait else None,
         "waits_keys": wait[2] if wait else [],
@@ -285,7 +293,7 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
     rows = []
     for key in keys[:MOST]:
         task = tasks.get(f"execute({key!r})")
-        frames = stacks.frames_of_coroutine(task.get_coro()) if task is not None else []
+        frames = frames_of_coroutine(task.get_coro()) if task is not None else []
         rows.append(_row(worker, key, _of_users(frames)))
     return rows
 
@@ -341,7 +349,7 @@ def worker_view(
         "known": {key: str(task.state) for key, task in islice(state.tasks.items(), most_known)},
         "ready": len(state.ready),
         "held": _holders(worker, tasks),
-        **stacks.process_facts(),
+        **process_facts(),
     }
 
 
