@@ -29,7 +29,7 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.frames import build_frame
 from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.shipper import Shipper
+from dasfprof.recording.shipping.targets import SchedulerSender
 
 #: Bytes of a block: of a second of a busy worker's tasks, and of its samples.
 BLOCK_BYTES = {"TracePlugin": 10_000, "ResourceMonitor": 2_000}
@@ -63,10 +63,10 @@ class Worker:
                 database.record(dasfprof.InstantEvent("begin", time.time()))
             self.files.append(database)
 
-    async def ship(self, settings: RunSettings, address: str) -> Shipper:
+    async def ship(self, settings: RunSettings, address: str) -> SchedulerSender:
         """Begin to ship."""
         self.scheduler = rpc(address)
-        return Shipper(settings, self, self.files)
+        return SchedulerSender(settings, self, self.files)
 
     def write(self) -> None:
         """Append a block to each file."""

@@ -38,7 +38,7 @@ from dasfprof.recording.shipping.receiver import (
     Receiver,
     RefusedError,
 )
-from dasfprof.recording.shipping.shipper import PIECE_BYTES, FileTail
+from dasfprof.recording.shipping.sender import PIECE_BYTES, FileTail
 from dasfprof.schema.events import InstantEvent
 
 whole_program = pytest.mark.whole_program

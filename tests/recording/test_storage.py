@@ -32,8 +32,10 @@ from dasfprof.errors import (
     TraceError,
 )
 from dasfprof.recording.settings import RunSettings, make_settings
-from dasfprof.recording.shipping import uploader as uploading
-from dasfprof.recording.shipping.uploader import Uploader, on_their_way, upload_files
+from dasfprof.recording.shipping import sender as sending
+from dasfprof.recording.shipping import targets
+from dasfprof.recording.shipping.sender import Sender, on_their_way
+from dasfprof.recording.shipping.targets import StorageSender, upload_files
 from dasfprof.schema.events import InstantEvent
 
 whole_program = pytest.mark.whole_program
@@ -162,9 +164,9 @@ class Recorded:
             name=name, directory=storage, add_time_suffix=False, response_timeout=patience
         )
         self.database: FileDatabase = self.settings.open_database("TracePlugin", "worker", {})
-        uploader = upload_files(self.settings, "worker 1", [self.database])
-        assert uploader is not None
-        self.uploader: Uploader = uploader
+        sender = upload_files(self.settings, "worker 1", [self.database])
+        assert sender is not None
+        self.sender: Sender = sender
         self.written = 0
 
     def record(self, count: int = 10) -> None:
@@ -175,7 +177,7 @@ class Recorded:
 
     def finish(self) -> None:
         self.database.close()
-        self.uploader.finish()
+        self.sender.finish()
 
     def wait(self) -> None:
         """Wait until nothing is on its way."""
@@ -196,10 +198,10 @@ class Recorded:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces are put more often, so that tests need not wait for them."""
-    monkeypatch.setattr(uploading, "PIECE_SECONDS", 0.1)
-    monkeypatch.setattr(uploading, "_LOOK", 0.05)
-    monkeypatch.setattr(uploading, "_FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(uploading, "_LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(targets, "PIECE_SECONDS", 0.1)
+    monkeypatch.setattr(StorageSender, "pause", 0.05)
+    monkeypatch.setattr(sending, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(sending, "_LONGEST_PAUSE", 0.2)
 
 
 @whole_program
@@ -210,9 +212,9 @@ def test_pieces_are_put_after_a_time_and_of_a_size(
     run = Recorded(S3)
     run.record()
     record.wait_until(lambda: len(s3.puts) == 1)  # nobody asked for it
-    monkeypatch.setattr(uploading, "PIECE_SECONDS", 3600.0)
+    monkeypatch.setattr(targets, "PIECE_SECONDS", 3600.0)
     run.record()
-    monkeypatch.setattr(uploading, "PIECE_BYTES", 100)
+    monkeypatch.setattr(targets, "PIECE_BYTES", 100)
     record.wait_until(lambda: len(s3.puts) == 2)
     assert [runs.position_of(Path(name).name) == 0 for name in s3.puts] == [True, False]
     run.record()
@@ -224,19 +226,19 @@ def test_pieces_are_put_after_a_time_and_of_a_size(
 def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptureFixture) -> None:
     run = Recorded(S3, patience=2)
     run.record()
-    run.uploader.commit()
+    run.sender.commit()
     s3.deny("s3:PutObject")
     for _ in range(3):
         run.record()
-        run.uploader.commit()
-    record.wait_until(lambda: "access is denied" in run.uploader.trouble)
+        run.sender.commit()
+    record.wait_until(lambda: "access is denied" in run.sender.trouble)
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(told) == 1  # once, however often it is tried
     assert f"worker 1 does not reach {S3} now: access is denied" in told[0]
     assert run.settings.directory in told[0]
     run.finish()
     # Not in the storage, so on this disk.
-    told_of = {run.database.path.name: run.uploader.trouble}
+    told_of = {run.database.path.name: run.sender.trouble}
     record.wait_until(lambda: on_their_way(run.settings.uuid) == told_of)
     assert run.database.path.exists()
     assert "has not come" in info(run.settings.source)
@@ -250,11 +252,11 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
 def test_a_storage_that_is_gone_and_comes_back(s3: S3Server) -> None:
     run = Recorded(S3, patience=2)
     run.record()
-    run.uploader.commit()
+    run.sender.commit()
     s3.stop()
     run.record()
-    run.uploader.commit()  # returns: there is a limit
-    assert run.uploader.unshipped() == [run.database.path.name]
+    run.sender.commit()  # returns: there is a limit
+    assert run.sender.unshipped() == [run.database.path.name]
     run.record()
     s3.start()
     run.finish()
@@ -270,7 +272,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
     run = Recorded(S3, patience=2)
     s3.takes.clear()
     run.record(5000)
-    run.uploader.commit()
+    run.sender.commit()
     run.record(5000)
     run.finish()
     assert list(on_their_way(run.settings.uuid)) == [run.database.path.name]
@@ -279,7 +281,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
     run.assert_there()
     # Given up: the log says what stays, and where.
     s3.takes.clear()
-    monkeypatch.setattr(uploading, "_END_LIMIT", 0.0)
+    monkeypatch.setattr(StorageSender, "end_limit", 0.0)
     late = Recorded(S3, "late", patience=2)
     late.record()
     s3.deny("s3:PutObject")
@@ -299,9 +301,9 @@ def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server)
     run = Recorded(S3, patience=2)
     s3.lies = 2
     run.record()
-    run.uploader.commit()
+    run.sender.commit()
     run.record()
-    run.uploader.commit()
+    run.sender.commit()
     run.record()
     run.finish()
     run.wait()
@@ -317,13 +319,13 @@ def test_restarted_workers_of_one_name_have_files_of_their_own() -> None:
     settings = make_settings(name="pods", directory="memory://traces/pods", add_time_suffix=False)
     for life in range(2):
         database = settings.open_database("TracePlugin", "pod-0", {})
-        uploader = upload_files(settings, "pod-0", [database])
-        assert uploader is not None
+        sender = upload_files(settings, "pod-0", [database])
+        assert sender is not None
         database.record(InstantEvent(f"life-{life}", 0.0))
         database.close()
         profile = database.path.with_suffix(".inc.pstats")
         profile.write_bytes(b"calls")
-        uploader.finish()
+        sender.finish()
         assert not profile.exists()
     found = open_run("memory://traces/pods")
     assert sorted(event.name for event in found) == ["life-0", "life-1"]
@@ -339,7 +341,7 @@ def stored(url: str, count: int = 6) -> tuple[RunSettings, list[str]]:
     run = Recorded(url)
     for _ in range(count - 1):
         run.record()
-        run.uploader.commit()
+        run.sender.commit()
     run.finish()
     files = fsspec.url_to_fs(url)[0]
     where = f"{url}/{run.settings.stored_directory}"
@@ -397,12 +399,12 @@ def test_a_file_that_is_here_and_there_counts_once(tmp_path: Path) -> None:
     for there_is_longer in (True, False):
         run = Recorded(f"memory://{tmp_path.name}-{there_is_longer}")
         run.record()
-        run.uploader.commit()
+        run.sender.commit()
         early = run.database.path.read_bytes()
         run.record()
         late = run.database.path.read_bytes()
         if there_is_longer:
-            run.uploader.commit()
+            run.sender.commit()
             run.database.path.write_bytes(early)
         (path,) = Home(run.settings).files()
         assert path.read_bytes() == late

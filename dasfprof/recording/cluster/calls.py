@@ -57,7 +57,7 @@ async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
     """Write everything that these plugins have recorded so far."""
     for name in names:
         plugin = dask_scheduler.plugins.get(name)
-        for part in ("database", "uploader"):
+        for part in ("database", "sender"):
             written = getattr(plugin, part, None)
             if written is not None:
                 await in_thread(written.commit)
@@ -113,8 +113,8 @@ async def stop_on_worker(
             if ending is not None and hasattr(plugin, "end_with"):
                 plugin.end_with(ending)
             await dask_worker.plugin_remove(name)
-            shipper = getattr(plugin, "shipper", None)
-            unshipped += [] if shipper is None else shipper.unshipped()
+            sender = getattr(plugin, "sender", None)
+            unshipped += [] if sender is None else sender.unshipped()
     return unshipped
 
 

@@ -230,8 +230,8 @@ async def stop_on_scheduler(
         if plugin is not None:
             dask_scheduler.remove_plugin(name)
             await plugin.stop()
-            uploader = getattr(plugin, "uploader", None)
-            lacking += [] if uploader is None else uploader.unshipped()
+            sender = getattr(plugin, "sender", None)
+            lacking += [] if sender is None else sender.unshipped()
     return lacking
 
 

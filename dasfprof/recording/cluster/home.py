@@ -22,7 +22,7 @@ from dasfprof.recording.cluster.calls import aside, list_with_profiles, read_chu
 from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink, error_text
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings, place_mark, remove_mark, sees_mark
-from dasfprof.recording.shipping.uploader import on_their_way
+from dasfprof.recording.shipping.sender import on_their_way
 
 logger = logging.getLogger(__name__)
 

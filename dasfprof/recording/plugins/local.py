@@ -33,7 +33,8 @@ from dasfprof.recording.probes.host import Probe
 from dasfprof.recording.probes.process import FamilyUsage
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings, recorded_settings
-from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.shipping.sender import Sender
+from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import ClientThread
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import Submission
@@ -162,7 +163,7 @@ class LocalRecorder:
         self._tasks: dict[tuple[str, int], LocalTasks] = {}
         self._scheduler: SchedulerFile | None = None
         self._parts: list[RecordingPart] = []
-        self._uploaders: list[Uploader] = []
+        self._senders: list[Sender] = []
         self._stopped = False
         self._leave: Callable[[], None] = lambda: None
         #: How many computes and tasks were recorded.
@@ -185,8 +186,8 @@ class LocalRecorder:
             self._guard.take_all("stop", [self._scheduler.close])
         for part in self._parts:
             part.end()
-        for uploader in self._uploaders:
-            self._guard.take_all("stop", [uploader.finish])
+        for sender in self._senders:
+            self._guard.take_all("stop", [sender.finish])
 
     def commit(self) -> None:
         """Write everything that has been recorded so far."""
@@ -196,8 +197,8 @@ class LocalRecorder:
         for database in databases:
             if database is not None:
                 database.commit()
-        for uploader in self._uploaders:
-            uploader.commit()
+        for sender in self._senders:
+            sender.commit()
 
     def runs_task(self, thread: int) -> bool:
         """Return whether a thread runs a task."""
@@ -241,8 +242,8 @@ class LocalRecorder:
         self._upload([part.database for part in parts if part.database is not None], name)
 
     def _upload(self, databases: list[FileDatabase], owner: str) -> None:
-        uploader = upload_files(self.settings, owner, databases)
-        self._uploaders += [] if uploader is None else [uploader]
+        sender = upload_files(self.settings, owner, databases)
+        self._senders += [] if sender is None else [sender]
 
     def began(self, compute: Compute, run: Run) -> None:
         """Note that a task begins."""

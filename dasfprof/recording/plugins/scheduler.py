@@ -27,7 +27,8 @@ from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings, place_mark, recorded_settings, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver
-from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.shipping.sender import Sender
+from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import EventLoop
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
@@ -94,7 +95,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._changes: ClusterChanges | None = None
         self.absence = Absence(settings)
         self._receiver: Receiver | None = None
-        self.uploader: Uploader | None = None
+        self.sender: Sender | None = None
         #: For tasks that have not ended, by key: when and by which stimulus each became known, when
         #: it was queued, when it was stolen, and when the scheduler asked to move it.
         self._waiting: dict[Any, tuple[float, str]] = {}
@@ -162,14 +163,14 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     def _upload(self) -> None:
         """Put the file into the run's storage, if it has one."""
-        self.uploader = upload_files(
+        self.sender = upload_files(
             self.settings,
             "the scheduler",
             [self.database],
             lambda: self._scheduler.status.name not in ("init", "running"),
         )
-        if self.uploader is not None:
-            self._undo.append(self.uploader.finish)
+        if self.sender is not None:
+            self._undo.append(self.sender.finish)
 
     def _receive(self, scheduler: Any) -> None:
         """Receive what workers ship, from those that find no mark in their directories."""

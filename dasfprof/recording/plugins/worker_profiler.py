@@ -15,8 +15,8 @@ from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.plugins.worker_plugin import RecordingPlugin
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.shipper import Shipper, ship_files
-from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.shipping.sender import Sender
+from dasfprof.recording.shipping.targets import send_files_of_worker
 
 
 class WorkerProfiler(RecordingPlugin):
@@ -44,7 +44,7 @@ class WorkerProfiler(RecordingPlugin):
         for part in self.parts:
             part.plugins = [each.plugin for each in self.parts]
         self._guard = HookGuard()
-        self.shipper: Shipper | Uploader | None = None
+        self.sender: Sender | None = None
 
     @property
     def recorder(self) -> WorkerTaskPlugin:
@@ -55,7 +55,7 @@ class WorkerProfiler(RecordingPlugin):
     def database(self) -> _Databases:
         """The files of all parts."""
         databases = [getattr(part, "database", None) for part in self.parts]
-        return _Databases([self.recorder.call_profiles, *databases, self.shipper])
+        return _Databases([self.recorder.call_profiles, *databases, self.sender])
 
     def setup(self, worker: Any) -> None:
         """Set up all parts if this worker can record. None of them raises."""
@@ -79,12 +79,7 @@ class WorkerProfiler(RecordingPlugin):
             found = [getattr(part, "database", None) for part in self.parts]
             databases = [database for database in found if database is not None]
             assert self.settings is not None
-            self.shipper = ship_files(self.settings, worker, databases) or upload_files(
-                self.settings,
-                f"worker {worker.name}",
-                databases,
-                lambda: worker.status.name == "closing",
-            )
+            self.sender = send_files_of_worker(self.settings, worker, databases)
         except Exception:
             self._guard.caught("shipping")
 
@@ -93,8 +88,8 @@ class WorkerProfiler(RecordingPlugin):
         for part in self.parts:
             await part.teardown(worker)
         try:
-            if self.shipper is not None:
-                await self.shipper.end()
+            if self.sender is not None:
+                await self.sender.end()
         except Exception:
             self._guard.caught("shipping")
 

@@ -9,7 +9,7 @@ client puts a mark into the directory, an empty file whose name has the run's ra
 A process that finds the mark in its own directory has the client's; one that does not has another.
 The scheduler puts the same mark where it finds none, so workers that share a directory with it, and
 not with the client, need not ship: the client copies their files from the scheduler's disk. A
-worker that finds no mark ships (`shipper`), also one that joins late.
+worker that finds no mark ships (`targets.SchedulerSender`), also one that joins late.
 
 **What is shipped.** The worker's own file is the queue. A thread reads whole frames from the offset
 up to which it has sent, sends them in one call for all files of the worker, and waits for the
@@ -38,6 +38,6 @@ a thread with an event loop and a connection of its own ships the rest; the work
 a second at most. A scheduler that closes asks its workers for theirs first.
 
 **Or to a storage**, at the URL that is the run's directory. Then no mark is placed and nothing goes
-to the scheduler: every process, the client's and the scheduler's too, has an `uploader`, for which
-its own files are the queue as well.
+to the scheduler: every process, the client's and the scheduler's too, sends to the storage
+(`targets.StorageSender`). Both are a `sender.Sender`.
 """

@@ -28,7 +28,8 @@ from dasfprof.recording.dask_internals.graphs import (
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows, SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.uploader import Uploader, upload_files
+from dasfprof.recording.shipping.sender import Sender
+from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import ClientThread, Subject
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.steps import step as steps
@@ -166,7 +167,7 @@ class StepRecorder:
         self._lines: NotedLines | None = None
         self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
-        self._uploader: Uploader | None = None
+        self._sender: Sender | None = None
 
     def start(self) -> None:
         """Start recording."""
@@ -238,8 +239,8 @@ class StepRecorder:
                 ended = recording(self._began, time())
                 self.database.writer.append(self._calls, ended)
                 self.database.close()
-            if self._uploader is not None:
-                self._uploader.finish()
+            if self._sender is not None:
+                self._sender.finish()
         except Exception:
             self._guard.caught("stop")
 
@@ -248,8 +249,8 @@ class StepRecorder:
         tell_lines()
         if self.database is not None and not self._stopped:
             self.database.commit()
-            if self._uploader is not None:
-                self._uploader.commit()
+            if self._sender is not None:
+                self._sender.commit()
 
     def began(self, opened: OpenStep) -> None:
         """Note that a step was entered."""
@@ -339,7 +340,7 @@ class StepRecorder:
                     code = self.settings.record_code
                     self._functions = SentFunctions(database.writer, self._constants, code)
                     self._lines = NotedLines(database.writer, self._constants, code)
-                    self._uploader = upload_files(self.settings, "the client", [database])
+                    self._sender = upload_files(self.settings, "the client", [database])
                     self.database = database
         return self.database
 

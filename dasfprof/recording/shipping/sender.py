@@ -1,0 +1,368 @@
+"""`Sender`: sends what a process has written to where the run's files go. The package says why.
+
+The process's own files are the queue: nothing has to be dropped, and memory is that of one piece. A
+thread of its own sends, and a target that does not answer keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from glob import escape
+from pathlib import Path
+from time import monotonic
+
+from dasfprof.database import FileDatabase, frames
+from dasfprof.database.storage import reason
+from dasfprof.recording.guard import in_thread
+from dasfprof.recording.settings import RunSettings
+
+logger = logging.getLogger(__name__)
+
+# --- `FileTail`: reads the whole frames that another thread appends to a file ---------------------
+
+#: Bytes that one read takes, if nothing else is said; up to the second where a frame is longer.
+PIECE_BYTES = 1 << 20
+_LONGEST = 1 << 28
+
+
+class FileTails:
+    """The tails of the files of some databases; of those of long runs each segment has one.
+
+    Parameters
+    ----------
+    databases
+        The databases.
+    piece
+        See `FileTail`.
+    """
+
+    def __init__(self, databases: Sequence[FileDatabase], piece: int = PIECE_BYTES) -> None:
+        self._piece = piece
+        self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(one, []) for one in databases]
+        # Several threads look for new segments: each is to have one tail.
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[FileTail]:
+        for database, tails in self._tails:
+            with self._lock:
+                for at in range(len(tails), len(database.paths)):
+                    tails.append(FileTail(partial(_path, database, at), self._piece))
+            yield from tails
+
+
+def _path(database: FileDatabase, segment: int) -> Path:
+    return database.paths[segment]
+
+
+class FileTail:
+    """The part of a trace file that was not shipped yet.
+
+    Parameters
+    ----------
+    path
+        Returns the file's path, which is final when the file is created.
+    piece
+        Bytes that one read takes, at most; more where a frame is longer.
+    """
+
+    def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
+        self._path = path
+        self._piece = piece
+        #: Stands for this file among those of all workers; a new one where it was made anew.
+        self.id = uuid.uuid4().hex
+        #: Bytes of it that were sent; fewer where not all of them arrived.
+        self.offset = 0
+        self._inode = 0
+
+    @property
+    def path(self) -> Path:
+        """The file; it may be missing yet."""
+        return self._path()
+
+    def unsent(self) -> int:
+        """Return how many bytes of it were not sent."""
+        try:
+            return max(self.path.stat().st_size - self.offset, 0)
+        except OSError:
+            return 0
+
+    def read(self, length: int | None = None) -> bytes:
+        """Return what follows the offset, up to the end of a whole frame; empty if there is none.
+
+        Parameters
+        ----------
+        length
+            The length of what an earlier call returned, to get the same; None: what is there now.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        """
+        try:
+            file = self.path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return b""
+        with file:
+            facts = os.fstat(file.fileno())
+            if self._inode and facts.st_ino != self._inode:
+                # It was removed under the writer's hands, which began a new one.
+                self.id, self.offset = uuid.uuid4().hex, 0
+            self._inode = facts.st_ino
+            left, length = facts.st_size - self.offset, length or self._piece
+            while left > 0:
+                data = os.pread(file.fileno(), min(length, left), self.offset)
+                end = frames.whole_frames(data)
+                if end or length >= min(left, _LONGEST):
+                    return data[:end]
+                length *= 2
+        return b""
+
+
+def profiles_of(path: Path) -> list[Path]:
+    """Return the profiles of calls beside a trace file."""
+    return sorted(path.parent.glob(f"{escape(path.stem)}.*.pstats"))
+
+
+# --- `Sender` -------------------------------------------------------------------------------------
+
+#: Seconds until what could not be sent is tried again, at first and at most; and at most when the
+#: files are closed.
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_AT_END = 0.5, 30.0, 1.0
+#: The most seconds that the event loop of a closing process waits, and the least for one try.
+_LOOP_LIMIT, _LEAST = 2.0, 0.1
+
+
+class NotTakenError(Exception):
+    """The other side says why it did not take something now."""
+
+
+class OverError(NotTakenError):
+    """Nothing more is taken of this process's files; the text says why, empty: the run ended."""
+
+
+class Sender(ABC):
+    """Sends the files of one process from a thread of its own.
+
+    Parameters
+    ----------
+    settings
+        The run.
+    owner
+        Whose files these are, for messages.
+    databases
+        The files. When the first one was written, all are looked at.
+    is_closing
+        Returns whether the process is about to end.
+    """
+
+    #: What its thread is called, and where it sends, in messages.
+    thread: str
+    where: str
+    #: Whether nothing of a run stays on this disk once it has arrived.
+    moves = False
+    #: Bytes of one read.
+    piece_bytes = PIECE_BYTES
+    #: Seconds until the next look at the files, and then for which one of them is awaited.
+    pause, write_wait = 1.0, 0.0
+    #: Seconds for which the rest is tried when the files are closed: in a process that goes on, and
+    #: in one that ends.
+    end_limit, exit_limit = 2.5, 1.0
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        owner: str,
+        databases: Sequence[FileDatabase],
+        is_closing: Callable[[], bool],
+    ) -> None:
+        #: Identifies the run.
+        self.run_uuid = settings.uuid
+        #: Why nothing could be sent just now; empty if it could.
+        self.trouble = ""
+        self._settings, self._owner, self._is_closing = settings, owner, is_closing
+        self._tails = FileTails(databases, self.piece_bytes)
+        self._told, self._failures, self._failure_pause = False, 0, 0.0
+        #: How often somebody asked for all to be sent, and for how many of these it was tried.
+        self._asked = self._tried_for = 0
+        #: When to give up, on the monotonic clock; None while the run is recorded.
+        self._deadline: float | None = None
+        #: Whether all of the closed files has arrived; and whether nothing more will be sent.
+        self._done = self._over = False
+        self._written = False
+        self._changed = threading.Condition()
+        databases[0].writer.after_drain = self._wrote
+        _senders.add(self)
+        name = f"dasfprof-{self.thread} {owner}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @abstractmethod
+    def _send(self, limit: float, *, wait: bool, last: bool) -> None:
+        """Send what follows the offsets of the tails, and move these.
+
+        `wait`: return when it is on the disk there. `last`: the files are closed. Raises
+        `OverError` if nothing more is taken, and other errors if something did not arrive.
+        """
+
+    def _is_due(self) -> bool:
+        """Return whether to send, although nobody asks for it."""
+        return True
+
+    def _leave_loop(self) -> None:  # noqa: B027  (not all use it)
+        """Use this process's event loop no more: it may end."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the files are closed."""
+        return self._deadline is not None
+
+    def commit(self) -> None:
+        """Return when what is in the files has arrived, or could not be sent now."""
+        self._ask(0.5 * self._settings.response_timeout)
+
+    def unshipped(self) -> list[str]:
+        """Return the names of files that have not arrived, or of which the end has not."""
+        if self._done and self.moves:
+            return []
+        tails = list(self._tails)
+        lacking = [tail.path for tail in tails if tail.unsent()]
+        lacking += [path for tail in tails for path in profiles_of(tail.path)]
+        return [path.name for path in lacking]
+
+    async def end(self) -> None:
+        """Send what is left. The files are closed by now."""
+        if self._is_closing():
+            self.finish()
+        else:
+            await in_thread(self.finish)
+
+    def finish(self) -> None:
+        """Do the same; the thread goes on if that takes longer than a run's end may take.
+
+        The event loop of a closing process may end at any await, and the interpreter ends daemons:
+        so it waits here for a moment, and the interpreter for a thread that is no daemon.
+        """
+        if not self._is_closing():
+            self._finish(self.end_limit, 0.5 * self._settings.response_timeout)
+            return
+        self._leave_loop()
+        limits = self.exit_limit, self.exit_limit
+        thread = threading.Thread(target=self._finish, args=limits, name="dasfprof-last-blocks")
+        thread.start()
+        thread.join(min(self.exit_limit, _LOOP_LIMIT))
+
+    def _finish(self, give_up: float, wait: float) -> None:
+        self._deadline = monotonic() + give_up
+        self._ask(wait, until_done=True)
+
+    def _ask(self, limit: float, until_done: bool = False) -> None:
+        """Have all sent; wait until that was tried, or succeeded."""
+        with self._changed:
+            self._asked += 1
+            asked = self._asked
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._over or (not until_done and self._tried_for >= asked), limit
+            )
+
+    def _is_asked(self) -> bool:
+        return self._asked > self._tried_for
+
+    def _wrote(self) -> None:
+        with self._changed:
+            self._written = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        # What is there is sent at once: a failure is told early, and libraries are loaded and
+        # connected, which they cannot be any more while the interpreter exits.
+        while not self._over:
+            asked, deadline = self._asked, self._deadline
+            done = self._try_to_send(deadline) and deadline is not None
+            if done and self.moves:
+                self._remove()
+            with self._changed:
+                self._tried_for, self._done = asked, done
+                self._over |= done or (deadline is not None and monotonic() > deadline)
+                self._changed.notify_all()
+            while not (self._over or self._wait()):
+                pass
+        _senders.discard(self)
+        if self.moves and not self._done:
+            logger.warning(
+                "not all of the trace of %s is in %s; all of it stays in %s on this host.",
+                self._owner,
+                self.where,
+                self._settings.directory,
+            )
+
+    def _wait(self) -> bool:
+        """Wait for something to send; return whether to look at the files for it."""
+        with self._changed:
+            self._changed.wait_for(self._is_asked, self._failure_pause or self.pause)
+            # The other files are written as often as the first; where nothing is written to that,
+            # they are sent alone.
+            self._changed.wait_for(lambda: self._written or self._is_asked(), self.write_wait)
+            self._written = False
+        return bool(self._failure_pause) or self._is_asked() or self._is_due()
+
+    def _try_to_send(self, deadline: float | None) -> bool:
+        """Send what is in the files; return whether all of it has arrived."""
+        left = self._settings.response_timeout if deadline is None else deadline - monotonic()
+        try:
+            self._send(max(left, _LEAST), wait=self._is_asked(), last=deadline is not None)
+        except OverError as error:
+            self._over = True
+            if str(error):
+                self._tell(str(error))
+            return False
+        except (Exception, CancelledError) as error:
+            self._failures += 1
+            longest = _LONGEST_PAUSE if deadline is None else _LONGEST_AT_END
+            self._failure_pause = min(max(2 * self._failure_pause, _FIRST_PAUSE), longest)
+            self.trouble = str(error) if isinstance(error, NotTakenError) else reason(error)
+            if self._failures > 1:  # a scheduler may be busy for a while
+                self._tell(self.trouble)
+            return False
+        self.trouble, self._failures, self._failure_pause = "", 0, 0.0
+        return True
+
+    def _remove(self) -> None:
+        """Remove what has arrived from this disk."""
+        for tail in self._tails:
+            for path in (*profiles_of(tail.path), tail.path):
+                with suppress(OSError):
+                    path.unlink()
+        with suppress(OSError):  # others write there, too
+            Path(self._settings.directory).rmdir()
+
+    def _tell(self, trouble: str) -> None:
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "the trace of %s does not reach %s now: %s. Further failures are not logged. "
+                "Everything is in %s on this host; run.collect(destination) copies what has not "
+                "arrived while this process is there.",
+                self._owner,
+                self.where,
+                trouble,
+                self._settings.directory,
+            )
+
+
+#: Those of this process that go on.
+_senders: set[Sender] = set()
+
+
+def on_their_way(run_uuid: str) -> dict[str, str]:
+    """Return the closed files of a run that have not arrived, of this process, and why."""
+    found = [one for one in list(_senders) if one.run_uuid == run_uuid and one.is_ending]
+    return {name: one.trouble for one in found for name in one.unshipped()}
