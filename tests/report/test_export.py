@@ -19,8 +19,7 @@ from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, e
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
 from dasfprof.report.formats.parquet_schemas import SCHEMAS
-from dasfprof.report.formats.tables import PAGE, described
-from dasfprof.schema import KINDS
+from dasfprof.schema import KINDS, profiles, resources, steps, tasks, under_way
 from dasfprof.schema.events import Event, EventPhases, Schema
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
@@ -118,10 +117,41 @@ def test_each_field_tells_its_meaning(parquet: Path) -> None:
     assert fields.field("size").metadata[b"unit"] == b"B"
 
 
-def test_the_page_tells_the_same() -> None:
-    assert PAGE.read_text(encoding="utf-8") == described(), (
-        "python -m dasfprof.report.formats.tables writes it anew"
-    )
+#: The tables with a row for each event of a kind.
+TABLES_OF_EVENTS = {
+    **{"actor_calls": tasks.ACTOR_CALL, "arguments": tasks.TASK_ARGUMENTS, "clocks": tasks.CLOCK},
+    **{"call_profiles": profiles.CALL_PROFILE, "client_calls": steps.CLIENT_CALLS},
+    **{"client_samples": profiles.CLIENT_SAMPLE, "clients_under_way": under_way.CLIENT_UNDER_WAY},
+    **{"cluster_changes": tasks.CLUSTER_CHANGE, "copies_dropped": tasks.COPY_DROPPED},
+    **{"device_memory": resources.DEVICE_MEMORY, "disk_usage": resources.DISK_USAGE},
+    **{"function_code": tasks.FUNCTION_CODE, "functions_sent": steps.FUNCTION_SENT},
+    **{"gpu_devices": resources.GPU_DEVICES, "gpu_usage": resources.GPU_USAGE},
+    **{"graphs": tasks.GRAPH, "graphs_sent": steps.GRAPH_SENT, "logs": tasks.LOG_RECORD},
+    **{"host_processes": resources.HOST_PROCESS, "locks_held": under_way.LOCK_HELD},
+    **{"loop_samples": profiles.LOOP_SAMPLE, "loops_blocked": under_way.LOOP_BLOCKED},
+    **{"managed_memory": resources.MANAGED_MEMORY, "releases": tasks.RESULT_RELEASED},
+    **{"samples": resources.RESOURCE_USAGE, "scheduler_states": under_way.SCHEDULER_STATE},
+    **{"sent_values": steps.SENT_VALUE, "serialised": tasks.RESULT_SERIALISED},
+    **{"shuffle_messages": tasks.SHUFFLE_MESSAGE, "steals": tasks.STEAL, "storage": tasks.STORAGE},
+    **{"task_samples": profiles.TASK_SAMPLE, "tasks": tasks.COMPUTE},
+    **{"tracebacks": tasks.TRACEBACK, "transfers": tasks.TRANSFER},
+    **{"under_way": under_way.TASK_UNDER_WAY, "under_way_history": under_way.TASK_UNDER_WAY},
+    **{"unpickled": tasks.TASK_UNPICKLED, "unsent": tasks.UNSENT_TASKS},
+}
+#: What the tables tell in another way: of keys, workers and times, by numbers of rows.
+TOLD_OTHERWISE = {"key", "run_id", "worker", "time", "stack", "dependencies", "keys", "waits_keys"}
+
+
+@pytest.mark.parametrize("name", TABLES_OF_EVENTS)
+def test_the_page_has_each_recorded_column(name: str) -> None:
+    (table,) = (table for table in SCHEMAS if table.name == name)
+    page = {(column.name, column.kind, column.about) for column in table.columns}
+    recorded = {
+        (column.name, {"object": "text"}.get(column.kind, column.kind), column.about)
+        for column in TABLES_OF_EVENTS[name].columns
+        if column.in_tables and column.name not in TOLD_OTHERWISE
+    }
+    assert recorded - page == ({("file", "text", "its name; None: there is none")} & recorded)
 
 
 def tasks_by_key(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:

@@ -18,7 +18,7 @@ from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
 from dasfprof.errors import MissingExtraError
 from dasfprof.report.documents import without_surrogates
-from dasfprof.report.formats.parquet_schemas import KINDS, SCHEMAS, Column, TableSchema
+from dasfprof.report.formats.parquet_schemas import SCHEMAS, Column, TableSchema
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
@@ -81,25 +81,6 @@ def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
         requests += [Request(question, {"by": by}) for by in question.further_groupings]
         for request in requests:
             write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
-
-
-# --- The tables' part of PARQUET.md, made from their declarations ---------------------------------
-#
-# ``python -m dasfprof.report.formats.tables`` writes it anew.
-
-PAGE = Path(__file__).with_name("PARQUET.md")
-
-
-def described() -> str:
-    """Return ``PARQUET.md`` as it should be: its introduction as it is, the tables as declared."""
-    introduction = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
-    return "\n".join([introduction, *map(_section, SCHEMAS)])
-
-
-def _section(schema: TableSchema) -> str:
-    rows = (f"| `{c.name}` | {KINDS[c.kind]} | {c.about} |" for c in schema.columns)
-    head = ["| column | type | what it is |", "|---|---|---|"]
-    return "\n".join([f"## {schema.name}", "", schema.about, "", *head, *rows, ""])
 
 
 # --- Columns of a trace as Arrow arrays -----------------------------------------------------------
@@ -255,7 +236,7 @@ def _blocks(run: Run, name: str) -> Iterator[_Block]:
     if name == "keys":
         codes, names = run.keys.functions()
         for part in _parts(len(run.keys)):
-            functions = pd.Categorical.from_codes(codes[part], _index(names))
+            functions = pd.Categorical.from_codes(codes[part], pd.Index(names, dtype=object))
             ids = np.arange(part.start, part.stop)
             yield _Block(run, pd.DataFrame({"key_id": ids, "function": functions}))
         return
@@ -333,11 +314,3 @@ def _key_texts(keys: Any, ids: Array) -> Any:
     known = iter(texts.tolist())
     dictionary = [without_surrogates(next(known)) if number >= 0 else None for number in distinct]
     return pa.array(dictionary, pa.string()).take(pa.array(codes))
-
-
-def _index(names: list[str]) -> pd.Index:
-    return pd.Index(names, dtype=object)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(described(), encoding="utf-8")
