@@ -14,14 +14,12 @@ import pytest
 import yaml
 
 import dasfprof
-from dasfprof.config.options import RECORDING, YAML, RunOptions, as_yaml
+from dasfprof.config.options import RECORDING, SETTINGS, YAML, RunOptions
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.settings import make_settings
 
 
-def test_the_yaml_shows_what_is_declared() -> None:
-    """It is written by ``python -m dasfprof.config.options``."""
-    assert YAML.read_text() == as_yaml()
+def test_settings_are_as_the_yaml_says() -> None:
     shown = yaml.safe_load(YAML.read_text())["dasfprof"]
     assert {name: shown[name] for name in ("flush-interval", "profiler", "log-values")} == {
         "flush-interval": "1s",
@@ -29,6 +27,10 @@ def test_the_yaml_shows_what_is_declared() -> None:
         "log-values": False,
     }
     assert dask.config.get("dasfprof") == shown
+    assert {option.config_name: option.default for option in SETTINGS.values()} == shown
+    meaning = "Seconds (or text such as 500ms) after which pending events are written."
+    assert RECORDING["flush_interval"].meaning == meaning
+    assert all(option.meaning.endswith(".") for option in SETTINGS.values())
 
 
 def test_argument_beats_config_beats_default() -> None:

@@ -29,10 +29,9 @@ _HIGHEST_FREQUENCY = 100
 class Option:
     """A setting, and what values it takes; further kinds check theirs."""
 
-    #: As it stands in `dasfprof.yaml`.
-    default: Any
-    #: What it does. The first sentence is the help of its flag.
-    meaning: str
+    #: Both stand in `dasfprof.yaml`; the first sentence of its meaning is the help of its flag.
+    default: Any = None
+    meaning: str = ""
     #: The keyword; in the config with ``-`` in place of ``_``.
     name: str = ""
 
