@@ -17,8 +17,6 @@ from typing import Any
 
 import cloudpickle
 
-import dasfprof
-
 
 class ByValue:
     """A function that is pickled as its source text, and can be called in this process, too.
@@ -96,10 +94,11 @@ _registering = threading.Lock()
 
 @functools.cache
 def _pickled(function: Callable[..., Any]) -> bytes:
+    package = sys.modules["dasfprof"]
     with _registering:
-        cloudpickle.register_pickle_by_value(dasfprof)
+        cloudpickle.register_pickle_by_value(package)
         try:
             pickled: bytes = cloudpickle.dumps(function)
         finally:
-            cloudpickle.unregister_pickle_by_value(dasfprof)
+            cloudpickle.unregister_pickle_by_value(package)
     return pickled
