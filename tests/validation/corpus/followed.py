@@ -2,7 +2,7 @@
 
 ``followed.py [--times 3] [NAME ...]`` runs small programs as they are and as
 advised, in turns, under the profiler. Their tasks sleep, so that what else the machine does matters
-little. Of each rule there are two for which its advice is right, and one that looks alike, of which
+little. Of each rule there is one for which its advice is right, and one that looks alike, of which
 the rule must promise nothing. ``advised.py`` does the same with whole programs of the corpus, also
 for what takes the CPU, disks and the network.
 
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, get_worker
 from distributed import wait as wait_for
@@ -109,12 +108,6 @@ def service(client: Client, _: bool) -> None:
     client.gather(client.map(fetch, range(40), seconds=0.15))
 
 
-@gains("blocked-tasks", (1, 2), (1, 20))
-def uneven_service(client: Client, _: bool) -> None:
-    seconds = [0.05 + 0.1 * (number % 3) for number in range(60)]
-    client.gather(client.map(fetch, range(60), seconds))
-
-
 @alike("blocked-tasks")
 def a_thread_for_each(client: Client, _: bool) -> None:
     for turn in range(4):
@@ -148,12 +141,6 @@ def reads_all_columns(client: Client, advised: bool) -> None:
     client.gather(client.map(read, range(40), columns=1 if advised else 8))
 
 
-@gains("io-bound")
-def reads_whole_files(client: Client, advised: bool) -> None:
-    """Read files of 6 MB whole; as advised a compressed format of a tenth."""
-    client.gather(client.map(read, range(48), columns=1, megabytes=0.6 if advised else 6.0))
-
-
 @alike("io-bound")
 def reads_little_and_waits(client: Client, _: bool) -> None:
     client.gather(client.map(reads_and_waits, range(40)))
@@ -182,18 +169,6 @@ def works_between(client: Client, advised: bool) -> None:
     client.gather(works or client.map(wait, range(100, 104)))
 
 
-@gains("client-gaps")
-def thinks_between(client: Client, advised: bool) -> None:
-    """The client does something else between what it could submit in one go."""
-    rounds = []
-    for n in range(5):
-        rounds += client.map(wait, range(12 * n, 12 * n + 12))
-        if not advised:
-            client.gather(rounds)
-            time.sleep(0.4 if n < 4 else 0.0)
-    client.gather(rounds)
-
-
 @alike("client-gaps")
 def thinks_meanwhile(client: Client, _: bool) -> None:
     futures = []
@@ -208,37 +183,21 @@ def thinks_meanwhile(client: Client, _: bool) -> None:
 
 @gains("no-workers", (0, 2))
 def submits_before_they_join(client: Client, advised: bool) -> None:
-    _join_late(client, advised, 1.0)
-
-
-@gains("no-workers", (0, 2))
-def scales_to_none_between(client: Client, advised: bool) -> None:
-    client.cluster.scale(2)
-    client.wait_for_workers(2)
-    client.gather(client.map(wait, range(20)))
-    if not advised:
-        client.cluster.scale(0)
-        _until(lambda: not client.nthreads())
-    _join_late(client, advised, 0.8)
-
-
-@alike("no-workers", (0, 2))
-def joins_before(client: Client, _: bool) -> None:
-    time.sleep(0.5)
-    _join_late(client, True, 0.0)
-
-
-def _join_late(client: Client, advised: bool, late: float) -> None:
-    """Let workers join so late after there are tasks; as advised, before."""
     if advised:
         client.cluster.scale(2)
         client.wait_for_workers(2)
     _begin_here()
     futures = client.map(wait, range(100, 120))
     if not advised:
-        time.sleep(late)
+        time.sleep(1.0)
         client.cluster.scale(2)
     client.gather(futures)
+
+
+@alike("no-workers", (0, 2))
+def joins_before(client: Client, _: bool) -> None:
+    time.sleep(0.5)
+    submits_before_they_join(client, True)
 
 
 # --- too-few-tasks: more partitions ---------------------------------------------------------------
@@ -249,12 +208,6 @@ def five_for_four(client: Client, advised: bool) -> None:
     """Work of 5 s in as many tasks; as advised in three for each thread."""
     count = 15 if advised else 5
     client.gather(client.map(wait, range(count), seconds=5 / count))
-
-
-@gains("too-few-tasks")
-def two_for_four(client: Client, advised: bool) -> None:
-    count = 12 if advised else 2
-    client.gather(client.map(wait, range(count), seconds=3 / count))
 
 
 @alike("too-few-tasks")
@@ -268,18 +221,16 @@ def as_many_as_threads(client: Client, _: bool) -> None:
 @gains("serial-chain")
 def fold(client: Client, advised: bool) -> None:
     """Combine 16 results one after the other; as advised pairwise."""
-    _combine(client, client.map(wait, range(16)), 0.15, in_pairs=advised)
-
-
-@gains("serial-chain")
-def long_chain(client: Client, advised: bool) -> None:
-    """Each step waits for the one before it; as advised they are independent."""
-    before = None
-    steps = []
-    for n in range(16):
-        before = client.submit(wait, n, 0.15, None if advised else before)
-        steps.append(before)
-    client.gather(steps)
+    parts, number = client.map(wait, range(16)), 1000
+    while len(parts) > 1:
+        width = len(parts) // 2 if advised else 1
+        pairs, rest = parts[: 2 * width], parts[2 * width :]
+        done = [
+            client.submit(wait, (number := number + 1), 0.15, *pairs[2 * n : 2 * n + 2])
+            for n in range(width)
+        ]
+        parts = [*done, *rest]
+    parts[0].result()
 
 
 @alike("serial-chain")
@@ -290,19 +241,6 @@ def chains_side_by_side(client: Client, _: bool) -> None:
     client.gather(ends)
 
 
-def _combine(client: Client, parts: list[Any], seconds: float, in_pairs: bool) -> None:
-    number = 1000
-    while len(parts) > 1:
-        width = len(parts) // 2 if in_pairs else 1
-        pairs, rest = parts[: 2 * width], parts[2 * width :]
-        done = [
-            client.submit(wait, (number := number + 1), seconds, *pairs[2 * n : 2 * n + 2])
-            for n in range(width)
-        ]
-        parts = [*done, *rest]
-    parts[0].result()
-
-
 # --- poor-placement and imbalance: let them run anywhere ------------------------------------------
 
 
@@ -310,12 +248,6 @@ def _combine(client: Client, parts: list[Any], seconds: float, in_pairs: bool) -
 def pinned(client: Client, advised: bool) -> None:
     first = None if advised else [min(client.nthreads())]
     client.gather(client.map(wait, range(40), workers=first))
-
-
-@gains("poor-placement", (4, 1))
-def pinned_to_one_of_four(client: Client, advised: bool) -> None:
-    first = None if advised else [min(client.nthreads())]
-    client.gather(client.map(wait, range(16), seconds=0.15, workers=first))
 
 
 @alike("poor-placement")
@@ -336,22 +268,13 @@ def on_slow(number: int, seconds: float, times: float, slow: str) -> int:
 
 @gains("slow-worker", (4, 1))
 def one_is_slow(client: Client, advised: bool) -> None:
-    _with_a_slow_one(client, 100, 1.0 if advised else 4.0)
-
-
-@gains("slow-worker", (2, 2))
-def one_of_two_is_slow(client: Client, advised: bool) -> None:
-    _with_a_slow_one(client, 50, 1.0 if advised else 3.0)
+    slow, times = max(client.nthreads()), 1.0 if advised else 4.0
+    client.gather(client.map(on_slow, range(100), seconds=0.15, times=times, slow=slow))
 
 
 @alike("slow-worker", (4, 1))
 def all_are_slow(client: Client, _: bool) -> None:
     client.gather(client.map(wait, range(60), seconds=0.15))
-
-
-def _with_a_slow_one(client: Client, count: int, times: float) -> None:
-    slow = max(client.nthreads())
-    client.gather(client.map(on_slow, range(count), seconds=0.15, times=times, slow=slow))
 
 
 # --- straggling-tasks, fat-partitions: split evenly -----------------------------------------------
@@ -361,12 +284,6 @@ def _with_a_slow_one(client: Client, count: int, times: float) -> None:
 def one_takes_long(client: Client, advised: bool) -> None:
     """The last of forty takes 2 s: as advised, as long as the others."""
     seconds = [0.1] * 39 + [0.1 if advised else 2.0]
-    client.gather(client.map(wait, range(40), seconds))
-
-
-@gains("straggling-tasks")
-def two_take_long(client: Client, advised: bool) -> None:
-    seconds = [0.1 if advised or n not in (20, 30) else 1.5 for n in range(40)]
     client.gather(client.map(wait, range(40), seconds))
 
 
@@ -386,12 +303,6 @@ def partition(number: int, megabytes: float) -> Any:
 def one_is_fat(client: Client, advised: bool) -> None:
     """Twenty of 1 MB and one of 20 MB; as advised, all of 1 MB."""
     sizes = [1.0] * 40 if advised else [1.0] * 20 + [20.0]
-    wait_for(client.map(partition, range(len(sizes)), sizes))
-
-
-@gains("fat-partitions")
-def two_are_fat(client: Client, advised: bool) -> None:
-    sizes = [1.0] * 44 if advised else [1.0] * 20 + [12.0, 12.0]
     wait_for(client.map(partition, range(len(sizes)), sizes))
 
 
@@ -415,12 +326,9 @@ def remembers(part: Any) -> float:
 
 @gains("degrading-functions")
 def grows_with_calls(client: Client, advised: bool) -> None:
-    _remember(client, 80, 0.0 if advised else 0.004)
-
-
-@gains("degrading-functions", (1, 2))
-def grows_on_one_worker(client: Client, advised: bool) -> None:
-    _remember(client, 60, 0.0 if advised else 0.004)
+    CALLS.update({"count": 0, "each adds": 0.0 if advised else 0.004})
+    parts = [np.full(1000, float(number)) for number in range(80)]
+    client.gather(client.map(remembers, parts, pure=False))
 
 
 @alike("degrading-functions")
@@ -428,27 +336,11 @@ def later_ones_have_more_to_do(client: Client, _: bool) -> None:
     client.gather(client.map(wait, range(80), [0.05 + 0.004 * number for number in range(80)]))
 
 
-def _remember(client: Client, count: int, each_adds: float) -> None:
-    """Call a function with arrays that are alike."""
-    CALLS.update({"count": 0, "each adds": each_adds})
-    parts = [np.full(1000, float(number)) for number in range(count)]
-    client.gather(client.map(remembers, parts, pure=False))
-
-
 @gains("dominating-function")
 def one_function(client: Client, advised: bool) -> None:
     """As advised it is twice as fast."""
     loaded = client.map(wait, range(24), seconds=0.03)
     client.gather([client.submit(fetch, n, 0.2 if advised else 0.4) for n in range(24)] + loaded)
-
-
-@gains("dominating-function")
-def one_function_after_another(client: Client, advised: bool) -> None:
-    futures = []
-    for n in range(24):
-        loaded = client.submit(wait, n, 0.02)
-        futures.append(client.submit(fetch, loaded, 0.15 if advised else 0.3))
-    client.gather(futures)
 
 
 @alike("dominating-function")
@@ -479,24 +371,15 @@ _LOADING: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
 @gains("first-use")
 def loads_at_first_use(client: Client, advised: bool) -> None:
-    _use_model(client, advised, 0.8)
-
-
-@gains("first-use", (1, 2))
-def loads_for_long(client: Client, advised: bool) -> None:
-    _use_model(client, advised, 1.5)
+    if advised:
+        client.run(_load, 0.8)
+    _begin_here()
+    client.gather(client.map(uses_a_model, range(40), seconds=0.8))
 
 
 @alike("first-use")
 def nothing_to_load(client: Client, _: bool) -> None:
-    _use_model(client, True, 0.8)
-
-
-def _use_model(client: Client, advised: bool, seconds: float) -> None:
-    if advised:
-        client.run(_load, seconds)
-    _begin_here()
-    client.gather(client.map(uses_a_model, range(40), seconds=seconds))
+    loads_at_first_use(client, True)
 
 
 # --- recomputation: persist -----------------------------------------------------------------------
@@ -504,26 +387,17 @@ def _use_model(client: Client, advised: bool, seconds: float) -> None:
 
 @gains("recomputation")
 def computes_twice(client: Client, advised: bool) -> None:
-    _use_again(client, advised, 20, 2)
-
-
-@gains("recomputation")
-def computes_thrice(client: Client, advised: bool) -> None:
-    _use_again(client, advised, 12, 3)
+    parts = [dask.delayed(wait)(n, 0.15, dask_key_name=f"load-{n}") for n in range(20)]
+    if advised:
+        parts = list(client.persist(parts))
+    for turn in range(2):
+        name = f"use-{turn}"
+        client.compute(dask.delayed(wait)(turn, 0.05, parts, dask_key_name=name)).result()
 
 
 @alike("recomputation")
 def computes_once(client: Client, _: bool) -> None:
-    _use_again(client, True, 20, 2)
-
-
-def _use_again(client: Client, advised: bool, count: int, times: int) -> None:
-    parts = [dask.delayed(wait)(n, 0.15, dask_key_name=f"load-{n}") for n in range(count)]
-    if advised:
-        parts = list(client.persist(parts))
-    for turn in range(times):
-        name = f"use-{turn}"
-        client.compute(dask.delayed(wait)(turn, 0.05, parts, dask_key_name=name)).result()
+    computes_twice(client, True)
 
 
 # --- failed-attempts: let them not fail -----------------------------------------------------------
@@ -544,11 +418,6 @@ def fails_at_first(number: int, before: float, after: float, fails: int) -> int:
 @gains("failed-attempts")
 def each_fails_once(client: Client, advised: bool) -> None:
     _try_again(client, advised, 16, before=0.3, after=0.0, fails=1)
-
-
-@gains("failed-attempts")
-def a_third_fails_once(client: Client, advised: bool) -> None:
-    _try_again(client, advised, 24, before=0.4, after=0.0, fails=3)
 
 
 @alike("failed-attempts")
@@ -573,14 +442,6 @@ def a_result_at_a_time(client: Client, advised: bool) -> None:
     _ = client.gather(futures) if advised else [future.result() for future in futures]
 
 
-@gains("single-gathers")
-def a_gather_at_a_time(client: Client, advised: bool) -> None:
-    futures = client.map(wait, range(2000), seconds=0.0)
-    wait_for(futures)
-    _begin_here()
-    _ = client.gather(futures) if advised else [client.gather(future) for future in futures]
-
-
 @alike("single-gathers")
 def each_as_it_is_done(client: Client, _: bool) -> None:
     for future in client.map(wait, range(40)):
@@ -592,26 +453,16 @@ def each_as_it_is_done(client: Client, _: bool) -> None:
 
 @gains("tokenising")
 def hashes_arrays(client: Client, advised: bool) -> None:
-    _hand_over(client, advised, 6, 12_000_000)
-
-
-@gains("tokenising")
-def hashes_many_arrays(client: Client, advised: bool) -> None:
-    _hand_over(client, advised, 30, 2_000_000)
+    arrays = [np.full(12_000_000, float(n)) for n in range(6)]
+    _begin_here()
+    client.gather(
+        [client.submit(wait, n, 0.05, array, pure=not advised) for n, array in enumerate(arrays)]
+    )
 
 
 @alike("tokenising")
 def names_of_their_own(client: Client, _: bool) -> None:
-    _hand_over(client, True, 6, 12_000_000)
-
-
-def _hand_over(client: Client, named: bool, count: int, length: int) -> None:
-    """Submit tasks with an array each."""
-    arrays = [np.full(length, float(n)) for n in range(count)]
-    _begin_here()
-    client.gather(
-        [client.submit(wait, n, 0.05, array, pure=not named) for n, array in enumerate(arrays)]
-    )
+    hashes_arrays(client, True)
 
 
 # --- large-results: reduce them there -------------------------------------------------------------
@@ -630,31 +481,18 @@ def total(part: Any) -> float:
 @gains("large-results", (2, 1))
 def fetches_blocks(client: Client, advised: bool) -> None:
     """Add up 600 MB in the client; as advised, in tasks."""
-    _sum_up(client, advised, 12, 50.0)
-
-
-@gains("large-results", (2, 1))
-def fetches_block_after_block(client: Client, advised: bool) -> None:
-    _sum_up(client, advised, 40, 10.0, one_by_one=True)
-
-
-@alike("large-results", (2, 1))
-def leaves_blocks_there(client: Client, _: bool) -> None:
-    _sum_up(client, True, 12, 50.0)
-
-
-def _sum_up(
-    client: Client, advised: bool, count: int, megabytes: float, one_by_one: bool = False
-) -> None:
-    parts = client.map(block, range(count), megabytes=megabytes)
+    parts = client.map(block, range(12), megabytes=50.0)
     wait_for(parts)
     _begin_here()
     if advised:
         sum(client.gather(client.map(total, parts)))
-    elif one_by_one:
-        sum(total(part.result()) for part in parts)
     else:
         sum(map(total, client.gather(parts)))
+
+
+@alike("large-results", (2, 1))
+def leaves_blocks_there(client: Client, _: bool) -> None:
+    fetches_blocks(client, True)
 
 
 # --- sent-by-value: scatter -----------------------------------------------------------------------
@@ -671,14 +509,6 @@ def sends_a_dict(client: Client, advised: bool) -> None:
     _begin_here()
     given = client.scatter(pickle.dumps(table), broadcast=True) if advised else table
     client.gather([client.submit(look_up, n, given, pure=False) for n in range(20)])
-
-
-@gains("sent-by-value", (2, 1))
-def sends_lists(client: Client, advised: bool) -> None:
-    table = [[str(number)] * 3 for number in range(30_000)]
-    _begin_here()
-    given = client.scatter(pickle.dumps(table), broadcast=True) if advised else table
-    client.gather([client.submit(look_up, n, given, pure=False) for n in range(30)])
 
 
 @alike("sent-by-value", (2, 1))
@@ -704,14 +534,6 @@ def each_with_each(client: Client, _: bool) -> None:
     client.gather([client.submit(both, *pair) for pair in pairs])
 
 
-@gains("transfer-bound", (2, 1), (1, 2))
-def neighbours(client: Client, _: bool) -> None:
-    parts = client.map(block, range(24), megabytes=25.0)
-    wait_for(parts)
-    pairs = zip(parts[:-6], parts[6:], strict=True)
-    client.gather([client.submit(both, *pair) for pair in pairs])
-
-
 @alike("transfer-bound", (2, 1))
 def each_by_itself(client: Client, _: bool) -> None:
     parts = client.map(block, range(24), megabytes=25.0)
@@ -724,23 +546,14 @@ def each_by_itself(client: Client, _: bool) -> None:
 @gains("spilling", (2, 1), memory=400_000_000)
 def keeps_more_than_fits(client: Client, _: bool) -> None:
     """Go over 800 MB twice with room for 480 MB."""
-    _go_over(client, 40, 20.0)
-
-
-@gains("spilling", (1, 2), memory=500_000_000)
-def two_threads_keep_more_than_fits(client: Client, _: bool) -> None:
-    _go_over(client, 60, 12.0)
+    parts = client.map(block, range(40), megabytes=20.0)
+    for _ in range(2):
+        client.gather(client.map(total, parts, pure=False))
 
 
 @alike("spilling", (2, 1))
-def keeps_what_fits(client: Client, _: bool) -> None:
-    _go_over(client, 40, 20.0)
-
-
-def _go_over(client: Client, count: int, megabytes: float) -> None:
-    parts = client.map(block, range(count), megabytes=megabytes)
-    for _ in range(2):
-        client.gather(client.map(total, parts, pure=False))
+def keeps_what_fits(client: Client, advised: bool) -> None:
+    keeps_more_than_fits(client, advised)
 
 
 # --- tasks-too-small: batches ---------------------------------------------------------------------
@@ -758,13 +571,6 @@ def tiny_tasks(client: Client, advised: bool) -> None:
         client.gather(client.map(waits_of, [list(range(n, 1000, 12)) for n in range(12)]))
     else:
         client.gather(client.map(wait, range(1000), seconds=0.0))
-
-
-@gains("tasks-too-small")
-def tiny_chunks(client: Client, advised: bool) -> None:
-    size = 300 if advised else 25
-    field = da.ones((900, 900), chunks=(size, size))
-    client.compute((field + 1).sum()).result()
 
 
 @alike("tasks-too-small")
@@ -788,11 +594,6 @@ def two_threads_of_python(client: Client, _: bool) -> None:
     client.gather(client.map(counts_in_python, range(24), pure=False))
 
 
-@gains("lock-bound", (1, 4), (4, 1))
-def four_threads_of_python(client: Client, _: bool) -> None:
-    client.gather(client.map(counts_in_python, range(32), pure=False))
-
-
 @alike("lock-bound", (1, 2))
 def two_threads_that_sleep(client: Client, _: bool) -> None:
     client.gather(client.map(fetch, range(24), seconds=0.1))
@@ -808,11 +609,6 @@ def parse(number: int, objects: bool) -> Any:
 @gains("garbage-collection", (2, 1))
 def keeps_objects(client: Client, advised: bool) -> None:
     wait_for(client.map(parse, range(24), objects=not advised))
-
-
-@gains("garbage-collection", (1, 1))
-def keeps_objects_on_one_worker(client: Client, advised: bool) -> None:
-    wait_for(client.map(parse, range(14), objects=not advised))
 
 
 @alike("garbage-collection", (2, 1))
@@ -838,11 +634,6 @@ def one_lock(client: Client, _: bool) -> None:
     client.gather(client.map(locked, range(40), in_lock=0.08, outside=0.0))
 
 
-@gains("process-lock", (2, 2), (4, 1))
-def a_lock_half_of_the_time(client: Client, _: bool) -> None:
-    client.gather(client.map(locked, range(40), in_lock=0.1, outside=0.03))
-
-
 @alike("process-lock", (1, 4))
 def no_lock(client: Client, _: bool) -> None:
     client.gather(client.map(fetch, range(60), seconds=0.15))
@@ -856,12 +647,6 @@ _BEGUN = [0.0]
 def _begin_here() -> None:
     """Measure the program from here on: what comes before is none of its work."""
     _BEGUN[0] = time.perf_counter()
-
-
-def _until(true: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not true() and time.monotonic() < limit:
-        time.sleep(0.01)
 
 
 def run(program: Followed, advised: bool, directory: Path) -> tuple[float, Any]:
