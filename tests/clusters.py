@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from distributed import Client, LocalCluster
+
+
+@contextmanager
+def new_client(**options: Any) -> Iterator[Client]:
+    """Start a `LocalCluster` with these options, and without a dashboard; give its client."""
+    with (
+        LocalCluster(**{"dashboard_address": None, **options}) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
 
 
 def client_of(
@@ -20,16 +31,11 @@ def client_of(
     **options: Any,
 ) -> Any:
     """Return a fixture: a client of a `LocalCluster`, one for a module or for each test."""
-    options = {"dashboard_address": None, **options}
 
     @pytest.fixture(scope=scope)
     def client() -> Iterator[Client]:
-        with (
-            LocalCluster(
-                n_workers=n_workers, threads_per_worker=threads_per_worker, **options
-            ) as cluster,
-            Client(cluster) as client,
-        ):
+        sizes = {"n_workers": n_workers, "threads_per_worker": threads_per_worker}
+        with new_client(**sizes, **options) as client:
             yield client
 
     return client

@@ -22,8 +22,15 @@ DASK_INTERNALS = {
 #: The longest files come first: several processes share the suite by whole files, and one of these
 #: that came last would leave the others with nothing to do.
 LONGEST = (
-    *("unfinished_runs", "stuck", "watch_command", "under_way_after_death", "run_script"),
-    *("gpu_cluster", "planted_causes", "growing_memory", "ends_by_itself", "stuck_notebook"),
+    *(
+        "notebooks",
+        "unfinished_runs",
+        "stuck",
+        "watch_command",
+        "under_way_after_death",
+        "run_script",
+    ),
+    *("gpu_cluster", "planted_causes", "growing_memory", "ends_by_itself"),
     *("lost_processes", "durability", "under_way", "comparison", "workloads", "diagnosis_rules"),
     *("stack_samples", "cluster_choice", "dask_internals", "critical_path", "registration"),
     *("nvtx_ranges", "held_memory", "diagnosis", "five_questions", "processed_tasks"),

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib
 import inspect
-import io
 import json
 import queue
 import re
 import socket
-import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import zlib
@@ -30,8 +26,6 @@ from pathlib import Path
 from typing import Any
 
 MARK = "# planted:"
-#: The file of code that `made_code` makes, with what all of it is marked.
-MADE = ("<made>", "made")
 
 
 @dataclass
@@ -73,27 +67,6 @@ def python_lines(watch: Watch) -> None:
         watch.took("a")
         max(number * number for number in range(120_000))  # planted: b
         watch.took("b")
-
-
-def count_up(rounds: int) -> int:
-    total = 0
-    for number in range(rounds):  # planted: up
-        total += number * number  # planted: up
-    return total
-
-
-def count_down(rounds: int) -> int:
-    while rounds:  # planted: down
-        rounds -= 1  # planted: down
-    return rounds
-
-
-def python_loops(watch: Watch) -> None:
-    while watch.goes_on():
-        count_up(50_000)
-        watch.took("up")
-        count_down(250_000)
-        watch.took("down")
 
 
 def python_and_c(watch: Watch) -> None:
@@ -140,17 +113,6 @@ def generators(watch: Watch) -> None:
         watch.took("list")
 
 
-def made_code(watch: Watch) -> None:
-    space: dict[str, Any] = {}
-    source = "def made():\n    total = 0\n    for n in range(80_000): total += n\n"
-    exec(compile(source, MADE[0], "exec"), space)
-    while watch.goes_on():
-        space["made"]()
-        watch.took("made")
-        max(number * number for number in range(40_000))  # planted: list
-        watch.took("list")
-
-
 def imports(watch: Watch) -> None:
     names = ["_pydecimal", "mailbox", "tarfile", "ftplib", "plistlib", "pydoc_data.topics"]
     while watch.goes_on():
@@ -191,70 +153,6 @@ def numpy_and_python(watch: Watch) -> None:
         watch.took("sort")
         max(number * number for number in range(100_000))  # planted: python
         watch.took("python")
-
-
-def norm(watch: Watch) -> None:
-    import numpy as np
-
-    matrix = np.random.default_rng(0).random((300, 300))
-    while watch.goes_on():
-        np.linalg.norm(matrix, 2)  # planted: norm
-        watch.took("norm")
-        max(number * number for number in range(30_000))  # planted: python
-        watch.took("python")
-
-
-def pandas_groups(watch: Watch) -> None:
-    import numpy as np
-    import pandas as pd
-
-    numbers = np.random.default_rng(0).integers(0, 1000, 100_000)
-    frame = pd.DataFrame({"key": numbers, "value": numbers * 1.5})
-    while watch.goes_on():
-        frame.groupby("key")["value"].mean()  # planted: groupby
-        watch.took("groupby")
-        frame.sort_values("value")  # planted: sort
-        watch.took("sort")
-
-
-def pandas_text(watch: Watch) -> None:
-    import pandas as pd
-
-    text = "name,value\n" + "".join(f"row {number},{number}.5\n" for number in range(20_000))
-    frame = pd.read_csv(io.StringIO(text))
-    while watch.goes_on():
-        len(pd.read_csv(io.StringIO(text)))  # planted: csv
-        watch.took("csv")
-        len(frame["name"].map(lambda name: name.upper() + name.lower()))  # planted: map
-        watch.took("map")
-        len(frame.to_csv())  # planted: write
-        watch.took("write")
-
-
-def compression(watch: Watch) -> None:
-    data = bytes(range(256)) * 2000
-    while watch.goes_on():
-        zlib.compress(data, 9)  # planted: compress
-        watch.took("compress")
-        max(range(100_000), key=lambda n: -n)  # planted: max
-        watch.took("max")
-        hashlib.sha256(data).digest()  # planted: hash
-        watch.took("hash")
-
-
-def databases(watch: Watch) -> None:
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute("create table t (a integer, b real)")
-        rows = [(number, number * 0.5) for number in range(20_000)]
-        while watch.goes_on():
-            max(number * 0.5 for number in range(100_000))  # planted: python
-            watch.took("python")
-            connection.executemany("insert into t values (?, ?)", rows)  # planted: insert
-            watch.took("insert")
-            connection.execute("select sum(a * b) from t").fetchall()  # planted: select
-            watch.took("select")
-            connection.execute("delete from t")
-            watch.took("delete")
 
 
 # --- waiting -------------------------------------------------------------------------------------
@@ -311,16 +209,6 @@ def sockets(watch: Watch) -> None:
             watch.took("json")
 
 
-def files(watch: Watch) -> None:
-    with tempfile.TemporaryFile() as file:
-        while watch.goes_on():
-            file.write(b"x" * 8_000_000)  # planted: write
-            watch.took("write")
-            file.seek(0)
-            max(number * number for number in range(60_000))  # planted: python
-            watch.took("python")
-
-
 # --- task runs that compute or wait for a moment, and others that sleep, in turn ------------------
 
 #: Seconds of each task run.
@@ -334,31 +222,14 @@ def numbers() -> Any:
     return np.random.default_rng(0).random((250, 250))
 
 
-@functools.cache
-def frame() -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({"key": (numbers() * 100).astype(int).ravel(), "value": numbers().ravel()})
-
-
-@functools.cache
-def table() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
-    connection.execute("create table t (a integer, b real)")
-    connection.executemany("insert into t values (?, ?)", [(n, n * 0.5) for n in range(20_000)])
-    return connection
-
-
 taken = threading.Lock()
 
 #: What is done again and again in a turn.
 BURSTS: dict[str, Callable[[], Any]] = {
     "pure_python": lambda: max(number * number for number in range(20_000)),
     "products": lambda: numbers() @ numbers(),
-    "groups": lambda: frame().groupby("key")["value"].mean(),
     "json_text": lambda: json.loads(json.dumps(list(range(5000)))),
     "zipped": lambda: zlib.compress(bytes(range(256)) * 600, 9),
-    "queries": lambda: table().execute("select sum(a * b) from t").fetchall(),
     "processes": lambda: subprocess.run(["sleep", "0.05"], check=True),
     "locks": lambda: taken.acquire(timeout=0.02) and time.sleep(0.02),
 }
@@ -387,25 +258,17 @@ PROGRAMS: dict[str, Callable[[Watch], None]] = {
     each.__name__: each
     for each in (
         python_lines,
-        python_loops,
         python_and_c,
         long_c_calls,
         recursion,
         generators,
-        made_code,
         imports,
         uneven,
         numpy_and_python,
-        norm,
-        pandas_groups,
-        pandas_text,
-        compression,
-        databases,
         sleeps,
         lock,
         fed_by_a_thread,
         sockets,
-        files,
     )
 }
 #: Those of the normal suite.

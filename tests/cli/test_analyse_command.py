@@ -45,21 +45,6 @@ def trace(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "traces" / "mine-TracePlugin-c096-0.msgpack", *EVENTS, run="mine")
 
 
-def test_findings_come_first(trace: Path) -> None:
-    result = analyse(trace)
-    heads = [
-        "mine  1970-01-01 00:16:40 UTC, 4 s",
-        "3 task runs of 2 functions, on 1 worker of 1 host.",
-        "Findings",
-        "Where the time of all threads went",
-        "Functions that took the most time, by worker",
-        "Tasks that took the most time",
-        "Tasks in memory on each worker, second by second",
-    ]
-    places = [result.stdout.index(f"{head}") for head in heads]
-    assert places == sorted(places)
-
-
 def test_analyze_is_the_same_command(trace: Path) -> None:
     result = CliRunner().invoke(cli, ["analyze", str(trace)], env={"COLUMNS": "100"})
     assert result.exit_code == 0
@@ -74,9 +59,6 @@ def test_three_tables(trace: Path) -> None:
     assert ["load", "3", "75", "0", "0", "2", "1.500"] in [line[:7] for line in lines]
     assert ["sum", "1", "25", "0", "0", "1", "1.000"] in [line[:7] for line in lines]
     assert [line for line in lines if line[:1] in (["0"], ["1"])] == [["0", "1"], ["1", "5"]]
-    assert "Functions that took the most time, by worker" in result.stdout
-    assert "Tasks that took the most time" in result.stdout
-    assert "Tasks in memory on each worker, second by second" in result.stdout
 
 
 def test_csv_files_hold_whole_tables(trace: Path, tmp_path: Path) -> None:
@@ -185,11 +167,6 @@ def test_a_lock_is_a_line_of_what_is_under_way(capsys: pytest.CaptureFixture[str
     )
 
 
-def test_no_finding_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    print_findings(FINDINGS.head(0), 10)
-    assert "None of the known faults was found." in capsys.readouterr().out
-
-
 def test_bars_are_as_long_as_their_shares(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,12 +227,6 @@ def test_tables_fit_the_terminal(trace: Path, columns: int) -> None:
     assert commands == f"  dasfprof analyse --finding missing-evidence {trace}\n"
 
 
-@pytest.mark.parametrize("source", ["traces", "traces/mine", "traces/m*.msgpack", "traces/mi"])
-def test_sources(trace: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(trace.parent.parent)
-    assert analyse(source).exit_code == 0
-
-
 def test_a_run_without_tasks(tmp_path: Path) -> None:
     empty = write_trace(tmp_path / "empty-TracePlugin-c096-0.msgpack", run="empty")
     result = analyse(empty, "-o", tmp_path / "t")
@@ -302,22 +273,16 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
     ("args", "code", "message"),
     [
         (["nothing"], 1, "'nothing'"),
-        (["elsewhere/run"], 1, "'elsewhere/run'"),
-        (["none*.msgpack"], 1, "'none*.msgpack'"),
         (["empty"], 1, "'empty' holds no trace file"),
         (["notes.txt"], 1, "notes.txt is neither a dasfprof nor a DASF trace"),
         (["several/on"], 1, "'several/on' holds 2 runs: once, one"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
-        (["mine.msgpack", "--head", "-3"], 2, "--head"),
-        (
-            ["mine.msgpack", "-a", "gpu"],
-            2,
-            "no question 'gpu'; there are diagnose, ",
-        ),
+        (["mine.msgpack", "-a", "gpu"], 2, "no question 'gpu'"),
         (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is no question"),
         (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),
+        (["mine.msgpack", "--between", "noon", "night"], 2, "must be two times"),
         ([], 2, "SOURCE"),
     ],
 )

@@ -37,25 +37,6 @@ def several(side: Path) -> list[Path]:
     return sorted(side.iterdir())
 
 
-def test_the_verdict_comes_first(sides: Path) -> None:
-    result = compare(*several(sides / "before"), "--", *several(sides / "after"))
-    heads = [
-        "pipeline-1790000000 and 4 more runs → pipeline-1790000050 and 4 more runs",
-        "% slower (2.0",
-        "certain: 5 runs each, p < 0.01",
-        "clean takes",
-        "On the critical path: clean +",
-        "along the critical path",
-        "of all threads",
-        "Functions",
-        "Findings that are new or gone",
-        "What differs around them: nothing",
-    ]
-    places = [result.stdout.index(head) for head in heads]
-    assert places == sorted(places)
-    assert result.exit_code == 0
-
-
 def test_the_lines_of_a_waterfall_sum_to_the_whole(sides: Path) -> None:
     result = compare("--head", "1", sides / "before", sides / "after")
     whole = dasfprof.compare(sides / "before", sides / "after").verdict.difference

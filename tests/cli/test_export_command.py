@@ -47,14 +47,6 @@ def test_directories_are_made(trace: Path, tmp_path: Path) -> None:
     assert "load-1" in (tmp_path / "new" / "tables" / "processed_tasks.csv").read_text()
 
 
-def test_parquet(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.chdir(tmp_path)
-    assert run(trace, "--to", "parquet").exit_code == 0
-    rows = parquet.read_table(tmp_path / "mine-parquet" / "tasks.parquet").to_pylist()
-    assert [(row["key"], row["duration"]) for row in rows] == [("load-1", 2.0)]
-
-
 def test_a_run_s_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = write_trace(tmp_path / "a-TracePlugin-h-0.msgpack", *EVENTS, run="../up/\x1b[2J")
     monkeypatch.chdir(tmp_path)
@@ -68,12 +60,10 @@ def test_a_run_s_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["nothing", "--to", "csv"], 1, "'nothing'"),
         (["mine.msgpack"], 2, "--to"),
         (["mine.msgpack", "--to", "excel"], 2, "'perfetto', 'csv', 'parquet'"),
         (["mine.msgpack", "--to", "csv", "-o", "notes.txt"], 1, "notes.txt"),
         (["mine.msgpack", "--to", "perfetto", "-o", "traces"], 1, "traces"),
-        ([], 2, "SOURCE"),
     ],
 )
 def test_bad_input(
@@ -86,13 +76,6 @@ def test_bad_input(
     done = run(*args)
     assert done.exit_code == code
     assert message in done.stderr.replace("│", "")
-
-
-def test_a_missing_library_is_named(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    result = run(trace, "--to", "parquet", "-o", trace.parent / "out")
-    assert result.exit_code == 1
-    assert "pip install 'dasfprof[parquet]'" in result.stderr
 
 
 def test_files_of_one_run_are_that_run(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from distributed import Client, Event, LocalCluster
+from clusters import new_client
+from distributed import Event
 from jsonschema import Draft202012Validator
 from shell import shell
 from traces import Plan, Plugin, T, Task, filled, row
@@ -73,15 +74,10 @@ def documents(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         "info": asked("info", "--json", runs / "0"),
         "watch": asked("watch", "--once", "--json", counted),
     }
-    with (
-        LocalCluster(
-            n_workers=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, processes=False, protocol="tcp", host="127.0.0.1") as client:
         until = Event("go", client=client)
         future = client.submit(wait_for, "go")
-        done = shell("dasfprof", "stuck", "--json", cluster.scheduler_address, cwd=runs)
+        done = shell("dasfprof", "stuck", "--json", client.cluster.scheduler_address, cwd=runs)
         until.set()
         future.result()
     assert done.returncode == 0, done.stderr

@@ -90,16 +90,6 @@ def test_modules_packages_and_directories(tmp_path: Path) -> None:
     assert "No module named package.none" in ours.stderr
 
 
-def test_a_script_without_a_client(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text("import dask; print(dask.delayed(sum)([1, 2]).compute())")
-    done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "3\n")
-    assert "Findings" in done.stderr
-    assert "Dask's own scheduler ran the tasks (threads)" in " ".join(done.stderr.split())
-    (run,) = find_runs(tmp_path)
-    assert run.name.startswith("script-")
-
-
 def test_a_script_that_computes_nothing(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import dask; print(dask.delayed(sum)([1, 2]).key[:3])")
     done = shell("dasfprof", "run", "script.py", cwd=tmp_path)

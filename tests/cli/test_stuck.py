@@ -17,8 +17,8 @@ from typing import Any
 import dask
 import planted_faults as faults
 import pytest
-from clusters import wait_until
-from distributed import Client, LocalCluster, Nanny, Scheduler, SpecCluster
+from clusters import new_client, wait_until
+from distributed import Client, Nanny, Scheduler, SpecCluster
 from shell import BIN, environment, shell
 
 import dasfprof
@@ -216,7 +216,7 @@ def test_what_is_printed(cluster: SpecCluster, tmp_path: Path) -> None:
 def processes(n_workers: int) -> Iterator[Client]:
     """Start workers with two threads each."""
     options = {"n_workers": n_workers, "threads_per_worker": 2, "dashboard_address": None}
-    with LocalCluster(**options) as cluster, Client(cluster) as client:
+    with new_client(**options) as client:
         yield client
 
 
@@ -224,10 +224,7 @@ def processes(n_workers: int) -> Iterator[Client]:
 def in_process(**options: Any) -> Iterator[Client]:
     """Start a cluster within this process."""
     settings = {"n_workers": 1, "threads_per_worker": 1, "protocol": "tcp", **options}
-    with (
-        LocalCluster(processes=False, dashboard_address=None, **settings) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(processes=False, **settings) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
-from distributed import Client, LocalCluster
+from clusters import new_client
 
 import dasfprof
 from dasfprof.analysis.diagnosis.ranking import FAILED, RULES
@@ -220,12 +220,7 @@ def test_commands_have_the_options_that_pages_give_them(page: str, command: str)
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Give what the guide's code may use: a client, a recorded run in ``traces``, its analyser."""
     place = tmp_path_factory.mktemp("guide")
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=1, processes=False) as client:
         with dasfprof.profile(client, name="guide", directory=place / "traces") as run:
             client.gather(client.map(pow, range(20), [2] * 20))
         yield {"client": client, "dasfprof": dasfprof, "analyser": run.analyser(), "place": place}
@@ -267,21 +262,6 @@ def test_code_that_is_only_shown_is_python(path: Path) -> None:
         ast.parse(code)
 
 
-def code_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of all code of a page, run or only shown."""
-    opened: str | None = None
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("```"):
-            opened = line if opened is None else None
-        elif opened and not opened.startswith(("```{note}", "```{image}")):
-            yield line
-
-
-def test_code_is_no_wider_than_a_page() -> None:
-    wide = [line for path in PAGES for line in code_lines(path) if len(line) > 84]
-    assert wide == []
-
-
 # --- Releases -------------------------------------------------------------------------------------
 
 
@@ -321,13 +301,6 @@ def test_a_tag_that_is_not_the_version_is_not_released(
     assert done.returncode == 1
     assert words in done.stdout
     assert not (tmp_path / "dist").exists()
-
-
-def test_issue_forms_ask_for_what_info_says() -> None:
-    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
-        form = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert {"name", "description", "body"} <= form.keys()
-        assert any("dasfprof info" in part["attributes"]["label"] for part in form["body"])
 
 
 # --- A stranger -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from distributed import Client, Nanny, Scheduler
 from distributed.deploy.spec import SpecCluster
-from stand_ins import Driver, device, instance, uuid_of
+from stand_ins import Driver, device, uuid_of
 
 import dasfprof
 from dasfprof.schema.events import InstantEvent
@@ -63,15 +63,6 @@ def wait_for(run: Any, name: str, count: int, seconds: float = 120.0) -> None:
         if len(by_worker) == 2 and min(by_worker.values()) >= count:
             return
         assert time.monotonic() < deadline, f"{by_worker} of {count} {name!r} each"
-        time.sleep(0.05)
-
-
-def wait_for_reading(run: Any, worker: int, utilization: float, seconds: float = 120.0) -> None:
-    """Return when a worker has read this of its device."""
-    deadline = time.monotonic() + seconds
-    while (utilization,) not in values(events(run, "GPU Usage", worker), "utilization"):
-        assert time.monotonic() < deadline
-        run.flush()
         time.sleep(0.05)
 
 
@@ -148,24 +139,6 @@ def test_the_tables_have_the_means_of_the_own_devices(driver: Driver, tmp_path: 
     assert devices["Mean GPU Utilization (%)"].tolist() == pytest.approx([40.0, 70.0])
     assert (devices["Idle While Tasks Ran (%)"] < [60.0, 30.0]).all()
     assert (devices["Idle While Tasks Ran (%)"] > 0).all()
-
-
-def test_mig_instances_of_one_gpu_are_told_apart(driver: Driver, tmp_path: Path) -> None:
-    driver.answer(
-        device("a", "41")
-        + instance("d", "memory_used 100000000")
-        + instance("e").replace("500000000", "200000000")
-    )
-    variables = uuid_of("d", "MIG"), uuid_of("e", "MIG")
-    with workers(driver, *variables) as client, profiled(client, tmp_path) as run:
-        wait_for(run, "GPU Usage", 3)
-    own = ("gpu_index", "gpu_utilization", "gpu_memory_used")
-    readings = values(events(run, "Resource Usage", 1), *own)
-    assert {reading for reading in readings if reading[0] == 0} == {(0, None, 2e8)}
-    assert values(events(run, "GPU Devices"), "availability") == {("MIG",)}
-    assert values(events(run, "GPU Usage"), "uuid", "utilization") == {
-        (uuid, None) for uuid in variables
-    }
 
 
 def test_a_shared_device_is_read_once_a_tick(driver: Driver, tmp_path: Path) -> None:
@@ -249,24 +222,3 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(driver: Driver, tmp_path: Path
         file = database.trace_file()  # type: ignore[attr-defined]
         list(file.batches())
         assert file.end is not None  # closed, that of the sampler which hangs too
-
-
-def test_samples_follow_a_device_that_gets_busy_and_is_lost(driver: Driver, tmp_path: Path) -> None:
-    driver.answer(TWO)
-    with workers(driver, "0", "1") as client, profiled(client, tmp_path) as run:
-        wait_for(run, "GPU Usage", 3)
-        driver.answer(TWO.replace("utilization 40", "utilization 95"))
-        wait_for_reading(run, 1, 95.0)
-        lost = "fail nvmlDeviceGetUtilizationRates 15"
-        driver.answer(device("a", "41") + device("b", "3b", lost))
-        deadline = time.monotonic() + 120
-        while ("lost",) not in values(events(run, "GPU Devices"), "availability"):
-            assert time.monotonic() < deadline
-            run.flush()
-        wait_for_reading(run, 1, 50.0)
-        count = len(events(run, "Resource Usage", 0))
-        wait_for(run, "Resource Usage", count + 3)
-    assert [e.args["utilization"] for e in events(run, "GPU Usage", 0)][-1] == 70
-    read = [event.args["utilization"] for event in events(run, "GPU Usage", 1)]
-    assert read == sorted(read, key=[40.0, 95.0, 50.0].index)
-    assert set(read) == {40.0, 95.0, 50.0}

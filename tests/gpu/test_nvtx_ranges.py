@@ -14,7 +14,8 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster, wait
+from clusters import new_client
+from distributed import Client, wait
 from stand_ins import NvtxLog, Range
 
 import dasfprof
@@ -43,10 +44,7 @@ class Attempts:
 
 @pytest.fixture(scope="module")
 def client(nvtx_log: NvtxLog) -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=2) as client:
         yield client
 
 
@@ -227,10 +225,7 @@ def test_names_without_end_are_not_registered_without_end(
 
     nvtx_log.clear()
     names = [f"{_word(i)}job" for i in range(MAX_PREFIXES + 300)]
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as own,
-    ):
+    with new_client(n_workers=1, threads_per_worker=2) as own:
         for part in (names[:1200], names[1200:]):  # two runs, one process
             with dasfprof.profile(own, directory=tmp_path, enable_nvtx=True):
                 wait(own.map(lambda i: i, range(len(part)), key=part))

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
+from distributed import Client
 from executed_cells import Elements
 
 import dasfprof
@@ -20,10 +21,7 @@ IMAGE = "<img src=x onerror=alert(1)>"
 @pytest.fixture(scope="module")
 def client() -> Client:
     """Give a client of a cluster in this process."""
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, processes=False) as client:
         yield client
 
 

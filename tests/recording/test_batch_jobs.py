@@ -169,26 +169,6 @@ def in_slurm(
 class TestSlurm:
     pytestmark = with_slurm
 
-    def test_workers_come_and_go(self, in_slurm: dict[str, Any], tmp_path: Path) -> None:
-        from dask_jobqueue import SLURMCluster
-
-        traces = tmp_path / "traces"
-        with SLURMCluster(**in_slurm) as cluster, Client(cluster) as client:
-            run = dasfprof.register_default_profiler(client, directory=traces)
-            cluster.adapt(minimum_jobs=0, maximum_jobs=2, interval="200ms", wait_count=2)
-            for begin in (0, 20):
-                tasks = range(begin, begin + 20)
-                assert client.gather(client.map(slow, tasks)) == list(tasks)
-                wait_until(lambda: not client.nthreads(), seconds=300)
-            run.stop()
-        table = TraceAnalyser(traces, progress=False).workers()
-        assert table["Task Runs"].sum() == 40
-        assert len(table) >= 2
-        assert table["Job"].is_unique
-        assert table["Job"].str.fullmatch(r"SLURM_JOB_ID \d+").all()
-        assert set(table["Reason"]) <= {"retire-workers", "handle-worker-cleanup"}
-        assert (table["Left (s)"] > table["Joined (s)"]).all()
-
     def test_a_job_that_is_ended(self, in_slurm: dict[str, Any], tmp_path: Path) -> None:
         from dask_jobqueue import SLURMCluster
 
@@ -214,26 +194,6 @@ class TestSlurm:
         assert row["Task Runs"] >= 20
         (life,) = analyser.trace.workers.query("kind == 'worker'").index
         assert f"its job was SLURM_JOB_ID {job}: " in departure(analyser.trace, life).evidence
-
-    def test_a_lifetime_ends_a_job_with_nothing_lost(
-        self, in_slurm: dict[str, Any], tmp_path: Path
-    ) -> None:
-        from dask_jobqueue import SLURMCluster
-
-        traces = tmp_path / "traces"
-        options = {**in_slurm, "worker_extra_args": ["--lifetime", "25s"]}
-        with SLURMCluster(**options) as cluster, Client(cluster) as client:
-            run = dasfprof.register_default_profiler(client, directory=traces, flush_interval="1h")
-            cluster.scale(jobs=1)
-            client.wait_for_workers(1, timeout=300)
-            futures = client.map(slow, range(10))
-            client.gather(futures)
-            wait_until(lambda: not client.nthreads(), seconds=300)
-            run.stop()
-        analyser = TraceAnalyser(traces, progress=False)
-        (row,) = analyser.workers().to_dict("records")
-        assert row["Task Runs"] == 10
-        assert analyser.trace.workers.query("kind == 'worker'")["closed"].all()
 
 
 # --- without a batch system ----------------------------------------------------------------------

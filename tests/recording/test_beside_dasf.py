@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
-from distributed import Client, LocalCluster
+from clusters import new_client
 from distributed.diagnostics.plugin import WorkerPlugin
 
 import dasfprof
@@ -40,12 +40,7 @@ def test_a_run_is_read_beside_files_of_dasf(tmp_path: Path) -> None:
     there.mkdir()
     write_dasf(there / "traces-1a2b3c4d.msgpack", "before-1")
     (there / "empty-TracePlugin-h.msgpack").touch()  # DASF makes the file before it writes
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
         client.register_plugin(AsDasf(there / "r-TracePlugin-h.msgpack"))
         with dasfprof.profile(client, name="r", add_time_suffix=False, directory=there) as run:
             assert client.submit(abs, -1, key="abs-1").result() == 1

@@ -12,18 +12,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import dask
 import pytest
-from clusters import client_of, wait_until
-from distributed import Client, Event, LocalCluster
+from clusters import client_of, new_client, wait_until
+from distributed import Client, Event
 from recorded_facts import assert_whole, facts
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording import call_profiles as observer
 from dasfprof.recording.call_profiles import ThreadProfile
-from dasfprof.recording.settings import make_settings
 
 client = client_of(2, 2, processes=False)
 
@@ -279,16 +276,6 @@ def test_files_of_damage_and_of_other_places_are_not_read(client: Client, tmp_pa
         assert calls_of(tmp_path) == {}
 
 
-def test_the_profiler_is_chosen_by_argument_and_config() -> None:
-    assert make_settings().profiler is None
-    assert make_settings(profiler="cProfile").profiler == "cprofile"
-    with dask.config.set({"dasfprof.profiler": "cProfile"}):
-        assert make_settings().profiler == "cprofile"
-        assert make_settings(profiler="off").profiler is None
-    with pytest.raises(InvalidArgumentError, match="profiler='yappi' must be 'cprofile' or 'off'"):
-        make_settings(profiler="yappi")  # type: ignore[typeddict-item]
-
-
 @pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="cProfile sees one thread")
 def test_a_python_that_cannot_profile_one_thread_is_refused(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -318,8 +305,7 @@ def test_a_directory_that_is_gone_costs_no_task(client: Client, tmp_path: Path) 
 
 def test_a_killed_worker_leaves_what_was_written(tmp_path: Path) -> None:
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run,
     ):
         assert client.submit(outer, 4, pure=False).result() == 3

@@ -1,4 +1,4 @@
-"""Recording where others start the cluster: dask-gateway, dask-kubernetes, dask-mpi."""
+"""Recording where others start the cluster: dask-gateway, dask-mpi."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from slurm import free_port
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.errors import RegistrationError
 
 pytestmark = pytest.mark.whole_program
 
@@ -94,30 +93,6 @@ def test_gateway(gateway: Any, tmp_path: Path) -> None:
         table = TraceAnalyser(tmp_path / directory, progress=False).workers()
         assert table["Job"].tolist() == [f"DASK_GATEWAY_CLUSTER_NAME {name}"] * 2, directory
         assert table["Task Runs"].sum() == 20, directory
-
-
-def test_a_closed_cluster_of_a_gateway_is_told(gateway: Any) -> None:
-    cluster = gateway.new_cluster()
-    cluster.close()
-    with pytest.raises(RegistrationError, match="is closed; start a new one"):
-        dasfprof.register_default_profiler(cluster)
-
-
-# --- dask-kubernetes: what it would start --------------------------------------------------------
-
-VARIABLES = {
-    "DASK_DISTRIBUTED__SCHEDULER__PRELOAD": "dasfprof.preload",
-    "DASK_DASFPROF__DIRECTORY": "/tmp/traces",
-}
-
-
-def test_pods_have_the_variables() -> None:
-    operator = pytest.importorskip("dask_kubernetes.operator")
-    spec = operator.make_cluster_spec(name="profiled", image="dasfprof", env=VARIABLES)["spec"]
-    for role in ("scheduler", "worker"):
-        (container,) = spec[role]["spec"]["containers"]
-        assert {entry["name"]: entry["value"] for entry in container["env"]} == VARIABLES
-        assert "--preload" not in container["args"]  # which would override the variable
 
 
 # --- dask-mpi ------------------------------------------------------------------------------------

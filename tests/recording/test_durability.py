@@ -18,6 +18,7 @@ from typing import Any
 import dask
 import independent_record as record
 import pytest
+from clusters import new_client
 from distributed import Client, Future, LocalCluster
 from recorded_facts import assert_same_runs, assert_whole, computed, facts, trace_files
 
@@ -218,10 +219,7 @@ def closed(directory: Path, address: str) -> list[bool]:
 def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
     """As DASF's executor shuts down: when the call has returned, nothing is missing or cut."""
     options = {"flush_interval": "1h", "commit_threshold": 90_000}
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=1) as client:
         record.install(client)
         run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
         squares(client, "retired", 300)
@@ -274,16 +272,13 @@ def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
 
 
 def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
-    with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=0, processes=False) as client:
         record.install(client)
         with dasfprof.profile(client, directory=tmp_path) as run:
             futures = client.map(work, range(5), key=[("waits", i) for i in range(5)])
             record.wait_until(lambda: len(scheduler_keys(client)) == 5)
             joined = time.time()
-            cluster.scale(1)
+            client.cluster.scale(1)
             assert client.gather(futures) == [0, 1, 4, 9, 16]
         assert_same_runs(run, memory_runs(client))
     rows = facts(run, "SchedulerPlugin", "Task Run")
@@ -295,12 +290,7 @@ def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
 
 
 def test_many_workers_in_one_process(tmp_path: Path) -> None:
-    with (
-        LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=4, threads_per_worker=1, processes=False) as client:
         record.install(client)
         with dasfprof.profile(client, directory=tmp_path) as run:
             squares(client, "threads", 200)
@@ -370,10 +360,7 @@ def test_clock_set_back_while_tasks_run(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("distributed.scheduler.time", stepping)
     clock_error[0] = 0.0
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=2, threads_per_worker=1, processes=False) as client,
         dasfprof.profile(client, directory=tmp_path, sample_interval=0.02) as run,
     ):
         squares(client, "before-step", 20)

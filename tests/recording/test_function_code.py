@@ -14,8 +14,8 @@ import cloudpickle
 import dask
 import dask.bag
 import pytest
-from clusters import client_of, wait_until
-from distributed import Client, Event, LocalCluster
+from clusters import client_of, new_client, wait_until
+from distributed import Client, Event
 from recorded_facts import assert_whole, computed
 
 import dasfprof
@@ -122,8 +122,7 @@ def test_functions_sent_without_their_file(tmp_path: Path) -> None:
 
     traces = tmp_path / "traces"
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=traces) as run,
     ):
         assert client.submit(fail, 1, pure=False).result() == 1
@@ -155,13 +154,10 @@ def test_functions_sent_without_their_file_while_they_run(
         pytest.skip("this cloudpickle sends the files of functions")
     monkeypatch.setattr(live_run, "LONG_SECONDS", 0.0)
     line = waits.__code__.co_firstlineno + 1
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=2) as client:
 
         def seen(expected: str) -> str:
-            causes = find_causes(asyncio.run(look_at(cluster.scheduler_address, limit=10.0)))
+            causes = find_causes(asyncio.run(look_at(client.cluster.scheduler_address, limit=10.0)))
             text = "\n".join(f"{cause.text} {cause.evidence} {cause.line}" for cause in causes)
             assert "<dynamic-code>" not in text
             return text if expected in text else ""

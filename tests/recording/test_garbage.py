@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -64,10 +64,7 @@ def callbacks() -> int:
 
 
 def test_seconds_of_functions(tmp_path: Path) -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=1) as client:
         with dasfprof.profile(client, directory=tmp_path):
             told = client.gather(client.map(collects, [100_000, 200_000, 300_000]))
             client.gather(client.map(computes, range(3)))
@@ -89,8 +86,7 @@ def test_seconds_of_functions(tmp_path: Path) -> None:
 def test_each_thread_has_its_own(tmp_path: Path) -> None:
     """While one task collects, another in the same process computes."""
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, threads_per_worker=2) as client,
         dasfprof.profile(client, directory=tmp_path),
     ):
         client.gather([client.submit(collects, 300_000), client.submit(spins, 0.5)])

@@ -14,6 +14,7 @@ from typing import Any
 import independent_record as record
 import numpy as np
 import pytest
+from clusters import new_client
 from dask.utils import key_split
 from distributed import Client, LocalCluster
 from recorded_facts import assert_same_runs, assert_whole, computed, facts
@@ -51,15 +52,9 @@ IN_PROCESS = ["a-\ud800", ("s", "\udcff"), ("big", 2**70)]
 
 @pytest.fixture(scope="module", params=["processes", "threads"])
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=request.param == "processes",
-            dashboard_address=None,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(
+        n_workers=1, threads_per_worker=1, processes=request.param == "processes"
+    ) as client:
         record.install(client)
         yield client
 

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from clusters import wait_until
-from distributed import Client, Event, LocalCluster
+from clusters import new_client, wait_until
+from distributed import Client, Event
 
 import dasfprof
 from dasfprof.recording.telemetry import METRICS
@@ -26,7 +26,7 @@ DASHBOARD = Path(__file__).parents[2] / "docs" / "_static" / "grafana-dasfprof.j
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    with LocalCluster(dashboard_address=":0", **options) as cluster, Client(cluster) as client:
+    with new_client(dashboard_address=":0", **options) as client:
         yield client
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import distributed.worker
 import pytest
-from clusters import wait_until
-from distributed import Client, LocalCluster, Reschedule
+from clusters import new_client, wait_until
+from distributed import Client, Reschedule
 from recorded_facts import computed, trace_files
 
 import dasfprof
@@ -50,12 +50,7 @@ EARLIER: set[threading.Thread] = set()
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     EARLIER.update(threading.enumerate())
-    with (
-        LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=WORKERS, threads_per_worker=1, processes=False) as client:
         yield client
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import dask
 import pytest
-from clusters import wait_until
-from distributed import Client, LocalCluster
+from clusters import new_client, wait_until
+from distributed import Client
 from recorded_facts import assert_whole, computed
 
 import dasfprof
@@ -46,8 +46,7 @@ def preloaded(directory: Path, **options: Any) -> Iterator[Client]:
     }
     with (
         dask.config.set(config),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client,
     ):
         yield client
 
@@ -92,31 +91,18 @@ def test_a_clients_run_stands_beside_that_of_a_preload(
     assert_whole(run)
 
 
-def test_registering_twice_replaces_beside_a_preloads_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with preloaded(tmp_path / "preload") as client:
-        first = dasfprof.register_default_profiler(client, name="a", directory=tmp_path / "a")
-        keys = run_tasks(client, "first", 3)
-        second = dasfprof.register_default_profiler(client, name="b", directory=tmp_path / "b")
-        assert "it is stopped now" in caplog.text
-        assert runs_on(client) == 2
-        more = run_tasks(client, "second", 4)
-        second.stop()
-        first.stop()
-        assert runs_on(client) == 1
-    assert recorded(tmp_path / "a") == keys
-    assert recorded(tmp_path / "b") == more
-    assert recorded(tmp_path / "preload") == keys | more
-
-
 def test_two_processes_record_one_cluster(tmp_path: Path) -> None:
     """The run that began first ends first: its hooks lie beneath the other's."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=2, threads_per_worker=1) as client,
         subprocess.Popen(
-            [sys.executable, "-c", OTHER, cluster.scheduler_address, str(tmp_path / "theirs")],
+            [
+                sys.executable,
+                "-c",
+                OTHER,
+                client.cluster.scheduler_address,
+                str(tmp_path / "theirs"),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

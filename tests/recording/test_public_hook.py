@@ -12,7 +12,8 @@ import dask.array as da
 import independent_record as record
 import numpy as np
 import pytest
-from distributed import Client, Event, LocalCluster, Reschedule, secede
+from clusters import new_client
+from distributed import Client, Event, Reschedule, secede
 from recorded_facts import assert_same_runs, assert_whole, computed, facts
 
 import dasfprof
@@ -21,12 +22,7 @@ from dasfprof.recording.dask_internals import names
 
 @pytest.fixture(scope="module")
 def cluster_client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=2, processes=False) as client:
         record.install(client)
         yield client
 

@@ -18,7 +18,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import client_of
+from clusters import client_of, new_client
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster, get_worker, span
 from recorded_facts import assert_whole, facts
@@ -85,19 +85,6 @@ def test_futures_belong_to_the_step_that_submits_them(client: Client, tmp_path: 
         client.submit(normal, 2, pure=False).result()
     assert_whole(run)
     assert steps_of(run) == {"load": {"one": 5, "two": 1}, "normal": {"two": 1, NONE: 1}}
-
-
-def test_workers_see_no_mark_of_a_step(client: Client, tmp_path: Path) -> None:
-    def annotations() -> Any:
-        worker = get_worker()
-        return dict(worker.state.tasks[worker.get_current_task()].annotations or {})
-
-    with (
-        dasfprof.profile(client, directory=tmp_path),
-        dasfprof.step("s"),
-        dask.annotate(mine=1),
-    ):
-        assert client.submit(annotations, pure=False).result() == {"mine": 1}
 
 
 # --- b, c, d: where a collection was built, and where it was computed ----------------------------
@@ -402,10 +389,7 @@ def test_stopping_puts_everything_back(client: Client, tmp_path: Path) -> None:
 
 def test_a_cluster_that_closes_ends_the_recording_of_steps(tmp_path: Path) -> None:
     before = vars(HighLevelGraph)["from_collections"]
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as other,
-    ):
+    with new_client(n_workers=1, processes=False) as other:
         run = dasfprof.register_default_profiler(other, directory=tmp_path, flush_interval="1h")
         with dasfprof.step("s"):
             other.submit(load, 1, pure=False).result()

@@ -8,8 +8,8 @@ from typing import Any
 
 import dask
 import numpy as np
-from clusters import client_of, wait_until
-from distributed import Client, LocalCluster, wait
+from clusters import client_of, new_client, wait_until
+from distributed import Client, wait
 from independent_record import clear, install
 from recorded_facts import assert_whole, facts
 from traces import Plan, Task
@@ -76,11 +76,8 @@ def test_an_older_trace_does_not_know(tmp_path: Path) -> None:
 def test_copies_that_are_dropped(tmp_path: Path) -> None:
     """Dask's own list of who has what tells when a copy is gone, and `memory_at` follows it."""
     with (
-        dask.config.set(
-            {"distributed.scheduler.active-memory-manager.interval": "100ms"},
-        ),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        dask.config.set({"distributed.scheduler.active-memory-manager.interval": "100ms"}),
+        new_client(n_workers=2, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=tmp_path) as run,
     ):
         here, there = client.nthreads()

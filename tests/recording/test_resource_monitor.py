@@ -15,8 +15,8 @@ import dask
 import numpy as np
 import psutil
 import pytest
-from clusters import client_of, wait_until
-from distributed import Client, LocalCluster, wait
+from clusters import client_of, new_client, wait_until
+from distributed import Client, wait
 from recorded_facts import assert_whole, facts, trace_files
 
 import dasfprof
@@ -251,23 +251,6 @@ def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Pat
     assert_one_at_a_time(run)
 
 
-def test_duty_is_held_by_one_and_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(resource, "monotonic", lambda: clock[0])
-    name = f"test-{os.getpid()}"
-    first, second, other = HostDuty(name), HostDuty(name), HostDuty(f"{name}-other")
-    assert first.held()
-    assert not second.held()
-    assert other.held()
-    first.release()
-    assert not second.held()  # it does not ask at each sample
-    clock[0] += 1.0
-    assert second.held()
-    assert not first.held()
-    second.release()
-    other.release()
-
-
 def test_forked_child_does_not_keep_the_duty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "_DUTY_INTERVAL", 0.0)
     name = f"test-fork-{os.getpid()}"
@@ -340,10 +323,7 @@ def test_spilling_and_pausing(tmp_path: Path) -> None:
     }
     with (
         dask.config.set(config),
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, memory_limit=limit, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, threads_per_worker=1, memory_limit=limit) as client,
     ):
 
         async def pause(dask_worker: Any) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import dask
 import distributed.worker
 import pytest
-from clusters import client_of, wait_until
-from distributed import Client, Event, LocalCluster, Reschedule, secede, wait
+from clusters import client_of, new_client, wait_until
+from distributed import Client, Event, Reschedule, secede, wait
 from open_files import open_files
 from recorded_facts import assert_whole, computed, trace_files
 
@@ -233,10 +233,7 @@ def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) 
 def test_other_processes_and_other_threads(tmp_path: Path) -> None:
     with (
         ProcessPoolExecutor(1) as pool,
-        LocalCluster(
-            n_workers=1, processes=False, executor={"pool": pool}, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, processes=False, executor={"pool": pool}) as client,
         dasfprof.profile(client, directory=tmp_path) as run,
     ):
         with dask.annotate(executor="pool"):
@@ -268,8 +265,7 @@ def test_what_a_system_does_not_tell_is_missing_and_said(
         path.write_text(content)
     monkeypatch.setattr(thread_time, "SCHEDSTAT", str(path))
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, processes=False) as client,
         dasfprof.profile(client, directory=tmp_path / "traces") as run,
     ):
         client.gather(client.map(int, range(5)))

@@ -6,7 +6,8 @@ import operator
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster, wait
+from clusters import new_client
+from distributed import wait
 from s3_server import BUCKET, server  # noqa: F401  (a fixture)
 
 import dasfprof
@@ -25,10 +26,7 @@ def test_segments_come_home(tmp_path: Path, kind: str, request: pytest.FixtureRe
         directory, ship = f"s3://{BUCKET}/traces", "storage"
     options = {"directory": directory, "ship": ship, "segment_size": "4kB", "commit_threshold": 20}
     keys = []
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=1) as client:
         with dasfprof.profile(client, max_pending=1000, **options) as run:
             for first in range(0, 400, 100):
                 futures = client.map(operator.neg, range(first, first + 100))

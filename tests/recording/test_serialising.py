@@ -12,6 +12,7 @@ import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import new_client
 from distributed import Client, LocalCluster, get_worker, protocol
 
 import dasfprof
@@ -108,10 +109,7 @@ def of_function(trace: Any, table: pd.DataFrame, function: str) -> pd.Series[Any
 
 def test_functions_and_arguments(tmp_path: Path) -> None:
     """One by one; and several in a message, of which some are slow and others are not."""
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=8, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=8) as client:
         warm_up(client)
         with dasfprof.profile(client, directory=tmp_path):
             alone = [client.submit(takes, Slow(), number).result() for number in range(3)]
@@ -143,10 +141,7 @@ def test_functions_and_arguments(tmp_path: Path) -> None:
 
 
 def test_results(tmp_path: Path) -> None:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=1) as client:
         warm_up(client)
         with dasfprof.profile(client, directory=tmp_path):
             here, there = client.nthreads()
@@ -173,8 +168,7 @@ def test_results(tmp_path: Path) -> None:
 def test_large_ones_beside_the_loop(tmp_path: Path) -> None:
     """Dask reads and writes messages of more than 10 MB in a thread of their own."""
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=tmp_path),
     ):
         texts = [str(number) * 40 for number in range(60_000)]

@@ -20,8 +20,9 @@ import independent_record as record
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from clusters import new_client
 from dask_processes import PATHS, Processes, certificates
-from distributed import Client, LocalCluster
+from distributed import Client
 from recorded_facts import assert_same_runs, assert_whole, computed
 
 import dasfprof
@@ -69,10 +70,7 @@ def known_keys(dask_scheduler: Any) -> list[Any]:
 
 
 def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=1) as client:
         record.install(client)
         with dasfprof.profile(
             client, directory=tmp_path, ship="scheduler", flush_interval=60
@@ -400,19 +398,12 @@ def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
 @whole_program
 def test_adaptive_workers_over_tls(tmp_path: Path) -> None:
     """Workers come and go as there is work; what each of them sent is its file, byte by byte."""
-    with (
-        LocalCluster(
-            n_workers=0,
-            threads_per_worker=1,
-            security=certificates(tmp_path),
-            protocol="tls",
-            dashboard_address=None,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(
+        n_workers=0, threads_per_worker=1, security=certificates(tmp_path), protocol="tls"
+    ) as client:
         record.install(client)
         with dasfprof.profile(client, directory=tmp_path / "traces", ship="scheduler") as run:
-            cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
+            client.cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
             for name in ("first", "second"):
                 square_all(client, name)
                 record.wait_until(lambda: not client.nthreads())

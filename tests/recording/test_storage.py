@@ -16,7 +16,7 @@ import independent_record as record
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from distributed import Client, LocalCluster
+from clusters import new_client
 from recorded_facts import assert_same_runs, assert_whole, computed
 from s3_server import BUCKET, S3Server, server  # noqa: F401  (a fixture)
 
@@ -62,10 +62,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
     if kind == "s3":
         request.getfixturevalue("s3")
     url = S3 if kind == "s3" else f"memory://{tmp_path.name}/traces"
-    with (
-        LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, processes=False) as client:
         record.install(client)
         with dasfprof.profile(client, "run", directory=url, flush_interval=60) as run:
             assert client.gather(client.map(abs, range(200))) == list(range(200))
@@ -116,10 +113,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
 def test_a_cluster_that_closes_has_put_everything(tmp_path: Path) -> None:
     """Its processes may end at any moment: they wait for what is on its way."""
     url = f"memory://{tmp_path.name}/closing"
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, processes=False) as client:
         run = dasfprof.register_default_profiler(client, directory=url, flush_interval=60)
         assert client.gather(client.map(abs, range(20))) == list(range(20))
     run.stop()
@@ -460,10 +454,7 @@ def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
 
 @whole_program
 def test_a_run_whose_storage_cannot_be_written_is_not_registered(s3: S3Server) -> None:
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, processes=False) as client:
         with pytest.raises(RegistrationError, match=r"s3://other/traces: there is no such bucket"):
             dasfprof.register_default_profiler(client, directory="s3://other/traces")
         s3.deny("s3:PutObject")

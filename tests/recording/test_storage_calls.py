@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
 from s3_server import BUCKET, S3Server
 from s3_server import server as s3  # noqa: F401  (a fixture)
 
@@ -175,10 +175,7 @@ def rows_of(directory: Path) -> dict[tuple[str, str], Any]:
 def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
     """Processes of workers have not imported fsspec when recording begins."""
     traces = tmp_path / "traces"
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=2) as client:
         (imported,) = client.run(lambda: "fsspec.spec" in sys.modules).values()
         assert not imported
         with dasfprof.profile(client, directory=traces):

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from clusters import wait_until
+from clusters import new_client, wait_until
 from distributed import (
     Client,
     Event,
-    LocalCluster,
     Lock,
     MultiLock,
     Queue,
@@ -29,23 +28,17 @@ import dasfprof
 from dasfprof.database.reader import TraceFile
 from dasfprof.recording.dask_internals.held_locks import held_by
 from dasfprof.recording.dask_internals.inspection import views
-from dasfprof.recording.rows import MOST_STACKS, FileRows, StackRows
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import Busy, ClientUnderWay, LoopWatch, Repeats
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
-from dasfprof.schema.under_way import STACK
 
 ACQUIRE = Semaphore.acquire, Semaphore._acquire, Semaphore.release, MultiLock.acquire
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=4, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=4, processes=False) as client:
         yield client
         Event("go").set()
 
@@ -605,24 +598,3 @@ def test_a_thread_that_used_a_core_was_running() -> None:
 
 
 # --- stacks ---------------------------------------------------------------------------------------
-
-
-class Losses:
-    def __init__(self) -> None:
-        self.causes: list[str] = []
-
-    def add(self, cause: str) -> None:
-        self.causes.append(cause)
-
-
-def test_the_most_stacks_of_a_file_and_one() -> None:
-    written: list[Any] = []
-    losses: Any = Losses()
-    rows = StackRows(written.append, losses)
-    numbers = [rows.number((("f", "file.py", line),)) for line in range(MOST_STACKS + 2)]
-    assert numbers == [*range(MOST_STACKS), -1, -1]
-    assert rows.number((("f", "file.py", 7),)) == 7
-    assert len(written) == MOST_STACKS
-    assert all(kind is STACK for kind, _ in written)
-    assert losses.causes == ["too many stacks"] * 2
-    assert rows.number(()) == -1

@@ -17,8 +17,8 @@ from typing import Any
 import dask
 import pandas as pd
 import pytest
-from clusters import wait_until
-from distributed import Client, LocalCluster, Lock, wait
+from clusters import new_client, wait_until
+from distributed import Client, Lock, wait
 from distributed.scheduler import KilledWorker
 from recorded_facts import facts
 from refuters import refute
@@ -53,13 +53,6 @@ def test_only_what_was_far_from_its_limit_is_called_so(memory: float, far: bool)
     assert ("far from its limit" in advice(unknown, "load")) is far
 
 
-def test_what_dask_s_own_tasks_hold_is_said_of_them_alone() -> None:
-    killed = Departure(Why.MEMORY, "", "", 0.9e9, 1e9, False, "")
-    assert "one row group of a file at least" in advice(killed, "read_parquet")
-    assert "put together on one worker" in advice(killed, "repartitiontofewer")
-    assert advice(killed, "load").endswith("what it had then is the least.")
-
-
 # --- real ends -----------------------------------------------------------------------------------
 
 
@@ -69,10 +62,7 @@ def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iter
     settings = {"distributed.scheduler.allowed-failures": 0, **config}
     with (
         dask.config.set(settings),
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=None, memory_limit=memory_limit
-        ) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=1, threads_per_worker=1, memory_limit=memory_limit) as client,
         dasfprof.profile(client, directory=directory, sample_interval=0.1),
     ):
         yield client
@@ -185,8 +175,7 @@ def want(_: int) -> None:
 
 def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> None:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=2, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=tmp_path),
     ):
         first, second = client.nthreads()

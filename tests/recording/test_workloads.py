@@ -22,10 +22,10 @@ import independent_record as record
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import new_client
 from distributed import (
     Client,
     Event,
-    LocalCluster,
     Reschedule,
     WorkerPlugin,
     get_worker,
@@ -35,15 +35,11 @@ from distributed import (
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
-from dasfprof.recording.task_runs.task_notes import uncorrected
 
 
 @contextlib.contextmanager
 def recorded_cluster() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=2) as client:
         record.install(client)
         yield client
 
@@ -404,17 +400,6 @@ def test_a_correction_of_which_the_task_alone_knows_is_noted(
     assert begun - SHIFT / 4 < row["timestamp"] <= begun
     # A heartbeat that was under way when they were stopped may have brought another one.
     assert delays(run)[worker[0]] >= {SHIFT, 1.4 * SHIFT}
-
-
-def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
-    """Dask corrects with what the heartbeat has just told, not with what was noted before."""
-    during_it = uncorrected(100.0003 + 0.022, 0.001, 100.0, 100.0015, [0.002, 0.022, 0.001])
-    assert during_it == pytest.approx(100.0003, abs=1e-9)
-    after_it = uncorrected(101.0003 + 0.022, 0.001, 101.0, 101.0015, [0.022, 0.001])
-    assert after_it == pytest.approx(101.0003, abs=1e-9)
-    # One that was never noted: no later than it was known to have ended.
-    between = uncorrected(102.0003 + 0.5, 0.001, 102.0, 102.0015, [0.001, 0.003])
-    assert between == pytest.approx(102.0005, abs=1e-9)
 
 
 def test_seceding_is_timed(client: Client, tmp_path: Path) -> None:

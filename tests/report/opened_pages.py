@@ -142,6 +142,21 @@ class OpenedPage:
         )
         return found
 
+    def colours(self, canvas: str, x: float, y: float, wide: int = 1, high: int = 1) -> list[str]:
+        """Give the colours of a canvas's pixels as styles have them, or "clear"."""
+        found: list[str] = self.tab.evaluate(
+            """([name, x, y, wide, high]) => new Promise((resolve) => requestAnimationFrame(() => {
+                const canvas = document.querySelector(name);
+                const context = new OffscreenCanvas(wide, high).getContext("2d");
+                context.drawImage(canvas, -x, -y);
+                const pixels = context.getImageData(0, 0, wide, high).data;
+                resolve(Array.from({ length: wide * high }, (_, at) => pixels[4 * at + 3]
+                  ? `rgb(${pixels.slice(4 * at, 4 * at + 3).join(", ")})` : "clear"));
+            }))""",
+            [canvas, round(x), round(y), wide, high],
+        )
+        return found
+
     def window(self) -> tuple[float, float]:
         """Give the seconds between which the timeline shows the run."""
         text = self.text("#window").split(",")[0]

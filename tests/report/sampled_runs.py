@@ -8,12 +8,13 @@ from typing import Any
 from traces import Plugin, T, row
 
 from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
-from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD, TASK_ARGUMENTS
+from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD, TASK_ARGUMENTS, TRACEBACK
 from dasfprof.schema.under_way import STACK
 
 WORK, SITE = "/home/me/kmeans.py", "/env/lib/python3.12/site-packages"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 SOURCE = f"def nearest(x):\n    y = norm(x)\n    # {HOSTILE}\n    return wait(y)\n"
+CALLS = f'  File "{WORK}", line 7, in load\n    return "{HOSTILE}"\n'
 STACKS = [
     (T, 0, [["nearest", WORK, 41]], -1),
     (T, 1, [["norm", f"{SITE}/numpy/linalg/_linalg.py", 2800]], 0),
@@ -51,37 +52,27 @@ def write_sampled_run(directory: Path) -> Path:
     # No sample reaches back beyond the begin of its run.
     runs = [run("nearest-1", 0.0, 1.0), run("nearest-2", 1.5, 2.0, run_id=2)]
     runs += [run("nearest-3", 4.0, 3.0), run("nearest-4", 8.0, 4.0, thread="9")]
-    runs += [
-        run(
-            "fails-1",
-            13.0,
-            0.5,
-            state="erred",
-            exception=f"ValueError: {HOSTILE}",
-            raised_at=f"{WORK}:43 nearest",
-        )
-    ]
+    error = {"exception": f"ValueError: {HOSTILE}", "raised_at": f"{WORK}:43 nearest"}
+    runs += [run("fails-1", 13.0, 0.5, state="erred", **error)]
+    # A task that is tried twice, a coroutine, and a name that JavaScript's objects have.
+    runs += [run("load-1", 15.0, 0.5, state="erred", **error), run("load-1", 16.0, 0.5)]
+    runs += [run("coroutine-1", 17.0, 0.5, thread=None), run("constructor-1", 18.0, 0.5)]
     runs += [run(f"{HOSTILE}-1", 20.0, 1.0)]
-    code = row(
-        FUNCTION_CODE,
-        timestamp=T,
-        name="nearest",
-        function="kmeans.nearest",
-        file=WORK,
-        line=40,
-        source=SOURCE,
-    )
-    log = row(
-        LOG_RECORD,
-        timestamp=T + 2.5,
-        key="nearest-2",
-        run_id=2,
-        logger="x",
-        level="WARNING",
-        message="slow disk",
-        line=f"{WORK}:41 nearest",
-        error=0,
-    )
+    about = {"name": "nearest", "function": "kmeans.nearest", "file": WORK, "line": 40}
+    code = row(FUNCTION_CODE, timestamp=T, source=SOURCE, **about)
+
+    def log(at: float, key: str, number: int, level: str, message: str, **more: Any) -> Any:
+        about = {"timestamp": T + at, "key": key, "run_id": number, "level": level}
+        about |= {"message": message, "logger": "x", "line": f"{WORK}:41 nearest", **more}
+        return row(LOG_RECORD, **about)
+
+    logs = [
+        log(2.5, "nearest-2", 2, "WARNING", "slow disk"),
+        log(16.1, "load-1", 16, "ERROR", f"no chunk {HOSTILE}", exception="OSError", error=1),
+        log(17.1, "coroutine-1", 17, "INFO", "m" * 1000),
+        log(19.0, "gone-1", 99, "INFO", "of no run"),
+    ]
+    calls = row(TRACEBACK, timestamp=T + 15.5, key="load-1", run_id=15, text=CALLS)
     called = row(
         TASK_ARGUMENTS,
         timestamp=T + 4.0,
@@ -98,7 +89,8 @@ def write_sampled_run(directory: Path) -> Path:
         (TASK_SAMPLE, samples),
         (LOOP_SAMPLE, [loop, row(LOOP_SAMPLE, **ended)]),
         (FUNCTION_CODE, [code]),
-        (LOG_RECORD, [log]),
+        (LOG_RECORD, logs),
+        (TRACEBACK, [calls]),
         (TASK_ARGUMENTS, [called]),
     )
     client = {**facts, **times, "interval": 0.75, "stack": 0, "phase": "waiting"}

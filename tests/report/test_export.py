@@ -221,13 +221,6 @@ def test_duckdb_reads_it(parquet: Path) -> None:
     assert first == [(BEGIN + 1.0,)]
 
 
-def test_dask_reads_it(parquet: Path) -> None:
-    dataframe = pytest.importorskip("dask.dataframe", reason="needs dask[dataframe]")
-    frame = dataframe.read_parquet(parquet / "tasks.parquet")
-    sums = frame.groupby("function")["duration"].sum().compute(scheduler="sync")
-    assert sums[SUM] == pytest.approx(1.25)
-
-
 def test_transitions_are_all_there(parquet: Path, analyser: TraceAnalyser) -> None:
     found = pq.read_table(parquet / "transitions.parquet").to_pandas()
     wanted = analyser.trace.transitions

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, wait
+from clusters import new_client
+from distributed import Client, wait
 from opened_pages import OpenedPage, chromium
 from shown_numbers import shown
-from timeline_runs import sums_of
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -55,7 +55,7 @@ def work(client: Client) -> None:
 @contextmanager
 def cluster(workers: int) -> Iterator[Client]:
     about = {"processes": False, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(n_workers=workers, **about) as started, Client(started) as client:
+    with new_client(n_workers=workers, **about) as client:
         yield client
 
 
@@ -65,17 +65,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     directory = tmp_path_factory.mktemp("run")
     with cluster(WORKERS) as client, dasfprof.profile(client, directory=directory) as run:
         work(client)
-    return TraceAnalyser(run.files(), progress=False)
-
-
-@pytest.fixture(scope="module")
-def sampled(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Record a client that sleeps between two graphs, and its stacks."""
-    options: dict[str, Any] = {"directory": tmp_path_factory.mktemp("run"), "stack_frequency": 50}
-    with cluster(1) as client, dasfprof.profile(client, **options) as run:
-        wait(client.map(load, range(5), pure=False))
-        time.sleep(4.0)
-        wait(client.map(load, range(5), pure=False))
     return TraceAnalyser(run.files(), progress=False)
 
 
@@ -137,29 +126,6 @@ def test_why_is_worker_7_late(
     assert page.details()["Worker"] == name
 
 
-def test_what_ran_between_two_times(page: OpenedPage, analyser: TraceAnalyser) -> None:
-    page.tab.locator("#timeline").scroll_into_view_if_needed()
-    page.tab.click("#choose")
-    bottom = page.canvas()["height"] - 3
-    page.tab.mouse.move(*page.at(0.1, 60))
-    page.tab.mouse.down()
-    page.tab.mouse.move(*page.at(0.3, bottom), steps=3)
-    page.tab.mouse.up()
-    page.until(lambda: page.tab.locator("#area").is_visible())
-    tasks = analyser.trace.tasks
-    begin, end = (analyser.run.wall * share for share in (0.1, 0.3))
-    start = tasks["start"] - analyser.trace.begin
-    inside = (start + tasks["duration"]).clip(upper=end) - start.clip(lower=begin)
-    there = tasks[inside >= 0]
-    sums = sums_of(page, "functions-in")
-    assert set(sums) == set(there["function"])
-    for function, own in there.groupby("function", observed=True):
-        count, seconds, *_ = sums[function]
-        assert int(count) == len(own)
-        low, high = shown(seconds).bounds  # of whole pixels
-        assert low - 0.05 <= inside[own.index].clip(lower=0).sum() <= high + 0.05
-
-
 def test_which_failures_where_and_the_first(page: OpenedPage, analyser: TraceAnalyser) -> None:
     tasks = analyser.trace.tasks
     failed = tasks[tasks["state"] == "erred"]
@@ -205,19 +171,3 @@ def test_what_did_the_client_do_in_the_gap(page: OpenedPage, analyser: TraceAnal
     told.locator("summary").click()
     assert told.locator("summary").text_content() == row["Suggestion"]
     assert f"{Path(__file__).name}:" in told.text_content(), "the client's line"
-
-
-def test_where_stacks_were_sampled_the_line_is_told(sampled: TraceAnalyser, tmp_path: Path) -> None:
-    with opened(sampled, tmp_path) as page:
-        told, _ = finding(page, sampled, "client-gaps")
-        told.locator("summary").click()
-        evidence = told.locator(".evidence p").text_content()
-        assert "Meanwhile the client runs the program's own code for " in evidence
-        line = sampled_line()
-        assert f"{Path(__file__).name}:{line} " in evidence, "where it slept"
-
-
-def sampled_line() -> int:
-    """Give the line at which `sampled` sleeps."""
-    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
-    return next(at for at, line in enumerate(lines, 1) if "time.sleep(4.0)" in line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from opened_pages import OpenedPage, Opener
-from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
+from sampled_runs import CALLS, HOSTILE, SOURCE, WORK, write_sampled_run
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.page import flame_data
@@ -136,6 +136,33 @@ def test_a_task_run_shows_its_own_lines_logs_and_code(opened: Opener) -> None:
     page.tab.evaluate("location.hash = '#task=fails-1'")
     page.until(lambda: page.details().get("Key") == "fails-1")
     assert page.text("#details .raised") == f"Raised at {WORK}:43 nearest"
+
+
+def test_details_are_those_of_one_run_of_a_key(opened: Opener) -> None:
+    page = opened("#view=flatten")
+    page.search("kmeans.py", "6 found")  # those whose code is there, and those that logged there
+    page.search("NO CHUNK", "1 found")  # the run that logged it, not the other
+    page.search("load-1", "2 found")
+    told = set()
+    for _ in range(2):
+        state = page.follow("load-1")["Ended in"]
+        traceback = page.texts("#details details.traceback pre")
+        told.add((state, *traceback, *page.texts("#details ul.logs li")))
+    logged = f"ERROR no chunk {HOSTILE} (OSError) {WORK}:41 nearest"
+    assert told == {("erred", CALLS.rstrip()), ("memory", logged)}
+
+
+def test_details_say_why_there_is_no_sample(opened: Opener) -> None:
+    page = opened("#view=flatten")
+    page.search("coroutine-1", "1 found")
+    page.follow("coroutine-1")
+    (long,) = page.texts("#details ul.logs li")
+    assert len(long) < 400
+    assert "coroutines" in page.text("#details p.absent")
+    page.search("constructor-1", "1 found")
+    page.follow("constructor-1")
+    assert page.texts("#details details") == []
+    assert "coroutines" not in page.text("#details p.absent")
 
 
 def test_few_samples_of_many_task_runs_are_left_out(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from opened_pages import EVENTS, OpenedPage, compute
+from opened_pages import EVENTS, OpenedPage, Opener, compute
 from traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
@@ -68,14 +68,14 @@ def test_amounts() -> None:
     assert np.frombuffer(column.content, "<f8").tolist() == many.tolist()
 
 
-def test_hostile_text_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
+def test_hostile_text_is_shown_as_text(open_page: Opener, tmp_path: Path) -> None:
     events = [
         compute(key, 1.0 + number, 0.5, 0, exception=key[:1000], state="erred", type=key[:1000])
         for number, key in enumerate(HOSTILE)
     ]
     trace = write_trace(tmp_path / "hostile-TracePlugin-node-0.msgpack", *events)
     path = write_report(TraceAnalyser(trace), tmp_path / "report.html", title=SCRIPT + SURROGATE)
-    page = OpenedPage(browser, path)
+    page = open_page(path)
     assert page.text("#title") == SCRIPT + "half-\\ud800-pair"
     assert page.tab.title().startswith(SCRIPT)
     shown = {
@@ -100,8 +100,6 @@ def test_hostile_text_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
     exported = {row["Task Key"] for row in page.download("#task-csv")}
     assert {IMAGE, SCRIPT, COMMENT, "half-\\ud800-pair", "'" + FORMULA, LONG} < exported
     page.search("onerror=", "1 found")
-    assert page.complaints == []
-    page.close()
 
 
 def test_the_page_cannot_reach_the_network(browser: Any, tmp_path: Path) -> None:
@@ -115,9 +113,9 @@ def test_the_page_cannot_reach_the_network(browser: Any, tmp_path: Path) -> None
     page.close()
 
 
-def test_a_run_without_tasks(browser: Any, tmp_path: Path) -> None:
+def test_a_run_without_tasks(open_page: Opener, tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "empty-TracePlugin-node-0.msgpack")
-    page = OpenedPage(browser, TraceAnalyser(trace).report(tmp_path / "report.html"))
+    page = open_page(TraceAnalyser(trace).report(tmp_path / "report.html"))
     assert page.text("#verdict") == "No task ran."
     for section in ("#flame-section", "#tasks-section", "#tables"):
         assert not page.tab.locator(section).is_visible(), "there is nothing in it"
@@ -128,8 +126,6 @@ def test_a_run_without_tasks(browser: Any, tmp_path: Path) -> None:
         page.tab.click(f'label:has(input[value="{view}"])')
     page.tab.fill("#search", "x")
     page.until(lambda: page.text("#found") == "0 found")
-    assert page.complaints == []
-    page.close()
 
 
 def test_a_report_is_one_file_and_replaces_another(tmp_path: Path) -> None:
@@ -167,10 +163,3 @@ def test_command_opens_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 0
     assert shown == [(tmp_path / "run.html").as_uri()]
     assert "No browser could be started" in result.stderr
-
-
-def test_command_without_a_run(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["report", str(tmp_path / "nothing")])
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
-    assert list(tmp_path.iterdir()) == []

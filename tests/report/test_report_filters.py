@@ -9,15 +9,13 @@ from urllib.parse import parse_qs
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, OpenedPage, Opener, compute
+from opened_pages import EVENTS, LOAD, OpenedPage, Opener, compute
 from traces import Plan, Task, filled, write_trace
 
-from dasfprof import TraceAnalyser, write_report
+from dasfprof import TraceAnalyser
 
 #: Of the three loads, and of the two sums.
 READ, REDUCE = "read", "reduce/sums"
-#: The height of the steps above the tracks.
-BAND = 16
 FAILED = [
     compute("fails-2", 9.0, 0.25, 1, state="erred", exception="KeyError: 'depth'", size=0),
     compute("breaks-1", 9.5, 0.25, 1, state="erred", exception="KeyError: 'depth'", size=0),
@@ -66,33 +64,6 @@ def test_a_row_of_a_function_filters(
     assert not page.tab.locator("#filtered").is_visible()
 
 
-def test_a_class_of_the_verdict_is_shown_alone(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
-    whole = page.painted()
-    page.tab.click("#class-names a:has-text('Blocked')")
-    page.until(lambda: page.painted() < whole)
-    assert "class=Blocked" in page.tab.evaluate("location.hash")
-    page.tab.keyboard.press("Escape")
-    page.until(lambda: page.painted() == whole)
-
-
-def test_selecting_does_not_move_the_picture(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
-    page.tab.locator("#timeline").scroll_into_view_if_needed()
-    before = page.canvas()
-    place = page.at(0.2, RULER + BAND + 10)
-    page.tab.mouse.click(*place)
-    page.until(lambda: page.details().get("Key") == str((LOAD, 0)))
-    # It is narrower, as the panel stands beside it, and where it was.
-    page.until(lambda: page.canvas()["width"] < before["width"])
-    after = page.canvas()
-    assert {**after, "width": 0} == {**before, "width": 0}
-    box = page.tab.locator("#details").bounding_box()
-    assert box["x"] >= after["x"] + after["width"], "what was clicked is not covered"
-    page.tab.keyboard.press("Escape")
-    page.until(lambda: not page.tab.locator("#details").is_visible())
-
-
 def test_the_address_has_what_is_seen(open_page: Opener, report: Path) -> None:
     page = open_page(report, "#view=compact&time=3.5,9")
     page.tab.fill("#search", "load")
@@ -133,20 +104,6 @@ def test_the_search_tells_what_filters_hide(open_page: Opener, report: Path) -> 
     page.until(lambda: page.text("#found") == "")
 
 
-def finding(analyser: TraceAnalyser, rule: str) -> int:
-    """Give the number of a rule's finding on the page."""
-    return int(analyser.diagnose()["Rule"].tolist().index(rule)) + 1
-
-
-def test_failures_lead_to_all_of_them(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
-) -> None:
-    page = open_page(report, f"#finding={finding(analyser, 'errors')}")
-    wanted = keys_of(analyser, lambda tasks: tasks["state"] == "erred")
-    assert len(wanted) == 3, "of two functions on two workers"
-    page.until(lambda: set(listed(page)) == wanted)
-
-
 def test_gaps_lead_to_all_of_them(open_page: Opener, tmp_path: Path) -> None:
     tasks: list[Task] = []
     for number in range(3):
@@ -163,17 +120,6 @@ def test_gaps_lead_to_all_of_them(open_page: Opener, tmp_path: Path) -> None:
     begin, end = page.window()
     assert begin <= spans[0][0] and spans[1][1] <= end
     assert page.text("#found") == "", "no task run is what it speaks of"
-
-
-def test_the_search_finds_files_and_log_lines(open_page: Opener, tmp_path: Path) -> None:
-    import test_report_logs
-
-    analyser = test_report_logs.written(tmp_path)
-    page = open_page(write_report(analyser, tmp_path / "logs.html"))
-    # The code of one is there; the other logged from there.
-    page.search("home/me/work.py", "3 found")
-    assert set(listed(page)) == {"load-1", "save-1"}
-    page.search("slow disk", "1 found")
 
 
 def test_keys_keep_their_index_and_the_first_column_stays(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from opened_pages import EVENTS, SUM, OpenedPage
+from opened_pages import EVENTS, SUM, OpenedPage, Opener
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -43,17 +41,9 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
     return Diagnosed(write_trace(path, *EVENTS, run="a <b>run</b>"))
 
 
-@pytest.fixture(scope="module")
-def report(analyser: Diagnosed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "mine.html")
-
-
 @pytest.fixture
-def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
-    opened = OpenedPage(browser, report)
-    yield opened
-    assert opened.complaints == []
-    opened.close()
+def page(open_page: Opener, report: Path) -> OpenedPage:
+    return open_page(report)
 
 
 def found_keys(page: OpenedPage) -> set[str]:
@@ -78,39 +68,34 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
     assert not page.tab.locator("#finding-3").is_visible()
 
 
-def test_symptoms_are_shown_beneath_their_grave_cause(browser: Any, tmp_path: Path) -> None:
+def test_symptoms_are_shown_beneath_their_grave_cause(open_page: Opener, tmp_path: Path) -> None:
     symptom = Finding.of("imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
     other = Finding.of("failed-attempts", "Tasks fail.", "", "Mend them.", seconds=0.2)
     cause = Finding.of("client-gaps", "Nothing was sent.", "", "Submit more.", seconds=3.0)
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
     told.found = (symptom, other, cause)
-    page = OpenedPage(browser, told.report(tmp_path / "mine.html"))
+    page = open_page(told.report(tmp_path / "mine.html"))
     sentences = [text.strip() for text in page.texts("#findings .sentence")]
     assert sentences == [cause.text, symptom.text, other.text]
     assert page.tab.locator("#finding-2").is_visible()
     assert "2.9 s" in page.text("#finding-2")
     assert not page.tab.locator("#finding-3").is_visible()
-    page.close()
 
 
 def test_a_finding_leads_to_its_page_once_the_documentation_has_an_address(
-    browser: Any, page: OpenedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_page: Opener, page: OpenedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert page.tab.locator("#findings a[target]").count() == 0
     monkeypatch.setattr(documents, "_address", lambda: "https://example.org/docs/")
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
-    linked = OpenedPage(browser, told.report(tmp_path / "mine.html"))
+    linked = open_page(told.report(tmp_path / "mine.html"))
     links = linked.tab.locator("#findings a[target]")
     assert links.count() == 4
     assert links.first.get_attribute("href") == "https://example.org/docs/findings/slow-sums.html"
-    linked.close()
-
-
-def test_the_title_is_the_name_of_the_run(page: OpenedPage) -> None:
-    assert page.text("#title") == page.tab.title() == "a <b>run</b>"
 
 
 def test_hostile_findings_are_text(page: OpenedPage) -> None:
+    assert page.text("#title") == page.tab.title() == "a <b>run</b>"
     text = page.text("#finding-4")
     assert SCRIPT in text
     assert "half-\\ud800 bell-\\x07 turned-\\u202e" in text
@@ -175,39 +160,17 @@ def test_the_way_back_to_the_findings(page: OpenedPage) -> None:
     assert not page.tab.locator("#followed").is_visible()
 
 
-def test_a_link_to_a_finding_can_be_sent(browser: Any, report: Path) -> None:
-    page = OpenedPage(browser, report, "#finding=3")
+def test_a_link_to_a_finding_can_be_sent(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#finding=3")
     page.until(lambda: page.text("#found") == "3 found")
     workers = page.texts("#task-table .rows .row > div:nth-child(3)")
     assert set(workers) == {"worker-node-1"}
     assert page.tab.locator("#finding-3").is_visible()
-    assert page.complaints == []
-    page.close()
 
 
-def test_a_run_without_a_fault(browser: Any, report: Path, analyser: Diagnosed) -> None:
+def test_a_run_without_a_fault(open_page: Opener, report: Path, analyser: Diagnosed) -> None:
     sound = Diagnosed(analyser.trace)
     sound.found = ()
-    page = OpenedPage(browser, sound.report(report.with_name("sound.html")), "#finding=7")
+    page = open_page(sound.report(report.with_name("sound.html")), "#finding=7")
     assert page.text("#findings").startswith("No problem found")
     assert page.tab.locator("#findings a").count() == 0
-    assert page.complaints == []
-    page.close()
-
-
-def test_efficiency_is_the_accounting_s(page: OpenedPage, analyser: Diagnosed) -> None:
-    accounts = analyser.time_accounting().set_index("Class")["Share (%)"]
-    told = re.search(r"([0-9.]+) % computing", page.text("#spent-on"))
-    assert told is not None
-    assert float(told[1]) == pytest.approx(accounts["Computing"], abs=0.5)
-
-
-@pytest.mark.parametrize(("name", "left"), [("worker-node-0", 3), ("worker-node-1", 3)])
-def test_filter_by_worker(page: OpenedPage, name: str, left: int) -> None:
-    page.tab.select_option("#only-worker", label=name)
-    page.until(lambda: page.text("#found") == f"{left} found")
-    both = {"worker-node-0": 1, "worker-node-1": 2}[name]
-    page.search("load", f"{both} found, {3 - both} more hidden by filters")
-    page.tab.click("#show-all")
-    page.until(lambda: page.text("#task-count") == "6 task runs")
-    assert page.tab.input_value("#search") == page.tab.input_value("#only-worker") == ""

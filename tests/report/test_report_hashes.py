@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import OpenedPage, compute
+from opened_pages import OpenedPage, Opener, compute
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -21,19 +20,17 @@ KEYS = [*(f"add-{digits}" for digits in HASHES), f"inc-{uuid.UUID(HASHES[0], ver
 
 @pytest.fixture(params=[False, True], ids=["whole", "half"])
 def page(
-    request: Any, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[OpenedPage]:
+    request: Any, open_page: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> OpenedPage:
     if request.param:
         monkeypatch.setattr(timeline_data, "_MANY_HASHES", 5)
     events = [
         compute(key, 1.0 + at, 0.5, 0, dependencies=KEYS[:at][-1:]) for at, key in enumerate(KEYS)
     ]
     trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *events)
-    opened = OpenedPage(browser, TraceAnalyser(trace).report(tmp_path / "report.html"))
+    opened = open_page(TraceAnalyser(trace).report(tmp_path / "report.html"))
     opened.half = request.param  # type: ignore[attr-defined]
-    yield opened
-    assert opened.complaints == []
-    opened.close()
+    return opened
 
 
 def shown(page: OpenedPage) -> list[str]:

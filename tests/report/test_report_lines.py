@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, OpenedPage, assert_exported
+from opened_pages import EVENTS, OpenedPage, Opener, assert_exported
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -55,9 +54,8 @@ def test_the_ledger_equals_the_frame(page: OpenedPage, analyser: TraceAnalyser) 
     assert_exported(page, "ledger", analyser.lines())
 
 
-def test_a_task_tells_its_line(browser: Any, report: Path) -> None:
-    page = OpenedPage(browser, report, f"#line={READ.replace('<', '%3C').replace('>', '%3E')}")
+def test_a_task_tells_its_line(open_page: Opener, report: Path) -> None:
+    page = open_page(report, f"#line={READ.replace('<', '%3C').replace('>', '%3E')}")
     page.until(lambda: page.text("#found") == "3 found")
     page.tab.click("#task-table .rows .row >> nth=0")
     page.until(lambda: page.details().get("Built at") == READ)
-    page.close()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from opened_pages import OpenedPage
+from opened_pages import Opener
 from traces import Plan, Task
 
 
@@ -39,36 +38,31 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_run_is_needed_by_those_that_took_its_result(
-    browser: Any, report: Path, fragment: str, start: str, takers: list[str]
+    open_page: Opener, report: Path, fragment: str, start: str, takers: list[str]
 ) -> None:
-    page = OpenedPage(browser, report, quote(fragment, safe="#=&"))
+    page = open_page(report, quote(fragment, safe="#=&"))
     page.until(lambda: page.details().get("Started", "").startswith(f"{start}.000 s"))
     assert sorted(page.texts("#details ul.needed button")) == takers
-    assert page.complaints == []
-    page.close()
 
 
-def test_needs_lead_to_the_run_that_was_taken(browser: Any, report: Path) -> None:
-    page = OpenedPage(browser, report, "#task=take-1")
+def test_needs_lead_to_the_run_that_was_taken(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#task=take-1")
     page.until(lambda: page.details().get("Key") == "take-1")
     page.tab.click("#details ul.needs button")
     page.until(lambda: page.details().get("Started", "").startswith("3.000 s"))
     assert "Run 2 of 3 of this key" in page.texts("#details h4")
     page.tab.click("#details ul.runs button >> nth=1")
     page.until(lambda: page.details().get("Started", "").startswith("6.000 s"))
-    page.close()
 
 
-def test_what_no_run_made_leads_nowhere(browser: Any, report: Path) -> None:
-    page = OpenedPage(browser, report, "#task=early-0")
+def test_what_no_run_made_leads_nowhere(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#task=early-0")
     page.until(lambda: page.details().get("Key") == "early-0")
     assert page.texts("#details ul.needs button") == ["take-2"]
     assert page.texts("#details ul.needs li") == ["late-0 run not known", "take-2 1 kB"]
-    page.close()
 
 
-def test_the_window_ends_with_the_run(browser: Any, report: Path) -> None:
-    page = OpenedPage(browser, report)
+def test_the_window_ends_with_the_run(open_page: Opener, report: Path) -> None:
+    page = open_page(report)
     end = page.text("#window").partition(" to ")[2].partition(" s")[0]
     assert 8.5 <= float(end) <= 8.5678
-    page.close()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import RULER, OpenedPage
-from shown_numbers import shown
-from timeline_runs import sums_of
-from traces.hung import FIRST, hung
+from opened_pages import RULER, Opener
+from traces.hung import FIRST, Hung, hung
 
 from dasfprof import TraceAnalyser, export
 
@@ -24,9 +21,9 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def test_its_bar_is_found_and_told_as_open(
-    browser: Any, analyser: TraceAnalyser, tmp_path: Path
+    open_page: Opener, analyser: TraceAnalyser, tmp_path: Path
 ) -> None:
-    page = OpenedPage(browser, analyser.report(tmp_path / "hung.html"), "#view=flatten")
+    page = open_page(analyser.report(tmp_path / "hung.html"), "#view=flatten")
     page.tab.select_option("#only-function", label="f")
     # The thread of the task that hangs is the second track or the first; both last to the end.
     for track in (0, 1):
@@ -39,21 +36,15 @@ def test_its_bar_is_found_and_told_as_open(
     assert details["Had run for"].startswith("20")
     exported = pd.DataFrame(page.download("#task-csv"))
     assert exported["State"].tolist() == ["running"]
-    assert page.complaints == []
-    page.close()
 
 
-def test_what_idles_beside_it_is_told(
-    browser: Any, analyser: TraceAnalyser, tmp_path: Path
+def test_details_tell_how_the_process_of_a_lost_worker_ended(
+    tmp_path: Path, open_page: Opener
 ) -> None:
-    table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
-    assert table["No runnable task"] > 10.0, "a thread has nothing to do while the other hangs"
-    page = OpenedPage(browser, analyser.report(tmp_path / "hung.html"), "#view=flatten")
-    page.tab.locator("#timeline .overlay").focus()
-    page.tab.keyboard.press("m")
-    for name, (seconds, *_) in sums_of(page, "classes-in").items():
-        assert shown(seconds).shows(table[name]), name
-    page.close()
+    lost = Hung(open={"sum-1": {}}, left=(9.0, "worker-lost"), exit_code=-9)
+    page = open_page(lost.write(tmp_path).report(tmp_path / "report.html"), "#view=flatten")
+    page.search("sum-1", "1 found")
+    assert "SIGKILL" in page.follow("sum-1")["Worker's process"]
 
 
 def test_exports_have_it(analyser: TraceAnalyser, tmp_path: Path) -> None:

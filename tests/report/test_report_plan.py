@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from opened_pages import EVENTS, OpenedPage
+from opened_pages import EVENTS, OpenedPage, Opener
 from traces import compute, write_trace
 
 from dasfprof import TraceAnalyser
@@ -53,7 +53,7 @@ def test_boxes_can_be_put_together(page: OpenedPage) -> None:
 
 
 def test_a_fan_of_layers_is_one_box_that_fits(
-    browser: Any, tmp_path_factory: pytest.TempPathFactory
+    open_page: Opener, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """As of a climatology: twelve layers of one function take of one array, one takes of all."""
     layers = [(f"split-{number:032x}", 0) for number in range(12)]
@@ -63,11 +63,9 @@ def test_a_fan_of_layers_is_one_box_that_fits(
     tasks.append(compute((f"concatenate-{'b' * 32}", 0), 15.0, 1.0, "w", dependencies=layers))
     path = tmp_path_factory.mktemp("traces") / "fan-TracePlugin-node-0.msgpack"
     analyser = TraceAnalyser(write_trace(path, *tasks))
-    page = OpenedPage(browser, analyser.report(tmp_path_factory.mktemp("reports") / "fan.html"))
+    page = open_page(analyser.report(tmp_path_factory.mktemp("reports") / "fan.html"))
     assert len(page.texts(BOXES)) == 3
     assert "12 layers · 12 tasks · 6 s" in str(box(page, "split").text_content())
     assert page.tab.locator("#plan").evaluate("(one) => one.scrollWidth <= one.clientWidth")
     box(page, "split").click()
     page.until(lambda: page.text("#found") == "12 found")
-    assert page.complaints == []
-    page.close()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, OpenedPage, assert_exported
+from opened_pages import EVENTS, LOAD, RULER, OpenedPage, Opener, assert_exported
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -74,11 +73,10 @@ def test_tables_of_steps_equal_the_frames(page: OpenedPage, analyser: TraceAnaly
     assert_exported(page, "step-status", analyser.per_step_status())
 
 
-def test_without_steps_nothing_speaks_of_them(browser: Any, tmp_path: Path) -> None:
+def test_without_steps_nothing_speaks_of_them(open_page: Opener, tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
-    page = OpenedPage(browser, TraceAnalyser(trace).report(tmp_path / "report.html"))
+    page = open_page(TraceAnalyser(trace).report(tmp_path / "report.html"))
     for hidden in ("#steps-section", "#step-status-section", "#only-step"):
         assert not page.tab.locator(hidden).is_visible()
     assert page.tab.locator("#colour [value=step]").count() == 0
     assert "Step" not in page.texts("#task-table .head button")
-    page.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
 from opened_pages import RULER, OpenedPage, Opener
 from traces import Plan, Plugin, T, Task, row
 
@@ -162,11 +162,7 @@ def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, looped: 
 def looped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("looped")
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    with (
-        LocalCluster(dashboard_address=None, **options) as cluster,
-        Client(cluster) as client,
-        dasfprof.profile(client, directory=place) as run,
-    ):
+    with new_client(**options) as client, dasfprof.profile(client, directory=place) as run:
         for function, seconds in ((time.sleep, 0.1), (naps, 4.0), (time.sleep, 0.1)):
             client.submit(function, seconds, pure=False).result()
     return TraceAnalyser(run.files(), progress=False).report(place / "run.html")

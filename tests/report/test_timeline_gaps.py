@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -86,21 +87,14 @@ def test_the_legend_of_gaps_is_the_table(
     assert [text.startswith(name) for text, name in zip(shown[1:], names, strict=True)]
 
 
-def colour_at(page: OpenedPage, time: float, y: float, canvas: str = "picture") -> str:
+def numbers_of(colour: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", colour)] or [0, 0, 0]
+
+
+def colour_at(page: OpenedPage, time: float, y: float) -> str:
     """Give the colour of a point of the timeline."""
-    box = page.canvas()
-    x = GUTTER + time / 16 * (box["width"] - GUTTER)
-    found: str = page.tab.evaluate(
-        """([name, x, y]) => new Promise((resolve) => requestAnimationFrame(() => {
-            const canvas = document.querySelector(`#timeline canvas.${name}`);
-            const context = new OffscreenCanvas(1, 1).getContext("2d");
-            context.drawImage(canvas, -x, -y);
-            const pixel = context.getImageData(0, 0, 1, 1).data;
-            resolve(`rgb(${pixel.slice(0, 3).join(", ")})`);
-        }))""",
-        [canvas, round(x), round(y)],
-    )
-    return found
+    x = GUTTER + time / 16 * (page.canvas()["width"] - GUTTER)
+    return page.colours("#timeline .picture", x, y)[0]
 
 
 def test_bars_show_what_their_thread_did(open_page: Opener, report: Path) -> None:
@@ -131,8 +125,7 @@ def test_no_two_classes_look_alike_and_each_is_painted_as_its_swatch(
     for name in ("Task overhead", "Deserialize"):
         swatch = page.tab.locator("#gap-legend button", has_text=name).locator("i")
         colour = str(swatch.evaluate("(one) => getComputedStyle(one).backgroundColor"))
-        parts = [int(part) for part in colour[4:-1].split(",")]
-        mixed = ", ".join(str(round(255 + (part - 255) * 0.55)) for part in parts)
+        mixed = ", ".join(str(round(255 + (part - 255) * 0.55)) for part in numbers_of(colour))
         assert f"rgb({mixed})" in seen, name
 
 
@@ -141,25 +134,16 @@ def test_arrows_go_from_the_run_that_made_a_result(open_page: Opener, tmp_path: 
     path = Plan(tasks, threads=1).write(tmp_path / "traces").report(tmp_path / "arrows.html")
     page = open_page(path, "#view=flatten&task=b-1")
     page.until(lambda: page.details().get("Key") == "b-1")
-    span = 15.0
-    painted = page.tab.evaluate(
-        """() => new Promise((resolve) => requestAnimationFrame(() => {
-            const canvas = document.querySelector("#timeline canvas.overlay");
-            const wide = canvas.width;
-            const context = new OffscreenCanvas(wide, canvas.height).getContext("2d");
-            context.drawImage(canvas, 0, 0);
-            const pixels = context.getImageData(0, 0, wide, canvas.height).data;
-            const found = new Set();
-            for (let at = 0; at < pixels.length; at += 4) {
-              const [red, green, blue, opaque] = pixels.slice(at, at + 4);
-              // Brown: the colour of what a task needs.
-              if (opaque > 200 && red > 120 && green < 90 && blue < 40) found.add((at / 4) % wide);
-            }
-            resolve([...found]);
-        }))"""
-    )
     box = page.canvas()
-    times = [(x - GUTTER) / (box["width"] - GUTTER) * span for x in painted]
+    wide, high = int(box["width"]), int(box["height"])
+    painted = page.colours("#timeline .overlay", 0, 0, wide, high)
+    # Brown: the colour of what a task needs.
+    seen = [
+        at % wide
+        for at, (red, green, blue) in enumerate(numbers_of(colour) for colour in painted)
+        if red > 120 and green < 90 and blue < 40
+    ]
+    times = [(x - GUTTER) / (box["width"] - GUTTER) * 15.0 for x in seen]
     assert 4.0 - 0.1 <= min(times) < 4.3
     assert 7.7 < max(times) <= 8.0 + 0.1
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from opened_pages import RULER, OpenedPage, Opener
+from opened_pages import GUTTER, RULER, OpenedPage, Opener
 from timeline_runs import LANE
 from traces import Plan, Task
 
@@ -34,21 +35,16 @@ def isolated(page: OpenedPage) -> list[str]:
     return [text.split()[0] for text in page.texts('#gap-legend [aria-pressed="true"]')]
 
 
+def colours(page: OpenedPage, time: float, lane: int, begin: int, high: int) -> list[str]:
+    """Give the colours in a lane, from so many pixels beneath its top on, at a time."""
+    x = GUTTER + time / SECONDS * (page.canvas()["width"] - GUTTER)
+    return page.colours("#timeline .picture", x, RULER + lane * LANE + begin, 1, high)
+
+
 def inked(page: OpenedPage, time: float, lane: int) -> bool:
-    """Tell whether anything is painted in a lane at a time, of 13.5 seconds."""
-    box = page.canvas()
-    x, y = page.at(time / SECONDS, RULER + lane * LANE + 2)
-    found: bool = page.tab.evaluate(
-        """([x, y, height]) => new Promise((resolve) => requestAnimationFrame(() => {
-            const canvas = document.querySelector("#timeline canvas.picture");
-            const context = new OffscreenCanvas(5, height).getContext("2d");
-            context.drawImage(canvas, -x, -y);
-            const pixels = context.getImageData(0, 0, 5, height).data;
-            resolve(pixels.some((value) => value < 250));
-        }))""",
-        [round(x - box["x"]), round(y - box["y"]), LANE - 5],
-    )
-    return found
+    """Tell whether anything is painted in a lane at a time."""
+    found = colours(page, time, lane, 2, LANE - 5)
+    return any(int(part) < 250 for colour in found for part in re.findall(r"\d+", colour))
 
 
 def test_a_class_between_bars_alone(open_page: Opener, report: Path) -> None:
@@ -85,23 +81,8 @@ def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
     begin = first["start"] - analyser.trace.begin
     for share, wanted in ((0.2, True), (0.8, False)):
         time = begin + share * first["duration"]
-        page.until(lambda at=time, is_so=wanted: (colour_of(page, at, 0) == colour) == is_so)
+        page.until(
+            lambda at=time, is_so=wanted: (colours(page, at, 0, LANE // 2, 1) == [colour]) == is_so
+        )
     page.tab.keyboard.press("Escape")
     page.until(lambda: isolated(page) == [])
-
-
-def colour_of(page: OpenedPage, time: float, lane: int) -> str:
-    """Give the colour in the middle of a lane at a time."""
-    box = page.canvas()
-    x, y = page.at(time / SECONDS, RULER + (lane + 0.5) * LANE)
-    found: str = page.tab.evaluate(
-        """([x, y]) => new Promise((resolve) => requestAnimationFrame(() => {
-            const canvas = document.querySelector("#timeline canvas.picture");
-            const context = new OffscreenCanvas(1, 1).getContext("2d");
-            context.drawImage(canvas, -x, -y);
-            const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
-            resolve(`rgb(${red}, ${green}, ${blue})`);
-        }))""",
-        [round(x - box["x"]), round(y - box["y"])],
-    )
-    return found

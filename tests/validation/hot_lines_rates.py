@@ -20,7 +20,7 @@ from pathlib import Path
 import hot_programs
 import pandas as pd
 from distributed import Client, LocalCluster
-from hot_programs import BURSTS, MADE, PROGRAMS, TOGETHER, TURN, WAITING, Told, marks
+from hot_programs import BURSTS, PROGRAMS, TOGETHER, TURN, WAITING, Told, marks
 
 import dasfprof
 
@@ -176,7 +176,7 @@ def compare(table: pd.DataFrame, told: list[Told]) -> Compared:
             expected[mark] = expected.get(mark, 0.0) + value
     places = {(hot_programs.__file__, line): mark for line, mark in marks().items()}
     names = [
-        MADE[1] if file == MADE[0] else places.get((file, line), ELSEWHERE)
+        places.get((file, line), ELSEWHERE)
         for file, line in zip(table["File"], table["Line"], strict=True)
     ]
     marked = {mark: seconds for mark, seconds in expected.items() if mark in names}
