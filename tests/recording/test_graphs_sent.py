@@ -81,10 +81,3 @@ def test_optimising_is_timed_until_the_next_graph(client: Client, tmp_path: Path
         pytest.skip("this Dask does not say when it optimises")
     assert none == then == 0
     assert 0.3 * spent <= optimised <= spent
-
-
-def test_nothing_is_left_on_the_client_s_class(client: Client, tmp_path: Path) -> None:
-    before = vars(Client)["_graph_to_futures"]
-    with dasfprof.profile(client, directory=tmp_path):
-        assert vars(Client)["_graph_to_futures"] is not before
-    assert vars(Client)["_graph_to_futures"] is before

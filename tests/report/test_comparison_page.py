@@ -179,7 +179,6 @@ def test_no_difference_is_not_made_one(opened: Opener, tmp_path: Path) -> None:
     ]
     page = opened(compare(*sides))
     assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
-    assert page.text("#waterfall-title") == "What differs as seen: chance may be the cause"
 
 
 def test_hostile_texts_are_texts(opened: Opener, tmp_path: Path) -> None:
@@ -226,30 +225,16 @@ def odd(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "the same run",
-        "no task",
-        "nothing at all",
-        "another pipeline",
-        "did not end",
-        "failed",
-        "damaged",
-        "older recorder",
-        "DASF's",
-    ],
-)
-def test_odd_pairs_are_said_to_be_so(opened: Opener, odd: dict[str, Any], name: str) -> None:
-    before, after, words = odd[name]
-    comparison = compare(before, after)
-    page = opened(comparison)
-    assert words in " ".join([page.text("#verdict"), page.text("#notes")])
-    if comparison.verdict.kind == "cannot tell":
-        assert not page.tab.is_visible("#waterfall-section")
-    if not comparison.same_pipeline:
-        assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
-    page.tab.check("input[name=pair-view][value=critical]", force=True)
+def test_odd_pairs_are_said_to_be_so(opened: Opener, odd: dict[str, Any]) -> None:
+    for name, (before, after, words) in odd.items():
+        comparison = compare(before, after)
+        page = opened(comparison)
+        assert words in " ".join([page.text("#verdict"), page.text("#notes")]), name
+        if comparison.verdict.kind == "cannot tell":
+            assert not page.tab.is_visible("#waterfall-section")
+        if not comparison.same_pipeline:
+            assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
+        page.tab.check("input[name=pair-view][value=critical]", force=True)
 
 
 @pytest.mark.parametrize("width", [800, 1280])

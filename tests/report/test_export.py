@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import inspect
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from opened_pages import BEGIN, LOAD, SUM, compute
 
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, export
 from dasfprof.analysis import Trace
-from dasfprof.errors import InvalidArgumentError, MissingExtraError
+from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.formats.parquet_schemas import SCHEMAS
 from dasfprof.schema import KINDS, profiles, resources, steps, tasks, under_way
 from dasfprof.schema.events import Event, EventPhases, Schema
@@ -338,11 +337,3 @@ def test_another_format_is_refused(analyser: TraceAnalyser, tmp_path: Path) -> N
     with pytest.raises(InvalidArgumentError, match=r"to='excel'.*perfetto, csv, parquet"):
         export(analyser, tmp_path / "x", to="excel")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
-
-
-def test_without_pyarrow_it_says_what_to_install(
-    analyser: TraceAnalyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'dasfprof\[parquet\]'"):
-        export(analyser, tmp_path / "x", to="parquet")

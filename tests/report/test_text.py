@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 import unicodedata
+from collections.abc import Callable
+from math import inf, nan
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -76,72 +78,30 @@ def test_display_width() -> None:
     assert display_width("e\u0301") == 1
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "written"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (29_149, "29.1 kB"),
-        (99_950, "100 kB"),
-        (999_499, "999 kB"),
-        (999_500, "1 MB"),
-        (2_340_000, "2.34 MB"),
-        (3e18, "3,000 PB"),
-        (float("nan"), "unknown"),
-    ],
-)
-def test_sizes_have_three_digits_and_powers_of_1000(nbytes: float, written: str) -> None:
-    assert format_size(nbytes) == written
+#: Sizes and durations have three digits, and durations from two minutes on two units.
+SHOWN: dict[Callable[[Any], str], dict[float, str]] = {
+    format_size: {
+        **{0: "0 B", 999: "999 B", 1000: "1 kB", 29_149: "29.1 kB", 99_950: "100 kB"},
+        **{999_499: "999 kB", 999_500: "1 MB", 2_340_000: "2.34 MB", 3e18: "3,000 PB"},
+        nan: "unknown",
+    },
+    format_duration: {
+        **{0: "0 s", 52.1e-6: "52.1 µs", 0.9996e-3: "1 ms", 0.0096: "9.6 ms", 0.9996: "1 s"},
+        **{4.0816: "4.08 s", 119.6: "120 s", 125: "2 min 5 s", 3599.7: "1 h 0 min"},
+        **{12_000: "3 h 20 min", -4.0: "−4 s", inf: "unknown", nan: "unknown"},  # noqa: RUF001
+    },
+    format_share: {
+        **{0.0: "0 %", 5.98e-5: "under 0.1 %", 0.0241: "2.4 %", 0.36: "36 %", 1.0: "100 %"},
+        nan: "unknown",
+    },
+    format_factor: {1.25: "1.2", 12.4: "12", 1234.0: "1,234"},
+    lambda number: count_of(number, "file"): {0: "0 files", 1: "1 file", 1200: "1,200 files"},
+}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "written"),
-    [
-        (0, "0 s"),
-        (52.1e-6, "52.1 µs"),
-        (0.9996e-3, "1 ms"),
-        (0.0096, "9.6 ms"),
-        (0.9996, "1 s"),
-        (4.0816, "4.08 s"),
-        (119.6, "120 s"),
-        (125, "2 min 5 s"),
-        (3599.7, "1 h 0 min"),
-        (12_000, "3 h 20 min"),
-        (-4.0, "−4 s"),  # noqa: RUF001
-        (float("inf"), "unknown"),
-        (float("nan"), "unknown"),
-    ],
-)
-def test_durations_have_three_digits_or_two_units(seconds: float, written: str) -> None:
-    assert format_duration(seconds) == written
-
-
-@pytest.mark.parametrize(
-    ("share", "written"),
-    [
-        (0.0, "0 %"),
-        (5.98e-5, "under 0.1 %"),
-        (0.0241, "2.4 %"),
-        (0.36, "36 %"),
-        (1.0, "100 %"),
-        (float("nan"), "unknown"),
-    ],
-)
-def test_shares_are_percent(share: float, written: str) -> None:
-    assert format_share(share) == written
-
-
-def test_counts_have_their_plural() -> None:
-    assert [count_of(number, "file") for number in (0, 1, 1200)] == [
-        "0 files",
-        "1 file",
-        "1,200 files",
-    ]
-
-
-def test_factors_have_two_digits() -> None:
-    assert [format_factor(factor) for factor in (1.25, 12.4, 1234.0)] == ["1.2", "12", "1,234"]
+@pytest.mark.parametrize("written", SHOWN)
+def test_numbers_as_text(written: Callable[[Any], str]) -> None:
+    assert {number: written(number) for number in SHOWN[written]} == SHOWN[written]
 
 
 def test_excerpts_are_one_line() -> None:
@@ -272,8 +232,8 @@ def test_what_is_said_of_every_row_is_true_of_rows_that_are_not_shown() -> None:
         "Failed Tasks": [0, 0, 0, 6],
         "Other": [7, 7, 7, 8],
         "Same": [5, 5, 5, 5],
-        "Mean (MB)": [math.nan, math.nan, math.nan, 1.5],
-        "Nothing": [math.nan] * 4,
+        "Mean (MB)": [nan, nan, nan, 1.5],
+        "Nothing": [nan] * 4,
     }
     text = format_table(pd.DataFrame(rows), 24, rows=3, expendable=("Failed Tasks", "Other"))
     told = " ".join(text.splitlines()[5:])
