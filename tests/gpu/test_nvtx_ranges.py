@@ -14,7 +14,7 @@ from typing import Any
 
 import dask
 import pytest
-from clusters import new_client
+from clusters import new_client, wait_until
 from distributed import Client, wait
 from stand_ins import NvtxLog, Range
 
@@ -178,10 +178,10 @@ def test_a_cancelled_task_closes_its_range_when_its_thread_comes_back(
         return not dask_worker.state.executing and not dask_worker.active_threads
 
     future = client.submit(hold, pure=False)
-    _until(lambda: began.path.exists())
+    wait_until(lambda: began.path.exists())
     future.cancel()
     gate.touch()
-    _until(lambda: all(client.run(free).values()))
+    wait_until(lambda: all(client.run(free).values()))
     ranges = new_ranges()
     assert counted(ranges) == began.counted()
     assert len(ranges) == 1
@@ -244,12 +244,3 @@ def test_the_trace_says_that_there_were_ranges(client: Client, run: Any) -> None
 def _word(number: int) -> str:
     """Spell a number in letters: Dask takes digits and hashes off the end of a prefix."""
     return "".join(chr(ord("g") + int(digit)) for digit in str(number))
-
-
-def _until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    import time
-
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.01)

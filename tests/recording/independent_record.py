@@ -8,6 +8,7 @@ made (failed attempts of a task with retries are known to workers only).
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from clusters import wait_until  # noqa: F401  (for tests that take all from here)
@@ -154,3 +155,13 @@ def task_runs(client: Client) -> list[dict[str, Any]]:
         runs.append(attempt)
     assert not told
     return runs
+
+
+def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
+    """Raise until it was called `needed` times: the task of tests whose attempts fail."""
+    with path.open("ab") as file:
+        file.write(b".")
+        number = file.tell()
+    if number < needed:
+        raise give_up(f"attempt {number}")
+    return number

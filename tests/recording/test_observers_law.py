@@ -20,6 +20,7 @@ import distributed.worker
 import pytest
 from clusters import new_client, wait_until
 from distributed import Client, Reschedule
+from independent_record import attempt
 from recorded_facts import computed, trace_files
 
 import dasfprof
@@ -64,15 +65,6 @@ class Injected(Exception):
 
 def fail(*_: Any, **__: Any) -> Any:
     raise Injected("injected")
-
-
-def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
-    with path.open("ab") as file:
-        file.write(b".")
-        number = file.tell()
-    if number < needed:
-        raise give_up(f"attempt {number}")
-    return number
 
 
 def work(client: Client, directory: Path, name: str) -> list[Any]:

@@ -68,20 +68,13 @@ def test_results_of_every_kind(client: Client, tmp_path: Path) -> None:
     assert {row["seceded"] is None for row in computed(run) if row["name"] == "left"} == {False}
 
 
-def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
-    with path.open("ab") as file:
-        file.write(b".")
-        number = file.tell()
-    if number < needed:
-        raise give_up(f"attempt {number}")
-    return number
-
-
 def test_errors_retries_and_rescheduling(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        flaky = client.submit(attempt, tmp_path / "a", 3, OSError, retries=5, key=("flaky", 0))
-        again = client.submit(attempt, tmp_path / "b", 3, Reschedule, key="again")
-        wrong = client.submit(attempt, tmp_path / "c", 2, ValueError, key="wrong")
+        flaky = client.submit(
+            record.attempt, tmp_path / "a", 3, OSError, retries=5, key=("flaky", 0)
+        )
+        again = client.submit(record.attempt, tmp_path / "b", 3, Reschedule, key="again")
+        wrong = client.submit(record.attempt, tmp_path / "c", 2, ValueError, key="wrong")
         assert client.gather([flaky, again]) == [3, 3]
         with pytest.raises(ValueError, match="attempt 1"):
             wrong.result()

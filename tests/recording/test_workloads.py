@@ -577,30 +577,21 @@ def test_graphs_and_workers(client: Client, tmp_path: Path) -> None:
 # --- work that goes otherwise --------------------------------------------------------------------
 
 
-def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
-    """Raise until it was called `needed` times."""
-    with path.open("ab") as file:
-        file.write(b".")
-        number = file.tell()
-    if number < needed:
-        raise give_up(f"attempt {number}")
-    return number
-
-
-def test_failed_attempts_of_a_task_with_retries(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "ends"), [(OSError, "error"), (Reschedule, "rescheduled")])
+def test_attempts_before_the_last(
+    client: Client, tmp_path: Path, error: type[Exception], ends: str
+) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(attempt, tmp_path / "tries", 3, OSError, retries=5, key="flaky-1")
+        tries = tmp_path / "tries"
+        future = client.submit(record.attempt, tries, 3, error, retries=5, key=f"{ends}-1")
         assert future.result() == 3
-    runs = record.task_runs(client)
-    assert [one["finish"] for one in sorted(runs, key=lambda one: one["run_id"])] == [
-        "error",
-        "error",
-        "memory",
-    ]
+    runs = sorted(record.task_runs(client), key=lambda one: one["run_id"])
+    assert [one["finish"] for one in runs] == [ends, ends, "memory"]
     assert_same_runs(run, runs)
-    texts = [row["exception"] for row in sorted(computed(run), key=lambda row: row["run_id"])]
-    assert texts == ["OSError('attempt 1')", "OSError('attempt 2')", None]
-    assert_scheduler_rows(run, record.outcomes(client))
+    if error is OSError:
+        texts = [row["exception"] for row in sorted(computed(run), key=lambda row: row["run_id"])]
+        assert texts == ["OSError('attempt 1')", "OSError('attempt 2')", None]
+        assert_scheduler_rows(run, record.outcomes(client))
 
 
 def test_errors_and_their_text(client: Client, tmp_path: Path) -> None:
@@ -638,18 +629,6 @@ def test_failure_before_the_function_was_called(client: Client, tmp_path: Path) 
     assert row["state"] == "erred"
     assert 0 <= row["duration"] < 30
     assert row["executing"] == row["timestamp"]
-
-
-def test_tasks_that_reschedule_themselves(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(attempt, tmp_path / "tries", 4, Reschedule, key="again-1")
-        assert future.result() == 4
-    runs = record.task_runs(client)
-    assert [one["finish"] for one in sorted(runs, key=lambda one: one["run_id"])] == [
-        *["rescheduled"] * 3,
-        "memory",
-    ]
-    assert_same_runs(run, runs)
 
 
 def wait_for(event: str) -> str:

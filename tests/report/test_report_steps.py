@@ -1,9 +1,10 @@
-"""Steps of the pipeline in the report: the view of them, colours, filter, details and tables."""
+"""Steps and lines of the program in the report: their view, filters, details and tables."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 import pytest
@@ -11,9 +12,11 @@ from opened_pages import EVENTS, LOAD, RULER, OpenedPage, Opener, assert_exporte
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
+from dasfprof.analysis.trace.lines import MADE_BY_DASK, REASONS
 
-#: The steps of the three loads, the two sums, and of what belongs to none.
+#: The steps and lines of the three loads, the two sums, and of what belongs to none.
 READ, REDUCE = "read <i>all</i>", "reduce/sums"
+LINES = {"load": "pipe<b>line.py:3", "sum": "pipe<b>line.py:3, 8"}
 LOAD_0 = str((LOAD, 0))
 
 
@@ -21,12 +24,27 @@ LOAD_0 = str((LOAD, 0))
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
     trace = TraceAnalyser(write_trace(path, *EVENTS)).trace
-    of_functions = {"load": READ, "sum": REDUCE}
-    functions = trace.tasks["function"].astype(str)
-    steps = [of_functions.get(name.split("-")[0]) for name in functions]
-    return TraceAnalyser(
-        dataclasses.replace(trace, tasks=trace.tasks.assign(step=pd.Categorical(steps)))
+    names = [name.split("-")[0] for name in trace.tasks["function"].astype(str)]
+    lines = [LINES.get(name) for name in names]
+    why = [None if line else MADE_BY_DASK for line in lines]
+    noted = pd.DataFrame(
+        {
+            "line": LINES.values(),
+            "file": ["/home/me/pipe<b>line.py"] * 2,
+            "number": [3, 8],
+            "code": ["<module>"] * 2,
+            "text": ["x = read()", "y = x.sum()"],
+            **dict.fromkeys(("missing", "cell", "library", "library_code")),
+            "library_line": [-1, -1],
+            "fused": [(), (LINES["load"],)],
+        }
     )
+    tasks = trace.tasks.assign(
+        step=pd.Categorical([{"load": READ, "sum": REDUCE}.get(name) for name in names]),
+        line=pd.Categorical(lines),
+        no_line=pd.Categorical(why, categories=list(REASONS)),
+    )
+    return TraceAnalyser(dataclasses.replace(trace, tasks=tasks, lines=noted))
 
 
 def test_the_hierarchy_opens_step_by_step(page: OpenedPage) -> None:
@@ -56,10 +74,29 @@ def test_the_band_of_steps(page: OpenedPage) -> None:
     page.until(lambda: page.text("#found") == "2 found")
 
 
-def test_filter_by_step(page: OpenedPage) -> None:
-    for step, left in ((READ, 3), (REDUCE, 2), ("(no step)", 1)):
-        page.tab.select_option("#only-step", label=step)
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("step", (READ, REDUCE, "(no step)")),
+        ("line", (*LINES.values(), f"({MADE_BY_DASK})")),
+    ],
+)
+def test_filters(page: OpenedPage, by: str, names: tuple[str, ...]) -> None:
+    for name, left in zip(names, (3, 2, 1), strict=True):
+        page.tab.select_option(f"#only-{by}", label=name)
         page.until(lambda left=left: page.text("#found") == f"{left} found")
+
+
+def test_a_row_of_the_ledger_lights_its_tasks(page: OpenedPage) -> None:
+    page.tab.locator("#ledger-table .rows .row").filter(has_text=LINES["sum"]).click()
+    page.until(lambda: page.text("#found") == "2 found")
+
+
+def test_a_task_tells_its_line(open_page: Opener, report: Path) -> None:
+    page = open_page(report, f"#line={quote(LINES['load'])}")
+    page.until(lambda: page.text("#found") == "3 found")
+    page.tab.click("#task-table .rows .row >> nth=0")
+    page.until(lambda: page.details().get("Built at") == LINES["load"])
 
 
 def test_colour_by_step(page: OpenedPage) -> None:
@@ -68,9 +105,10 @@ def test_colour_by_step(page: OpenedPage) -> None:
     assert len(page.texts("#legend li:not(:has(.failed))")) == 3
 
 
-def test_tables_of_steps_equal_the_frames(page: OpenedPage, analyser: TraceAnalyser) -> None:
+def test_tables_equal_the_frames(page: OpenedPage, analyser: TraceAnalyser) -> None:
     assert_exported(page, "steps", analyser.per_step_bottleneck())
     assert_exported(page, "step-status", analyser.per_step_status())
+    assert_exported(page, "ledger", analyser.lines())
 
 
 def test_without_steps_nothing_speaks_of_them(open_page: Opener, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from opened_pages import GUTTER, RULER, OpenedPage, Opener
+from timeline_runs import hovered
 from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
@@ -34,13 +35,9 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return PLAN.write(tmp_path_factory.mktemp("traces"))
 
 
-def hovered(page: OpenedPage, time: float, lane: int) -> list[str]:
-    """Give the lines told of a time on a lane."""
-    page.tab.locator("#timeline").scroll_into_view_if_needed()
-    page.tab.mouse.move(*page.at(-0.05, 5))
-    page.tab.mouse.move(*page.at(time / 16, RULER + (lane + 0.5) * 24))
-    page.until(lambda: page.tab.locator("#timeline .tip").is_visible())
-    return page.texts("#timeline .tip > *")
+def told(page: OpenedPage, time: float, lane: int) -> list[str]:
+    """Give the lines told of a time on a lane, of sixteen seconds."""
+    return hovered(page, time / 16, (lane + 0.5) * 24)
 
 
 @pytest.mark.parametrize("most", [1_000_000, 8])
@@ -54,23 +51,23 @@ def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
 
 def test_gaps_are_named(open_page: Opener, report: Path) -> None:
     page = open_page(report, "#view=flatten")
-    assert hovered(page, 6.0, 0)[0] == "load"
+    assert told(page, 6.0, 0)[0] == "load"
     # Each thread's share of what one of two threads waited for.
-    assert [line.split(":")[0] for line in hovered(page, 0.5, 0)] == [
+    assert [line.split(":")[0] for line in told(page, 0.5, 0)] == [
         "3 s without a task",
         "No runnable task 1 s",
         "Nothing submitted 1 s",
         "Worker latency 500 ms",
         "Others",
     ]
-    assert hovered(page, 3.5, 0)[:1] == ["1 s before load"]
-    assert [line.split(":")[0] for line in hovered(page, 3.5, 0)[1:]] == [
+    assert told(page, 3.5, 0)[:1] == ["1 s before load"]
+    assert [line.split(":")[0] for line in told(page, 3.5, 0)[1:]] == [
         "Task overhead 750 ms",
         "Deserialize 250 ms",
     ]
-    assert hovered(page, 11.0, 0)[1].startswith("Task overhead 2 s")
+    assert told(page, 11.0, 0)[1].startswith("Task overhead 2 s")
     # Threads that never ran anything have lanes.
-    assert hovered(page, 8.0, 3)[0] == "16 s without a task"
+    assert told(page, 8.0, 3)[0] == "16 s without a task"
 
 
 def test_the_legend_of_gaps_is_the_table(

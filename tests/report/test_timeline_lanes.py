@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opened_pages import RULER, OpenedPage, Opener
+from opened_pages import OpenedPage, Opener
 from shown_numbers import shown
-from timeline_runs import LANE, sums_of
+from timeline_runs import LANE, hovered, sums_of
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
@@ -44,11 +44,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 def told(page: OpenedPage, time: float, lane: float) -> list[str]:
     """Give the lines told of a time on a lane, of ten seconds."""
-    page.tab.locator("#timeline").scroll_into_view_if_needed()
-    page.tab.mouse.move(*page.at(-0.05, 5))
-    page.tab.mouse.move(*page.at(time / SECONDS, RULER + (lane + 0.5) * LANE))
-    page.until(lambda: page.tab.locator("#timeline .tip").is_visible())
-    return page.texts("#timeline .tip > *")
+    return hovered(page, time / SECONDS, (lane + 0.5) * LANE)
 
 
 def test_a_folded_lane_tells_what_its_threads_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opened_pages import OpenedPage
+from opened_pages import RULER, OpenedPage
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
@@ -36,3 +36,12 @@ def scroll_tracks(page: OpenedPage, pixels: int) -> None:
     page.tab.keyboard.down("Alt")
     page.tab.mouse.wheel(0, pixels)
     page.tab.keyboard.up("Alt")
+
+
+def hovered(page: OpenedPage, share: float, y: float) -> list[str]:
+    """Give the lines told of a share of the time that is shown, at a height of the lanes."""
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    page.tab.mouse.move(*page.at(-0.05, 5))
+    page.tab.mouse.move(*page.at(share, RULER + y))
+    page.until(lambda: page.tab.locator("#timeline .tip").is_visible())
+    return page.texts("#timeline .tip > *")
