@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from dask.utils import key_split
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster
+from memory_forecasts import PROGRAMS as FORECAST
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -49,20 +49,6 @@ def slowed(block: Any) -> Any:
     return block
 
 
-def random_array(parts: int) -> Any:
-    return da.random.random((parts * 500, parts * 500), chunks=500).map_blocks(slowed)
-
-
-def rechunked(client: Client) -> None:
-    with dask.config.set({"array.rechunk.method": "tasks"}):
-        random_array(6).rechunk((3000, 250)).map_blocks(slowed).sum().compute()
-
-
-def tensordot(client: Client) -> None:
-    x = random_array(5)
-    da.tensordot(x, x, axes=1).map_blocks(slowed).sum().compute()
-
-
 def frame(parts: int) -> Any:
     rows = pd.DataFrame({"key": np.arange(parts * 40_000) % 997, "value": 1.0})
     return dd.from_pandas(rows, npartitions=parts).map_partitions(slowed)
@@ -77,34 +63,9 @@ def grouped(client: Client) -> None:
     frame(24).groupby("key").value.agg(["mean", "max"], split_out=4).compute()
 
 
-@dask.delayed
-def load(number: int) -> Any:
-    time.sleep(0.15)
-    return np.full(4 * MB // 8, float(number))
-
-
-@dask.delayed
-def add(one: Any, other: Any) -> Any:
-    time.sleep(0.1)
-    return one + other
-
-
-def tree(client: Client) -> None:
-    level = [load(number) for number in range(32)]
-    while len(level) > 1:
-        level = [add(*level[i : i + 2]) for i in range(0, len(level), 2)]
-    level[0].compute()
-
-
-def persisted(client: Client) -> None:
-    x = random_array(6).persist()
-    wait(x)
-    for _ in range(3):
-        x.map_blocks(slowed).mean().compute()
-
-
 PROGRAMS: dict[str, Callable[[Client], None]] = {
-    one.__name__: one for one in (rechunked, tensordot, shuffled, grouped, tree, persisted)
+    **{name: FORECAST[name] for name in ("rechunked", "multiplied", "tree", "held_by_the_client")},
+    **{one.__name__: one for one in (shuffled, grouped)},
 }
 
 

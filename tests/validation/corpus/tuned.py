@@ -12,13 +12,13 @@ import argparse
 import logging
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import followed
 import numpy as np
 from distributed import Client
 
@@ -29,7 +29,17 @@ from dasfprof.handles.trial.tuning import Tuner
 
 #: Workers and threads that are looked at.
 GRID = [(workers, threads) for workers in (1, 2) for threads in (1, 2, 4)]
-PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {}
+
+
+def as_it_is(run: Callable[[Client, bool], object]) -> Callable[[Client], object]:
+    return lambda client: run(client, False)
+
+
+#: Programs with the cluster that each has as it is; those of `followed.py` by their names.
+PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {
+    name: (as_it_is(followed.PROGRAMS[name].run), followed.PROGRAMS[name].cluster)
+    for name in ("service", "two_threads_of_python", "one_lock", "each_with_each", "tiny_tasks")
+}
 
 
 def on(workers: int, threads: int) -> Callable[..., Any]:
@@ -48,61 +58,11 @@ def sleeps(number: int, seconds: float) -> int:
     return number
 
 
-def counts(number: int, steps: int = 1_000_000) -> int:
-    """Compute in Python, with its lock."""
-    total = 0
-    for each in range(steps):
-        total += each * number
-    return total
-
-
 def sorts(number: int, length: int = 1_500_000) -> float:
     """Compute in NumPy, which gives Python's lock back."""
     values = np.random.default_rng(number).random(length)
     values.sort()
     return float(values[length // 2])
-
-
-LOCK = threading.Lock()
-
-
-def takes_turns(number: int) -> int:
-    """Wait for a lock of its process, and hold it."""
-    with LOCK:
-        time.sleep(0.1)
-    return number
-
-
-def block(number: int) -> np.ndarray:
-    """Make 20 MB."""
-    return np.full(2_500_000, float(number))
-
-
-def both(one: np.ndarray, other: np.ndarray) -> float:
-    """Take two blocks."""
-    time.sleep(0.02)
-    return float(one[0] * other[-1])
-
-
-@on(2, 1)
-def service(client: Client) -> object:
-    return sum(client.gather(client.map(sleeps, range(40), seconds=0.15)))
-
-
-@on(1, 1)
-def uneven_service(client: Client) -> object:
-    seconds = [0.05 + 0.1 * (number % 3) for number in range(24)]
-    return sum(client.gather(client.map(sleeps, range(24), seconds)))
-
-
-@on(1, 4)
-def python_loops(client: Client) -> object:
-    return sum(client.gather(client.map(counts, range(32))))
-
-
-@on(1, 1)
-def python_alone(client: Client) -> object:
-    return sum(client.gather(client.map(counts, range(24))))
 
 
 @on(1, 1)
@@ -115,35 +75,12 @@ def sorting_with_too_many(client: Client) -> object:
     return sum(client.gather(client.map(sorts, range(32))))
 
 
-@on(1, 4)
-def one_lock(client: Client) -> object:
-    return sum(client.gather(client.map(takes_turns, range(24))))
-
-
-@on(2, 1)
-def each_with_each(client: Client) -> object:
-    blocks = client.map(block, range(8))
-    pairs = [(one, other) for one in blocks for other in blocks if one is not other]
-    return sum(client.gather([client.submit(both, *pair) for pair in pairs]))
-
-
 @on(1, 2)
 def a_chain(client: Client) -> object:
     future = client.submit(sleeps, 1, 0.2, pure=False)
     for _ in range(9):
         future = client.submit(sleeps, future, 0.2, pure=False)
     return future.result()
-
-
-@on(1, 4)
-def waits_and_counts(client: Client) -> object:
-    waited = client.map(sleeps, range(24), seconds=0.15)
-    return sum(client.gather(client.map(counts, waited, steps=300_000)))
-
-
-@on(2, 2)
-def tiny(client: Client) -> object:
-    return sum(client.gather(client.map(sleeps, range(2000), seconds=0.0)))
 
 
 @on(2, 2)
