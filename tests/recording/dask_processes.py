@@ -22,6 +22,20 @@ PATHS = os.pathsep.join(
 MOUNT = 'mount -t tmpfs -o size="$0" none "$1" && shift && exec "$@"'
 
 
+#: Run by Python as it starts: nothing of dasfprof can be imported in that process.
+NOT_INSTALLED = """
+import sys
+
+class NotInstalled:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "dasfprof":
+            raise ModuleNotFoundError("No module named 'dasfprof'", name="dasfprof")
+
+sys.meta_path.insert(0, NotInstalled)
+"""
+
+
 class Processes:
     """Processes of Dask's own commands; what is left of them is killed at the end."""
 

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 from clusters import is_written, wait_until
-from dask_processes import certificates
+from dask_processes import NOT_INSTALLED, certificates
 from distributed import Client, LocalCluster
 from distributed.comm import connect
 from distributed.protocol.pickle import dumps
@@ -110,25 +110,11 @@ def test_a_hundred_workers_half_of_which_are_silent(silent_server: int) -> None:
 def bare_scheduler(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Give a scheduler's file and the environment's path where dasfprof cannot be imported."""
     (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "sitecustomize.py").write_text(BLOCKED)
+    (tmp_path / "bare" / "sitecustomize.py").write_text(NOT_INSTALLED)
     with start(tmp_path, "dask_scheduler", "--port", "0", "--scheduler-file", "s.json") as process:
         wait_until(lambda: is_written(tmp_path / "s.json"))
         yield str(tmp_path / "s.json"), tmp_path
         process.kill()
-
-
-#: Run by Python as it starts: nothing of dasfprof can be imported in that process.
-BLOCKED = """
-import sys
-
-class NotInstalled:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "dasfprof":
-            raise ModuleNotFoundError("No module named 'dasfprof'", name="dasfprof")
-
-sys.meta_path.insert(0, NotInstalled)
-"""
 
 
 def start(place: Path, command: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -221,20 +207,6 @@ while True: pass
 """
 
 
-def test_a_process_that_computes_where_others_take_the_core() -> None:
-    """Its threads use next to no CPU, but one could run whenever it is looked at."""
-    with contextlib.ExitStack() as stack:
-        started = []
-        for nice in ("19", "0", "0", "0"):
-            command = [sys.executable, "-c", ON_ONE_CORE.replace("NICE", nice)]
-            p = stack.enter_context(subprocess.Popen(command, stdout=-1))
-            stack.callback(p.kill)
-            assert p.stdout is not None
-            p.stdout.readline()
-            started.append(p)
-        assert asyncio.run(processes.process_state(started[0].pid)) == "busy"
-
-
 #: Its main thread waits in C and holds the interpreter's lock, for which others wake each 5 ms.
 HOLDS_THE_LOCK = """
 import ctypes, os, threading, time
@@ -246,18 +218,27 @@ ctypes.PyDLL(None).pause()
 """
 
 
-def test_a_process_whose_threads_wake_for_a_lock_where_others_take_the_core() -> None:
-    """A thread that wakes as it is looked at is not one that computes."""
+@pytest.mark.parametrize(
+    ("program", "state"),
+    [
+        # Its threads use next to no CPU, but one could run whenever it is looked at.
+        (ON_ONE_CORE.replace("NICE", "19"), "busy"),
+        # A thread that wakes as it is looked at is not one that computes.
+        (HOLDS_THE_LOCK, "idle"),
+    ],
+    ids=["computes", "wakes for a lock"],
+)
+def test_a_process_where_others_take_the_core(program: str, state: str) -> None:
     hog = ON_ONE_CORE.replace("NICE", "0")
     with contextlib.ExitStack() as stack:
         started = []
-        for program in (HOLDS_THE_LOCK, hog, hog, hog):
-            p = stack.enter_context(subprocess.Popen([sys.executable, "-c", program], stdout=-1))
+        for code in (program, hog, hog, hog):
+            p = stack.enter_context(subprocess.Popen([sys.executable, "-c", code], stdout=-1))
             stack.callback(p.kill)
             assert p.stdout is not None
             p.stdout.readline()
             started.append(p)
-        assert asyncio.run(processes.process_state(started[0].pid)) == "idle"
+        assert asyncio.run(processes.process_state(started[0].pid)) == state
 
 
 def test_tls(tmp_path: Path) -> None:

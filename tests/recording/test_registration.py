@@ -22,6 +22,7 @@ from clusters import client_of
 from distributed import Client, LocalCluster, Nanny, Scheduler, Worker
 
 import dasfprof
+from dasfprof.config.options import RECORDING
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import NoClientError, RegistrationError, SourceNotFoundError
 
@@ -122,17 +123,6 @@ def test_workers_have_one_plugin_that_dask_calls_without_a_detour(
     with dasfprof.profile(client, directory=tmp_path, enable_nvtx=True) as run:
         assert list(client.run(transitions).values()) == [["WorkerTaskPlugin.transition"]] * 2
     assert sum("-GPUAnnotationPlugin-" in path.name for path in run.files()) == 2
-
-
-def test_flush_makes_events_readable_while_recording_goes_on(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
-        keys = increments(client)
-        run.flush()
-        assert computed(dasfprof.open_run(tmp_path)) == keys
-        assert "recording" in repr(run)
-    assert "stopped" in repr(run)
 
 
 def test_stopping_twice_does_nothing_the_second_time(client: Client, tmp_path: Path) -> None:
@@ -241,13 +231,9 @@ def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
     with pytest.raises(dasfprof.errors.UnknownOptionError) as caught:
         call(None, sample_intervall=0.5)
     assert isinstance(caught.value, TypeError)
-    assert str(caught.value) == (
-        "there is no option sample_intervall. Did you mean sample_interval? The options are name, "
-        "enable_nvtx, add_time_suffix, directory, sample_interval, stack_frequency, profiler, "
-        "log_level, log_values, record_prints, arguments, record_code, prometheus, "
-        "commit_threshold, flush_interval, max_pending, segment_size, response_timeout, "
-        "orphan_timeout, ship."
-    )
+    told = str(caught.value)
+    assert "sample_intervall. Did you mean sample_interval?" in told
+    assert all(name in told for name in RECORDING)
 
 
 def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
@@ -413,14 +399,6 @@ def test_no_files_of_the_run_here(client: Client, tmp_path: Path) -> None:
         run.database()
 
 
-def test_collect_copies_local_files(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path / "there") as run:
-        keys = increments(client)
-        collected = run.collect(tmp_path / "here")
-        assert computed(dasfprof.open_run(tmp_path / "here")) == keys
-        assert {path.name for path in collected} == {path.name for path in run.files()}
-
-
 def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -507,13 +485,3 @@ def test_late_worker_is_recorded(kind: Any, tmp_path: Path) -> None:
             assert names.count("Worker Added") == names.count("Worker Removed") == 1
 
     asyncio.run(scenario())
-
-
-def test_repr_is_worth_reading(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, name="r<b>", add_time_suffix=False, directory=tmp_path) as run:
-        increments(client)
-    text = repr(run)
-    assert "'r<b>'" in text
-    assert "6 files" in text
-    assert str(tmp_path) in text
-    assert "<b>" not in run._repr_html_()

@@ -15,6 +15,7 @@ from typing import Any
 import dask
 import pytest
 from clusters import wait_until
+from dask_processes import NOT_INSTALLED
 from distributed import Client, LocalCluster
 from distributed.protocol.pickle import dumps
 from recorded_facts import assert_whole, computed
@@ -27,18 +28,6 @@ from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import make_settings
 
-#: Run by Python as it starts: nothing of dasfprof can be imported in that process.
-BLOCKED = """
-import sys
-
-class NotInstalled:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "dasfprof":
-            raise ModuleNotFoundError("No module named 'dasfprof'", name="dasfprof")
-
-sys.meta_path.insert(0, NotInstalled)
-"""
 WARNING = "This worker is not recorded by the profiler, and works as usual"
 
 
@@ -46,7 +35,7 @@ WARNING = "This worker is not recorded by the profiler, and works as usual"
 def bare_worker(address: str, directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `dask worker`, called "bare", where dasfprof is not installed."""
     (directory / "bare").mkdir()
-    (directory / "bare" / "sitecustomize.py").write_text(BLOCKED)
+    (directory / "bare" / "sitecustomize.py").write_text(NOT_INSTALLED)
     environment = {**os.environ, "PYTHONPATH": str(directory / "bare")}
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--name", "bare"]
     with (directory / "bare.log").open("wb") as log:
