@@ -366,6 +366,12 @@ with Client(sys.argv[1]) as client:
 """
 
 
+#: A cluster of this process that a script of another one visits.
+VISITED: dict[str, Any] = {
+    **{"n_workers": 1, "processes": False, "protocol": "tcp", "dashboard_address": None}
+}
+
+
 def plugins(cluster: LocalCluster) -> list[str]:
     scheduler = cluster.scheduler
     names = [*scheduler.plugins, *scheduler.worker_plugins]
@@ -375,9 +381,7 @@ def plugins(cluster: LocalCluster) -> list[str]:
 
 def test_a_cluster_of_others_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(VISITOR)
-    with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=None
-    ) as cluster:
+    with LocalCluster(**VISITED) as cluster:
         address = cluster.scheduler_address
         done = shell("dasfprof", "run", "script.py", address, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
@@ -390,9 +394,7 @@ def test_a_recorded_cluster_is_not_recorded_twice(tmp_path: Path) -> None:
     import dasfprof
 
     (tmp_path / "script.py").write_text(VISITOR)
-    with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=None
-    ) as cluster:
+    with LocalCluster(**VISITED) as cluster:
         with dasfprof.profile(cluster, "other", directory=tmp_path / "other"):
             registered = plugins(cluster)
             address = cluster.scheduler_address
@@ -434,9 +436,7 @@ def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import os; os.rmdir('traces'); open('traces', 'w').close()\n" + VISITOR
     )
-    with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=None
-    ) as cluster:
+    with LocalCluster(**VISITED) as cluster:
         args = ("--directory", "traces", "script.py", cluster.scheduler_address)
         done = shell("dasfprof", "run", *args, cwd=tmp_path)
         assert plugins(cluster) == []

@@ -21,11 +21,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return TraceAnalyser(write_sampled_run(tmp_path_factory.mktemp("traces")), progress=False)
 
 
-@pytest.fixture
-def page(open_page: Opener, analyser: TraceAnalyser, tmp_path: Path) -> OpenedPage:
-    return open_page(analyser.report(tmp_path / "report.html"))
-
-
 def titles(page: OpenedPage) -> dict[str, str]:
     """Return the titles of the calls that are drawn, by their first words."""
     found = page.tab.eval_on_selector_all("#flame button", "all => all.map((one) => one.title)")

@@ -17,11 +17,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return TraceAnalyser(write_sampled_run(tmp_path_factory.mktemp("traces")), progress=False)
 
 
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "report.html")
-
-
 @pytest.fixture
 def opened(open_page: Opener, report: Path) -> Opener:
     """Open the report, or another one, at a place of it."""
