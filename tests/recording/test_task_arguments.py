@@ -10,7 +10,7 @@ from typing import Any
 import dask
 import numpy as np
 import pytest
-from clusters import client_of
+from clusters import client_of, wait_until
 from distributed import Client
 from recorded_facts import assert_whole
 
@@ -159,11 +159,9 @@ def test_a_run_that_fails_when_its_task_is_forgotten(client: Client, tmp_path: P
         assert BEGUN.wait(60)
         future.cancel()
         state = next(iter(client.cluster.workers.values())).state
-        while state.tasks["cancelled-1"].state != "cancelled":
-            sleep(0.01)
+        wait_until(lambda: state.tasks["cancelled-1"].state == "cancelled")
         TOLD.set()
-        while "cancelled-1" in state.tasks:
-            sleep(0.01)
+        wait_until(lambda: "cancelled-1" not in state.tasks)
     trace = TraceAnalyser(tmp_path, progress=False).trace
     assert trace.tasks["state"].tolist() == ["erred"]
     assert "caught-errors" not in {note.kind for note in trace.notes}

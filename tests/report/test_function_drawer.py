@@ -135,7 +135,7 @@ def test_a_task_run_shows_its_own_lines_logs_and_code(opened: Opener) -> None:
 
 def test_details_are_those_of_one_run_of_a_key(opened: Opener) -> None:
     page = opened("#view=flatten")
-    page.search("kmeans.py", "6 found")  # those whose code is there, and those that logged there
+    page.search("kmeans.py", "8 found")  # whose code is there, who logged or failed there
     page.search("NO CHUNK", "1 found")  # the run that logged it, not the other
     page.search("load-1", "2 found")
     told = set()

@@ -60,29 +60,26 @@ PROGRAMS: dict[str, Followed] = {}
 ALIKE: dict[str, Followed] = {}
 
 
-def gains(
-    rule: str,
-    cluster: tuple[int, int] = (2, 2),
-    advised: tuple[int, int] | None = None,
-    memory: int = 0,
-) -> Callable[[Callable[[Client, bool], object]], Callable[[Client, bool], object]]:
+Run = Callable[[Client, bool], object]
+
+
+def gains(rule: str, *clusters: tuple[int, int], memory: int = 0) -> Callable[[Run], Run]:
     """Register a program for which the advice of a rule is right."""
-
-    def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        own = rule in _OF_PROCESSES
-        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, own, memory)
-        return run
-
-    return register
+    return _registered(PROGRAMS, rule, clusters, memory)
 
 
-def alike(
-    rule: str, cluster: tuple[int, int] = (2, 2)
-) -> Callable[[Callable[[Client, bool], object]], Callable[[Client, bool], object]]:
+def alike(rule: str, *clusters: tuple[int, int]) -> Callable[[Run], Run]:
     """Register a program that looks like one of a rule's, and is none."""
+    return _registered(ALIKE, rule, clusters)
 
-    def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
-        ALIKE[run.__name__] = Followed(rule, run, cluster, None, rule in _OF_PROCESSES)
+
+def _registered(
+    programs: dict[str, Followed], rule: str, clusters: tuple[Any, ...], memory: int = 0
+) -> Callable[[Run], Run]:
+    def register(run: Run) -> Run:
+        cluster, advised, *_ = (*clusters, *((2, 2), None)[len(clusters) :])
+        own = rule in _OF_PROCESSES
+        programs[run.__name__] = Followed(rule, run, cluster, advised, own, memory)
         return run
 
     return register

@@ -1,4 +1,5 @@
-"""Real programs: of each the findings that must be there, and none that the run itself refutes."""
+"""Real programs: of each the findings that must be there, none that the run itself refutes, and
+advice that gains half of what was promised."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import pytest
 for library in ("dask_ml", "lightgbm", "numba", "sklearn", "xarray", "tomllib"):
     pytest.importorskip(library, reason="the extra `corpus` is not installed, or Python is < 3.11")
 
+from advised import advised_programs, compare  # noqa: E402
 from expectations import Expectation, declaration  # noqa: E402
 from refuters import refute  # noqa: E402
 from run import BUSY, Recorded, programs, record  # noqa: E402
@@ -85,3 +87,13 @@ def test_what_is_found(name: str, expectation: Expectation, recorded: Record) ->
         pytest.skip(f"other programs used {done.busy_elsewhere:.0%} of the cores")
     columns = ["Severity", "Rule", "Finding", "Evidence", "Suggestion"]
     assert holds, f"{expectation.why}\n{done.findings[columns].to_string(max_colwidth=None)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", advised_programs())
+def test_half_of_what_was_promised_is_gained(name: str, tmp_path: Path) -> None:
+    done = compare(name, tmp_path, times=3)
+    kept = done.promised > 0 and done.gained >= done.promised / 2
+    if done.busy_elsewhere > BUSY and not kept:
+        pytest.skip(f"other programs used {done.busy_elsewhere:.0%} of the cores: {done}")
+    assert kept, done
