@@ -57,8 +57,7 @@ def test_classes_of_time_share_no_colour_with_what_ran(
     assert not set(classes.values()) & {*functions.values(), *workers.values()}
 
 
-def test_a_worker_has_one_colour_in_all_charts(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
+def test_a_worker_has_one_colour_in_all_charts(page: OpenedPage) -> None:
     page.tab.select_option("#colour", "worker")
     lanes = colours_of(page, "#legend li")
     charts = page.tab.locator("#charts .reading")

@@ -43,10 +43,7 @@ def keys_of(analyser: TraceAnalyser, wanted: Any) -> set[str]:
     return set(keys.tolist())
 
 
-def test_a_row_of_a_function_filters(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
-) -> None:
-    page = open_page(report, "#view=flatten")
+def test_a_row_of_a_function_filters(page: OpenedPage, analyser: TraceAnalyser) -> None:
     table = analyser.per_function_bottleneck()
     row = table[(table["Function"] == LOAD) & (table["Worker"] == "worker-node-1")].iloc[0]
     cells = page.tab.locator("#functions-table .rows .row", has_text="load")

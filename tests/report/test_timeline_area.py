@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opened_pages import Opener
+from opened_pages import OpenedPage, Opener
 from shown_numbers import shown
 from timeline_runs import TALL, many_workers, scroll_tracks, sums_of
 from traces import Plan, Task, filled
@@ -35,10 +35,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return planned(tmp_path_factory.mktemp("traces"))
 
 
-def test_the_whole_run_is_the_accounting(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
-) -> None:
-    page = open_page(report, "#view=flatten")
+def test_the_whole_run_is_the_accounting(page: OpenedPage, analyser: TraceAnalyser) -> None:
     page.tab.locator("#timeline .overlay").focus()
     page.tab.keyboard.press("m")
     classes = sums_of(page, "classes-in")
@@ -58,10 +55,7 @@ def test_the_whole_run_is_the_accounting(
     page.until(lambda: not page.tab.locator("#area").is_visible())
 
 
-def test_the_lanes_of_a_worker_are_its_accounts(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
-) -> None:
-    page = open_page(report, "#view=flatten")
+def test_the_lanes_of_a_worker_are_its_accounts(page: OpenedPage, analyser: TraceAnalyser) -> None:
     page.tab.locator("#timeline").scroll_into_view_if_needed()
     page.tab.click("#choose")
     height = page.canvas()["height"]

@@ -97,8 +97,7 @@ def test_a_double_click_zooms_to_what_the_first_click_selected(
         assert page.window()[0] <= begin < end <= page.window()[1] + 0.01
 
 
-def test_who_goes_through_the_table_stays_there(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
+def test_who_goes_through_the_table_stays_there(page: OpenedPage) -> None:
     page.tab.locator("#task-table .table").focus()
     before = box(page, "#task-table")["y"]
     page.tab.keyboard.press("ArrowDown")

@@ -76,10 +76,7 @@ def click(page: OpenedPage, time: float) -> None:
     page.tab.mouse.click(*page.at(time / 16, RULER + 12))
 
 
-def test_a_click_pins_what_the_gap_was_and_what_the_client_did(
-    open_page: Opener, report: Path
-) -> None:
-    page = open_page(report, "#view=flatten")
+def test_a_click_pins_what_the_gap_was_and_what_the_client_did(page: OpenedPage) -> None:
     click(page, 8.0)
     page.until(lambda: page.text("#details h3") == "8 s without a task")
     assert page.details() == {

@@ -49,8 +49,7 @@ def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
     assert not idle[:, :USES].any()
 
 
-def test_gaps_are_named(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
+def test_gaps_are_named(page: OpenedPage) -> None:
     assert told(page, 6.0, 0)[0] == "load"
     # Each thread's share of what one of two threads waited for.
     assert [line.split(":")[0] for line in told(page, 0.5, 0)] == [
@@ -94,8 +93,7 @@ def colour_at(page: OpenedPage, time: float, y: float) -> str:
     return page.colours("#timeline .picture", x, y)[0]
 
 
-def test_bars_show_what_their_thread_did(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
+def test_bars_show_what_their_thread_did(page: OpenedPage) -> None:
     swatches = {
         item.text_content().split(" 1 s")[0].split(" 2 s")[0].split(" 3 s")[0]: item.locator(
             "i"
@@ -108,10 +106,7 @@ def test_bars_show_what_their_thread_did(open_page: Opener, report: Path) -> Non
         page.until(lambda t=time, n=name: colour_at(page, t, RULER + 23) == swatches[n])
 
 
-def test_no_two_classes_look_alike_and_each_is_painted_as_its_swatch(
-    open_page: Opener, report: Path
-) -> None:
-    page = open_page(report, "#view=flatten")
+def test_no_two_classes_look_alike_and_each_is_painted_as_its_swatch(page: OpenedPage) -> None:
     looks = """(all) => all.map((one) => { const style = getComputedStyle(one);
         return `${style.backgroundColor} ${style.backgroundImage}`; })"""
     for part in ("#gap-legend i", "#class-names i", ".classes i"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opened_pages import OpenedPage, Opener
+from opened_pages import OpenedPage
 from shown_numbers import shown
 from timeline_runs import LANE, hovered, sums_of
 from traces import Plan, Task
@@ -48,9 +48,8 @@ def told(page: OpenedPage, time: float, lane: float) -> list[str]:
 
 
 def test_a_folded_lane_tells_what_its_threads_run(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
+    page: OpenedPage, analyser: TraceAnalyser
 ) -> None:
-    page = open_page(report, "#view=flatten")
     page.tab.click("#fold-all")
     tasks, begin = analyser.trace.tasks, analyser.trace.begin
     for time in (3.0, 4.5, 6.5, 8.0):
@@ -65,9 +64,8 @@ def test_a_folded_lane_tells_what_its_threads_run(
 
 
 def test_all_workers_fold_and_their_lanes_are_the_accounts(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
+    page: OpenedPage, analyser: TraceAnalyser
 ) -> None:
-    page = open_page(report, "#view=flatten")
     page.tab.click("#fold-all")
     page.tab.locator("#timeline .overlay").focus()
     page.tab.keyboard.press("m")
@@ -79,10 +77,7 @@ def test_all_workers_fold_and_their_lanes_are_the_accounts(
         assert shown(text).shows(table[name]), name
 
 
-def test_transfers_are_those_of_the_table(
-    open_page: Opener, report: Path, analyser: TraceAnalyser
-) -> None:
-    page = open_page(report, "#view=flatten")
+def test_transfers_are_those_of_the_table(page: OpenedPage, analyser: TraceAnalyser) -> None:
     page.tab.check("#transfers")
     transfers, workers = analyser.trace.transfers, analyser.trace.workers
     labels = workers.set_index("address")["worker"]

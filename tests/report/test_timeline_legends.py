@@ -47,8 +47,7 @@ def inked(page: OpenedPage, time: float, lane: int) -> bool:
     return any(int(part) < 250 for colour in found for part in re.findall(r"\d+", colour))
 
 
-def test_a_class_between_bars_alone(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten")
+def test_a_class_between_bars_alone(page: OpenedPage) -> None:
     page.tab.locator("#timeline").scroll_into_view_if_needed()
     time, lane = 0.25, 1
     page.tab.mouse.move(*page.at(time / SECONDS, RULER + (lane + 0.5) * LANE))
