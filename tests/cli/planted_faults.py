@@ -42,6 +42,15 @@ def loops() -> None:
         number += 1
 
 
+def takes_both(first: str, second: str) -> None:
+    """Take two locks, which are seen in this frame; another task takes them the other way round."""
+    one, other = Lock(first), Lock(second)
+    one.acquire()
+    Event(f"{first} is held").set()
+    Event(f"{second} is held").wait()
+    other.acquire()
+
+
 def runs_subprocess() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:  # ends with this process
         process.wait()

@@ -97,7 +97,7 @@ def plant_faults(client: Client, cluster: SpecCluster) -> list[Any]:
     wait_until(lambda: extensions["multi_locks"].locks)
     futures += [plant(client, function, workers="many") for function in PLANTED]
     futures += [
-        plant(client, hung.take_crosswise, *names, workers="crossed", number=number)
+        plant(client, faults.takes_both, *names, workers="crossed", number=number)
         for number, names in enumerate([("a", "b"), ("b", "a")])
     ]
     wait_until(lambda: len(states["many"].executing) == len(PLANTED) + len(HOLDERS))
@@ -155,10 +155,10 @@ def test_a_worker_that_does_not_answer(document: Any, function: Any) -> None:
 
 
 def test_crossed_locks_are_the_cycle(document: Any) -> None:
-    cause = first_cause(document, hung.take_crosswise)
+    cause = first_cause(document, faults.takes_both)
     assert cause["kind"] == "lock-cycle"
     assert cause["certainty"] == ("certain" if sys.version_info >= (3, 13) else "likely")
-    assert set(cause["keys"]) == {key_of(hung.take_crosswise, 0), key_of(hung.take_crosswise, 1)}
+    assert set(cause["keys"]) == {key_of(faults.takes_both, 0), key_of(faults.takes_both, 1)}
     holds = "holds" if cause["certainty"] == "certain" else "may hold"
     for words in ("a and waits for Lock b", "b and waits for Lock a"):
         assert f"{holds} {words}" in cause["evidence"]
