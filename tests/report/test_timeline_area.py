@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from opened_pages import OpenedPage, Opener
 from shown_numbers import shown
-from timeline_runs import TALL, many_workers, scroll_tracks, sums_of
+from timeline_runs import sums_of
 from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
@@ -75,20 +75,6 @@ def test_the_lanes_of_a_worker_are_its_accounts(page: OpenedPage, analyser: Trac
         # The last pixel of the canvas may be left out.
         low, high = shown(text).bounds
         assert low * 0.98 <= row["Thread Time (s)"] <= high * 1.02, row["Class"]
-
-
-def test_the_critical_path_stays_readable_above_many_workers(
-    open_page: Opener, tmp_path: Path
-) -> None:
-    many = many_workers(tmp_path / "traces").report(tmp_path / "many.html")
-    page = open_page(many, "#view=critical", viewport=TALL)
-    # The last pixel of its 30 is still it, however far the lanes are scrolled.
-    for y in (26, 52):
-        page.tab.mouse.move(*page.at(0.99, y))
-        page.until(lambda: "Compute" in page.text("#timeline .tip"))
-        scroll_tracks(page, 300)
-    page.tab.mouse.click(*page.at(0.99, 40))
-    page.until(lambda: page.details().get("Key") == "work-59")
 
 
 @pytest.mark.parametrize(("order", "first"), [("name", 2), ("most", 10), ("least", 7)])

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from opened_pages import RULER, OpenedPage
-from traces import Plan, Task
-
-from dasfprof import TraceAnalyser
 
 #: The height of a lane where there is room.
 LANE = 26
@@ -17,25 +12,12 @@ MANY_SECONDS = 6.9
 TALL = {"width": 1280, "height": 2000}
 
 
-def many_workers(directory: Path) -> TraceAnalyser:
-    """Plan 60 workers; each runs a task for a second, a tenth of a second after the one before."""
-    tasks = [Task(f"work-{at}", at, 0.1 * at, 0.1 * at + 1.0) for at in range(60)]
-    return Plan(tasks, workers=60, threads=1).write(directory)
-
-
 def sums_of(page: OpenedPage, table: str) -> dict[str, list[str]]:
     """Give the cells of a table of an area's sums, without the head, by their first."""
     rows = page.tab.locator(f"#{table} tr").all()[1:]
     return {
         str(row.locator("th").text_content()): row.locator("td").all_text_contents() for row in rows
     }
-
-
-def scroll_tracks(page: OpenedPage, pixels: int) -> None:
-    """Scroll the tracks beneath the pointer."""
-    page.tab.keyboard.down("Alt")
-    page.tab.mouse.wheel(0, pixels)
-    page.tab.keyboard.up("Alt")
 
 
 def hovered(page: OpenedPage, share: float, y: float) -> list[str]:
