@@ -1,4 +1,4 @@
-"""What tests of the timeline share: a run of many workers, sums of an area, heights of lanes."""
+"""What tests of the timeline share: sums of an area, heights of lanes, what is told at a point."""
 
 from __future__ import annotations
 
