@@ -9,7 +9,6 @@ import socket
 import time
 
 import psutil
-import pytest
 
 from dasfprof.recording.probes.process import ProcessUsage, count_connections
 
@@ -37,17 +36,6 @@ def test_connections_are_the_internet_sockets_of_this_process() -> None:
     # In a process of its own: clusters of other tests may be closing theirs in this one.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(counts_with_sockets) == [(0, 0), (4, 4), (0, 0)]
-
-
-def test_descriptors_are_counted_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProcessUsage, "COUNT_INTERVAL", 3600.0)  # however slow this test is
-    usage = ProcessUsage()
-    descriptors = usage.read().descriptors
-    with socket.socket():
-        assert usage.read().descriptors == descriptors
-        monkeypatch.setattr(ProcessUsage, "COUNT_INTERVAL", 0.0)
-        assert ProcessUsage().read().descriptors != descriptors
-    usage.close()
 
 
 def test_usage_is_what_psutil_tells() -> None:

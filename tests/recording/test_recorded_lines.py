@@ -25,9 +25,6 @@ from test_pipeline_steps import Pipeline
 
 import dasfprof
 from dasfprof import MultiEventDatabase, TraceAnalyser
-from dasfprof.analysis.diagnosis.ranking import located
-from dasfprof.analysis.diagnosis.registry import Finding
-from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.lines import OF_OTHERS
 
 client = client_of(2, 1)
@@ -322,22 +319,3 @@ def test_the_client_s_seconds_stand_at_their_lines(client: Client, tmp_path: Pat
     row = ledger.set_index("Line").loc[f"lined_programs.py:{waited}"]
     assert row["Waiting (s)"] >= 2 * lined_programs.SECONDS
     assert row["Text"] == "whole.compute()"
-
-
-def test_findings_name_the_line_that_built_the_function_s_tasks(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        lined_programs.futures_in_loops(client)
-    trace = run.analyser(progress=False).run
-
-    sentences = "It is slow.", "It was seen.", "Make it faster."
-    finding = Finding.of("slow", *sentences, function="cost")
-    said = located(finding, RunFigures(trace))
-    place = said.figures["built_at"]
-    assert place in {MARKED["submitted"], MARKED["chained"]}
-    assert f"cost was built at {place} (" in said.evidence
-    # Each of two lines has half of the naps, of which a slow machine makes one longer.
-    assert 0.1 < said.figures["share_of_line"] < 0.9
-    other = Finding.of("slow", *sentences, function="nothing of this run")
-    assert located(other, RunFigures(trace)) == other

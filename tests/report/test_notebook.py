@@ -76,12 +76,6 @@ def test_the_analyser_shows_itself(
     assert analyser._repr_html_() == run_html(analyser, None), "a large run's are asked for"
 
 
-def test_an_empty_run(tmp_path: Path) -> None:
-    analyser = TraceAnalyser(write_trace(tmp_path / "empty.msgpack"))
-    assert "0 task runs of 0 functions" in analyser._repr_html_()
-    assert "0 task runs of 0 functions" in run_text(analyser, analyser.diagnose())
-
-
 def test_what_goes_wrong_is_shown(analyser: TraceAnalyser, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("<b>gone\ud800")

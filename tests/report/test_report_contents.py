@@ -66,10 +66,3 @@ def test_a_table_tells_that_columns_go_on(open_page: Opener, report: Path) -> No
     cut = """[...document.querySelectorAll(".head button")].filter(
         (one) => one.scrollHeight > one.parentElement.clientHeight).map((one) => one.textContent)"""
     assert narrow.tab.evaluate(cut) == []
-
-
-def test_nothing_moves_when_the_bar_is_filled(open_page: Opener, report: Path) -> None:
-    page = open_page(report)
-    before = top_of(page, "#spent")
-    page.tab.evaluate("document.querySelector('#contents ul').replaceChildren()")
-    assert top_of(page, "#spent") == before
