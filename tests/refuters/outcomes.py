@@ -155,6 +155,20 @@ def _of_the_worst(said: Said, evidence: Evidence) -> Iterator[str]:
         last = [float(rows.numbers("memory")[-1]) for rows in before if len(rows)]
         if not any(is_close(said["memory"], one) for one in last):
             yield f"its process had {last} bytes at last, not {said['memory']}"
+    if said["ages"]:
+        least, most = said["ages"]
+        started = {
+            header["worker"]["address"]: header["worker"].get("started", np.nan)
+            for header in evidence.headers
+            if header.get("worker")
+        }
+        ages = [
+            row["timestamp"] - started.get(row["worker"], np.nan)
+            for row in evidence.rows("Worker Removed")
+        ]
+        same = [age for age in ages if least - 0.01 <= age <= most + 0.01]
+        if len(same) < said["of_age"]:
+            yield f"{len(same)} workers died at an age of {least} to {most}: {ages}"
     if said["blames_memory"] and not _of_memory(own, said, evidence):
         yield f"memory is blamed, of which {said['memory']} B were used, and nobody told so"
     if said["why"] == "silent" and not any(

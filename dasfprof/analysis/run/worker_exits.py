@@ -57,6 +57,8 @@ class Why(str, Enum):
     """It had just logged an error, and no signal ended it."""
     STATUS = "status"
     """It ended by itself."""
+    AGE = "age"
+    """Like other workers, at the same age as these, and far from its memory limit."""
     UNKNOWN = "unknown"
 
 
@@ -77,6 +79,8 @@ class Departure:
     error: str
     #: The share of its limit from which its process may have died of memory.
     near: float = NEAR_LIMIT
+    #: Seconds that the processes of such workers had run at least and at most, if that explains it.
+    ages: tuple[float, float] | None = None
 
 
 def departure(trace: Trace, life: int) -> Departure:

@@ -76,8 +76,8 @@ class Trace:
     #: and those bytes; None and NaN: none, or unknown), ``thread_limits`` (variables such as
     #: OMP_NUM_THREADS that its process has, a dict; None: not recorded), ``job`` (the
     #: variables that name its job, such as SLURM_JOB_ID, a dict; None: none), ``resources`` (that
-    #: tasks may ask it for, a dict of amounts; None: not recorded), ``first_seen, last_seen,
-    #: boot_id, pid, closed, joined, left,
+    #: tasks may ask it for, a dict of amounts; None: not recorded), ``started`` (its process did),
+    #: ``first_seen, last_seen, boot_id, pid, closed, joined, left,
     #: left_reason, exit_code`` (of its process; negative: the signal; NaN: unknown),
     #: ``exit_reason``, ``silent`` (seconds without a heartbeat, if the scheduler gave it up for
     #: that), ``last_error, last_error_time`` (that Dask logged in its process). ``closed`` is False

@@ -32,7 +32,7 @@ _COLUMNS: dict[str, Any] = {
     "memory_group": object,
     "group_limit": float,
     **dict.fromkeys(("thread_limits", "job", "resources"), object),
-    **dict.fromkeys(("first_seen", "last_seen"), float),
+    **dict.fromkeys(("started", "first_seen", "last_seen"), float),
     "boot_id": object,
     "pid": "Int64",
     "closed": "boolean",
@@ -68,6 +68,8 @@ class Worker:
     #: The control group that limits its process's memory, and those bytes; None: not known.
     memory_group: str | None = None
     group_limit: float | None = None
+    #: When its process began, in Unix seconds of its host; None: not recorded.
+    started: float | None = None
     boot_id: str | None = None
     pid: int | None = None
     #: For each of its files, whether the writer finished it.
@@ -154,6 +156,8 @@ class WorkerRegister:
         if isinstance(facts.get("memory_group"), str):
             worker.memory_group = facts["memory_group"]
             worker.group_limit = facts.get("group_limit")
+        started = facts.get("started")
+        worker.started = started if isinstance(started, float) else worker.started
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.job = job_in(header)
         worker.plugins.add(str(header.get("plugin", "")))

@@ -317,6 +317,8 @@ _CLAUSES = {
     Why.CRASH: "killed by a crash",
     Why.ERROR: "lost just after an error that Dask logged there",
     Why.STATUS: "lost as the process ended by itself",
+    Why.AGE: "killed or lost at the same age of {} to {}, as by a time limit of a batch system, by "
+    "a lifetime or by a script",
     Why.UNKNOWN: "killed or lost, by what the trace does not tell",
 }
 #: What those of Dask's own tasks do whose names have a word, where they need too much memory.
@@ -336,9 +338,12 @@ _OF_DASK = {
 def clause(departures: list[Departure]) -> str:
     """Say in a few words what ended workers: how many so, where it was not the same for all."""
     whys = Counter(one.why for one in departures).most_common()
+    whys.sort(key=lambda each: each[0] is not Why.AGE)  # these say what is no fault of the tasks
+    ages = next((map(format_duration, one.ages) for one in departures if one.ages), ())
+    clauses = {why: _CLAUSES[why].format(*(ages if why is Why.AGE else ())) for why, _ in whys}
     if len(whys) == 1:
-        return _CLAUSES[whys[0][0]]
-    return ", or ".join(f"{_CLAUSES[why]} ({number})" for why, number in whys)
+        return clauses[whys[0][0]]
+    return ", or ".join(f"{clauses[why]} ({number})" for why, number in whys)
 
 
 def in_words(departure: Departure) -> str:
@@ -369,6 +374,9 @@ _ADVICE = {
     "unpickled there, and needs the modules, of the same versions, that it is of.",
     Why.STATUS: "Look for sys.exit() or os._exit() in {name} and its libraries, and at what the "
     "process printed last.",
+    Why.AGE: "Ask the batch system for more time (walltime= of dask-jobqueue), or let workers end "
+    "by themselves: start them with a --lifetime that is shorter by a few of their tasks, and with "
+    "--lifetime-stagger, so that they hand on their results.",
     Why.UNKNOWN: "The trace cannot tell what ended it. The kernel's log (dmesg) tells of kills for "
     "want of memory, the log of a batch system, of Kubernetes (kubectl describe pod) or of a cloud "
     "of theirs, the worker's own log of its errors.",

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import psutil
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dasfprof.database import FileDatabase
@@ -100,6 +101,7 @@ def worker_facts(worker: Any) -> dict[str, Any]:
         "label": f"worker-{host}-{worker.name}",
         "nthreads": worker.state.nthreads,
         **memory_sizes(worker),
+        "started": psutil.Process().create_time(),
         "thread_limits": {name: os.environ[name] for name in THREAD_LIMITS if name in os.environ},
         **({} if group is None else {"memory_group": group[0], "group_limit": group[1]}),
     }
