@@ -302,6 +302,10 @@ def test_a_client_whose_process_cannot_be_asked() -> None:
         "The cluster has had nothing to do for the last 36 s, as all tasks have ended: "
         "Client-1 has not given up 2 results."
     )
+    waits = replace(alive, clients=(ClientNow("Client-2"),))
+    (cause,) = find_causes(waits)
+    assert cause.text.endswith("Client-2 is connected and asks for no result.")
+    assert "py-spy dump" in cause.suggestion
     assert not find_causes(replace(alive, quiet=2.0))
     assert not find_causes(replace(alive, scheduler_answered=None))  # a trace tells what it does
 
@@ -316,6 +320,9 @@ def test_the_client_is_elsewhere() -> None:
         "the client does something else."
     )
     assert "3 results" in cause.evidence
+    assert "for the last" not in cause.evidence
+    (cause,) = find_causes(state(clients=(replace(client, unchanged=33.0),), quiet=36.0))
+    assert ", for the last 33 s; the cluster keeps 3 results for it." in cause.evidence
     assert "meanwhile the cluster has nothing to do" in cause.suggestion
 
 

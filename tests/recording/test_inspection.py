@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import pickle
 import signal
@@ -252,6 +253,24 @@ def test_tls(tmp_path: Path) -> None:
         assert ["view" in answer for answer in views["workers"].values()] == [True]
         with pytest.raises(NoSchedulerError, match="tls"):
             asyncio.run(views_of(address.replace("tls:", "tcp:"), limit=10.0))
+
+
+def test_the_address_of_a_worker_leads_to_the_scheduler_s(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger = logging.getLogger("distributed.core")
+    logger.addHandler(caplog.handler)
+    try:
+        with LocalCluster(
+            n_workers=1, processes=False, protocol="tcp", dashboard_address=None
+        ) as cluster:
+            (worker,) = cluster.scheduler.workers
+            words = f"a Worker listens at {worker}, .* address: {cluster.scheduler_address};"
+            with pytest.raises(NoSchedulerError, match=words):
+                asyncio.run(views_of(worker, limit=LIMIT))
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_look_at_frames_keeps_nothing_alive() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from dasfprof.analysis.run.worker_exits import is_persons
 from dasfprof.analysis.under_way import primitives, processes
 from dasfprof.analysis.under_way.state import (
     CERTAINTIES,
@@ -239,7 +240,7 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
     ago = format_duration(state.quiet or 0.0)
     for client in state.clients:
         if client.activity is None:
-            if state.scheduler_answered and client.wanted:
+            if state.scheduler_answered and is_persons(client.client):
                 yield _holds_results(client, ago, state.quiet)
         elif client.activity.stack:
             yield _is_at(client, client.activity, ago, state.quiet)
@@ -269,8 +270,8 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
         "open",
         f"{_nothing_left(ago)} the client "
         f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
-        f"Its main thread is at {describe_stack(activity.stack)}; the cluster keeps "
-        f"{count_of(client.wanted, 'result')} for it.",
+        f"Its main thread is at {describe_stack(activity.stack)}{_for_long(client)}; the cluster "
+        f"keeps {count_of(client.wanted, 'result')} for it.",
         "These results may be on their way: client_calls() tells how many bytes of them came, and "
         "for how long. Where many do, reduce or store them on the cluster."
         if waits and client.wanted
@@ -281,17 +282,25 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
     )
 
 
+def _for_long(client: ClientNow) -> str:
+    """Say since when a client's stack has been the same, or return an empty string."""
+    if client.unchanged is None or client.unchanged < _IDLE:
+        return ""
+    return f", for the last {format_duration(client.unchanged)}"
+
+
 def _nothing_left(ago: str) -> str:
     return f"The cluster has had nothing to do for the last {ago}, as all tasks have ended:"
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
-    """Name a client that keeps results: only its own process knows what it does meanwhile."""
+    """Name a client that is connected: only its own process knows what it does meanwhile."""
+    holds = f"has not given up {count_of(client.wanted, 'result')}"
     return Cause(
         "client-elsewhere",
         "open",
-        f"{_nothing_left(ago)} {elide(client.client, 60)} has not given up "
-        f"{count_of(client.wanted, 'result')}.",
+        f"{_nothing_left(ago)} {elide(client.client, 60)} "
+        f"{holds if client.wanted else 'is connected and asks for no result'}.",
         "The cluster does not know what that program does.",
         "If the program should go on: look at what its main thread does (py-spy dump --pid PID on "
         "its host). Of a run that is recorded, dasfprof watch and diagnose() tell.",

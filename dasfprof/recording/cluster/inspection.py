@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from distributed import rpc
@@ -66,7 +66,8 @@ async def views_of(
     """
     call = _Calls(address, connection_args or {}, limit)
     await call.check_listening()
-    first = await call.scheduler(look_at_scheduler)
+    answers = await call.check_is_scheduler()
+    first = await call.scheduler(look_at_scheduler) if answers else None
     if first is None:
         process = await call.process_of_scheduler()
         return {
@@ -113,6 +114,47 @@ class _Calls:
             raise NoSchedulerError(f"nothing listens at {self.address} ({error}).") from error
         writer.close()
 
+    async def check_is_scheduler(self) -> bool:
+        """Return whether a scheduler answers in time; raise an error if another process does.
+
+        A worker or a nanny would log an error of a call that only schedulers know.
+        """
+        identity = await self._answer(self._identity(), self.limit)
+        if identity is None:
+            return False
+        if not isinstance(identity, dict) or "workers" in identity:
+            return True
+        scheduler = identity.get("scheduler")
+        address = scheduler if isinstance(scheduler, str) else "usually of port 8786"
+        raise NoSchedulerError(
+            f"a {identity.get('type')} listens at {self.address}, and no scheduler. Pass the "
+            f"scheduler's address: {address}; client.scheduler_info() has it."
+        )
+
+    async def _identity(self) -> Any:
+        async with rpc(self.address, connection_args=self.connection_args) as server:
+            return await server.identity()
+
+    async def _answer(self, answer: Coroutine[Any, Any, Any], limit: float) -> Any:
+        """Return an answer, or None if it does not come in time.
+
+        Raises
+        ------
+        NoSchedulerError
+            If what answers is no process of Dask.
+        """
+        try:
+            return await within(limit, answer)
+        except asyncio.TimeoutError:
+            return None
+        except Exception as error:
+            raise NoSchedulerError(
+                f"what listens at {self.address} does not answer as a Dask scheduler does ({error})"
+                ". Pass the scheduler's address (usually of port 8786), not its dashboard's or a "
+                "worker's; a cluster with TLS has tls:// there, and its certificates in Dask's "
+                "configuration (distributed.comm.tls)."
+            ) from error
+
     async def scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None
     ) -> Any:
@@ -123,17 +165,9 @@ class _Calls:
         NoSchedulerError
             If what answers is no Dask scheduler, or allows no functions.
         """
-        try:
-            response = await within(limit or self.limit, self._run(function, args))
-        except asyncio.TimeoutError:
+        response = await self._answer(self._run(function, args), limit or self.limit)
+        if response is None:
             return None
-        except Exception as error:
-            raise NoSchedulerError(
-                f"what listens at {self.address} does not answer as a Dask scheduler does ({error})"
-                ". Pass the scheduler's address, not its dashboard's or a worker's; a cluster with "
-                "TLS has tls:// there, and its certificates in Dask's configuration "
-                "(distributed.comm.tls)."
-            ) from error
         if not isinstance(response, dict) or response.get("status") != "OK":
             reason = response.get("exception_text") if isinstance(response, dict) else response
             raise NoSchedulerError(
