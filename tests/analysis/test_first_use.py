@@ -9,6 +9,9 @@ import pytest
 from diagnosed_plans import assert_found, found
 from traces import Plan, Task
 
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.stack_samples import loop_blocks
+
 
 def importing(first: float, *, later: float = 0.1, count: int = 20, **of_first: Any) -> list[Task]:
     """Plan one thread of each of two workers, whose first run takes longer than the rest."""
@@ -29,7 +32,7 @@ def test_an_import_on_each_worker(tmp_path: Path) -> None:
     tasks = importing(4.0)
     tasks += [Task(f"sum-{n}", n % 2, 5.9 + n // 2 / 1000, 5.9 + n // 2 / 1000) for n in range(40)]
     # Of four threads, two of which idle meanwhile.
-    expected = {"severity": "high", "function": "fit", "seconds": 7.8 / 4, "lost": 7.8}
+    expected = {"severity": "low", "function": "fit", "seconds": 7.8 / 4, "lost": 7.8}
     expected |= {"took": 4.0, "usual": 0.1, "runs": 2, "workers": 2}
     others = {"straggling-tasks", "dominating-function", "degrading-functions"}
     assert_found(Plan(tasks), tmp_path, "first-use", **expected, absent=others)
@@ -77,3 +80,27 @@ def test_tasks_that_a_loop_does_not_take_in_are_not_at_the_scheduler(
     held = [(n, at, facts) for n in (0, 1) for at, facts in looks] if lags else []
     expected = {"seconds": 5.0, "longest": 5.0, "blocked": blocked, "absent": {"scheduler-bound"}}
     assert_found(sent_early(held=held), tmp_path, "late-receipt", **expected)
+
+
+def test_imports_as_the_first_tasks_arrive_are_paid_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While both event loops import, four tasks are on their way for 5 s of a run of 6 s."""
+
+    def blocks(run: Run) -> list[loop_blocks.LoopBlock]:
+        return [
+            loop_blocks.LoopBlock(
+                worker, run.begin, run.begin + 5.0, True, None, "", "sklearn", "working", 99
+            )
+            for worker in set(run.tasks["worker_id"].tolist())
+        ]
+
+    monkeypatch.setattr(loop_blocks, "loop_blocks", blocks)
+    (finding,) = sent_early().write(tmp_path).findings()
+
+    assert (finding.rule, finding.severity) == ("first-use", "low")
+    assert finding.text.startswith("Workers imported sklearn as their first tasks arrived")
+    assert finding.seconds == pytest.approx(5.0)
+    assert finding.figures["share"] == pytest.approx(1.0)
+    assert finding.figures["libraries"] == {"sklearn": pytest.approx(10.0)}
+    assert "client.run(lambda: __import__('sklearn'))" in finding.row()["Suggestion"]

@@ -35,7 +35,13 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
 
 @refuter("first-use")
 def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare first runs on each worker with those that follow."""
+    """Compare first runs on each worker with those that follow; imports with ways and blocks."""
+    if said["longest"] is not None:
+        way = evidence.runs.numbers("received") - evidence.runs.numbers("sent")
+        yield from differs(said["longest"], float(np.nanmax(way)), "the longest way")
+        if not len(evidence.rows("Loop Blocked")):
+            yield "no loop was blocked"
+        return
     first, rest = first_runs(evidence)
     own = first.by("function").get(str(said.function), Rows([]))
     others = rest.by("function").get(str(said.function), Rows([]))

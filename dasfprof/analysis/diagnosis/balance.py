@@ -12,7 +12,9 @@ from dasfprof.analysis.diagnosis.registry import Advice, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.stack_samples.places import imported_by
 from dasfprof.analysis.wording import Bytes, Count, Factor, Seconds, Share
 from dasfprof.database.columns import Array
 
@@ -24,9 +26,22 @@ _MOST_SLOW = 3
 _UNEVEN_IDLE = 0.1
 #: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
 _UNEVEN = 0.25
+#: Threshold (fraction of what first runs lose): samples in imports that explain it.
+_IMPORTS = 0.5
 #: The share of the longest task's seconds from which a task is work that can be spread.
 _WORK = 0.1
 
+#: Begin of the names of P2P joins, and what spreads a few keys with most of the rows, in joins too.
+_JOINS = ("hashjoin", "hash-join")
+_SPREAD_KEYS = {
+    False: "Smaller partitions do not split a key. Reduce the rows of a key before they are "
+    "shuffled (groupby().agg() in place of apply()), or salt it: shuffle by the key and a random "
+    "number from 0 to 9, then combine the ten parts of each key.",
+    True: "Smaller partitions do not split a key. If one side of the merge fits into a worker's "
+    "memory, merge(..., broadcast=True) leaves the other side where it is; else aggregate before "
+    "the merge, or salt the key: merge on the key and a random number from 0 to 9, with the "
+    "smaller side repeated for each.",
+}
 #: Causes of stragglers that are no fault of theirs: other rules tell of what Dask itself takes.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
@@ -57,6 +72,9 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.flatnonzero(fat)[0])
     row, counts = stragglers.rows[worst], _by_function(run, stragglers.rows[fat])
     usual = Bytes(sizes[worst] / times[worst])
+    shuffled, of_key = _by_shuffles(run, stragglers.rows[fat])
+    joined = any(name.startswith(_JOINS) for name in shuffled)
+    held = "It came of a shuffle by key: a few keys have most of its rows. " if of_key else ""
     yield Finding.of(
         "fat-partitions",
         "One partition of {function} is far larger than the others: {size}, {times} times the "
@@ -64,10 +82,12 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         if fat.sum() == 1
         else "{tasks:task} have partitions far larger than others: up to {size} in {function}, "
         "{times} times the median.",
-        "Key {key}; {_most}. See stragglers() and imbalance().",
-        "Split the data evenly before {function}: partitions of about {usual}, by "
-        f'dataframe.repartition(partition_size="{usual / 1e6:.3g}MB") or array.rechunk, or a key '
-        "to group by that is spread better.",
+        f"Key {{key}}; {{_most}}. {held}See stragglers() and imbalance().",
+        _SPREAD_KEYS[joined]
+        if of_key
+        else "Split the data evenly before {function}, into partitions of about {usual}: where it "
+        "is read (blocksize= of read_csv(), split_row_groups= of read_parquet()), by "
+        "array.rechunk(), or by more, smaller inputs.",
         key=run.key_text(row),
         size=Bytes(sizes[worst]),
         times=Factor(times[worst]),
@@ -76,10 +96,22 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         tasks=Count(fat.sum()),
         by_function=counts,
         _most=_each(counts),
+        of_key=of_key,
+        joined=joined,
         seconds=gain,
         function=_function(run, row),
         **_place(run, row),
     )
+
+
+def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
+    """Return functions of P2P shuffles that made runs' partitions, and whether one was by key."""
+    (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
+    of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    made = p2p_runs(run.trace) & (np.isin(keys, items[np.isin(of_run, rows)]))
+    made[rows] |= p2p_runs(run.trace)[rows]
+    names = {str(name) for name in run.function_names[run.functions.codes[made]]}
+    return names, bool(names) and not any("rechunk" in name for name in names)
 
 
 @rule("straggling-tasks", causes="imbalance too-few-tasks")
@@ -142,16 +174,26 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         name = str(run.function_names[slowness.function[worst]])
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
         slow = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
+        look = (
+            "All workers ran on this host, so look for what its process alone shares: pinned "
+            "cores, its share of memory, other tasks that it ran (process_summary()). "
+            if len(np.unique(workers.hosts[np.unique(slowness.place)])) == 1
+            else "Look at host {host} for other processes, throttled or shared cores and slow "
+            "disks (node_resource_usage()). "
+        )
+        lives = np.flatnonzero(np.isin(workers.of_lives, numbers))
+        replace = (
+            "start another worker before client.retire_workers([{_slow}])"
+            if np.isnan(run.trace.left[lives]).any()
+            else "let another worker take its place in the next run"
+        )
         yield Finding.of(
             "slow-worker",
             f"{'Worker {worker}' if label else 'Host {host}'} is slow: {{function}} takes {{times}}"
             " times as long there as elsewhere.",
             "{here} against {elsewhere} (medians, waits for a core left out), beyond chance (z "
             "{z:.1f}); {_slow_workers:worker} of {workers}. See imbalance() and process_summary().",
-            "Look at host {host} for other processes, throttled or shared cores and slow disks "
-            "(node_resource_usage()). Where they cannot be mended, let another worker take its "
-            "place before you retire it by client.retire_workers([{_slow}]): fewer workers may "
-            "take longer.",
+            f"{look}Where it cannot be fixed, {replace}: fewer workers may take longer.",
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
             here=Seconds(here),
@@ -162,7 +204,6 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
             _slow_workers=Count(len(numbers)),
             workers=Count(len(np.unique(slowness.place))),
             seconds=seconds,
-            at_least="medium",
             function=name,
             worker=label,
         )
@@ -311,27 +352,53 @@ def _each(counts: Mapping[str, Count]) -> str:
     "serial-chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement",
 )
 def first_use(run: RunFigures) -> Iterator[Finding]:
-    """Find functions whose first run on each worker takes far longer than those that follow."""
-    first = run.first_uses
-    if not len(first.rows):
-        return
+    """Find costs that each worker pays once: slow first runs, and imports as tasks arrive."""
+    first, (share, libraries) = run.first_uses, run.imported_on_the_way
     lost = float(first.excess.sum())
     estimate = max(run.idle_behind(first.rows, first.excess), lost / run.threads)
-    seconds = run.saved(estimate, running=run.with_durations(first.rows, first.usual))
-    if seconds < _GAIN * run.wall:
+    seconds = arriving = share * run.seconds_of(ThreadTime.ON_ITS_WAY)
+    if len(first.rows):
+        seconds += run.saved(estimate, running=run.with_durations(first.rows, first.usual))
+    if not seconds > 0 or seconds < _GAIN * run.wall:
+        return
+    names = [name for name in libraries if name][:_MOST_SLOW]
+    imports = f"Workers imported {', '.join(names) or 'libraries'} as their first tasks arrived"
+    beforehand = (
+        f"client.run(lambda: __import__({names[0]!r}))"
+        if names
+        else "client.run(lambda: __import__(...))"
+    )
+    once = "Each worker pays that once: a longer run loses no more. "
+    if arriving >= 0.5 * seconds:
+        yield Finding.of(
+            "first-use",
+            f"{imports}: these waited on their way, up to {{longest}} each.",
+            "The workers' event loops imported for {share} of the tasks' time on their way. "
+            f"{once}See loop_blocks().",
+            "If runs are as short as this one, import beforehand while the program reads and "
+            f"builds, {beforehand}, or keep workers in place of starting new ones.",
+            longest=Seconds(run.slots.on_its_way.max()),
+            share=Share(share),
+            libraries={name: Seconds(took) for name, took in libraries.items()},
+            seconds=seconds,
+            at_most="low",
+        )
         return
     codes = run.functions.codes[first.rows]
     most = int(np.bincount(codes, weights=first.excess).argmax())
     name, own = str(run.function_names[most]), codes == most
     worker = run.trace.tasks["worker_id"].to_numpy()
     more = ", and first runs of {more_functions:more function}" if len(np.unique(codes)) > 1 else ""
+    library = imported_by(run.trace, name, _IMPORTS * float(first.excess[own].sum()))
+    did = f"They import {library}. " if library else "The trace does not tell what they did. "
     yield Finding.of(
         "first-use",
         "The first runs of {function} on a worker take far longer than those that follow: {took} "
         "against {usual} (medians).",
         f"{{runs:first run}} on {{workers}} of {{workers_of_function:worker}}{more}: {{lost}} of "
         "thread time beyond what is usual, waits for a core left out; {on_cpu} of it on the CPU. "
-        "The trace does not tell what they did. See stragglers() and per_task_bottleneck().",
+        f"{did}{once}{f'{imports}. ' if arriving > 0 else ''}"
+        "See stragglers() and per_task_bottleneck().",
         "Let workers do beforehand what {function} needs at its first use: import libraries "
         "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
         "and keep workers in place of starting new ones.",
@@ -343,6 +410,8 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         more_functions=Count(len(np.unique(codes)) - 1),
         lost=Seconds(lost),
         on_cpu=Share(ratio(run.cpu[first.rows].sum(), run.working[first.rows].sum())),
+        library=library,
         seconds=seconds,
+        at_most="low",
         function=name,
     )

@@ -19,7 +19,7 @@ from dasfprof.analysis.model.client_time import (
     single_calls,
 )
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.stack_samples.places import BUILDS, client_meanwhile
+from dasfprof.analysis.stack_samples.places import BUILDS, IMPORTS, client_meanwhile
 from dasfprof.analysis.under_way.state import Frame, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.text import elide
@@ -277,6 +277,12 @@ _BUILDING = (
     "may go through all that it is given. See client_activity() for the lines."
 )
 
+#: And where they show that it imports.
+_IMPORTING = (
+    "A program pays its imports once: a longer run loses no more. If runs are as short as this, "
+    "import within the functions that need it, after the first tasks were submitted."
+)
+
 
 @rule("late-start")
 def late_start(run: RunFigures) -> Iterator[Finding]:
@@ -295,7 +301,8 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
         default=Stage.PROGRAM,
     )
     builds = longest is Stage.PROGRAM and BUILDS in client
-    change, value = _BUILDING if builds else _CHANGES[longest], ""
+    imports = longest is Stage.PROGRAM and IMPORTS in client
+    change, value = _IMPORTING if imports else _BUILDING if builds else _CHANGES[longest], ""
     sent = run.trace.sent_values
     sent = sent[sent["time"].to_numpy(dtype=float) <= first] if len(sent) else sent
     size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float) if len(sent) else np.zeros(0)
@@ -305,7 +312,7 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
             "The first graph carries {by_value} by value, most of it of {holds}: see sent_values()."
             " "
         )
-        if longest is not Stage.PICKLING:
+        if longest not in (Stage.PICKLING, Stage.SENDING):
             change = f"{_CHANGES[Stage.PICKLING]} {change}"
     parts = ", ".join(f"{stage.value} {Seconds(found.stages[stage])}" for stage in _CHANGES)
     yield Finding.of(
@@ -322,5 +329,5 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
         by_value=Bytes(size.sum()) if carries else None,
         holds=elide(str(sent["name"].iloc[size.argmax()]), 60) if carries else None,
         costs=found.late,
-        at_most="medium",
+        at_most="low" if imports else "medium",
     )

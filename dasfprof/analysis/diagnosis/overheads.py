@@ -184,12 +184,16 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
 
 @rule("late-receipt")
 def late_receipt(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that stand idle while tasks are on their way to them."""
+    """Find threads that stand idle while tasks are on their way to them.
+
+    What imports take on workers, which each does once, is of another rule.
+    """
     share = run.share_of(ThreadTime.ON_ITS_WAY)
     on_path = run.path_seconds(SegmentKind.ON_ITS_WAY)
-    if share < _LATE or on_path < _LATE * run.wall or run.has_process_pools:
+    recurs, way = 1.0 - run.imported_on_the_way[0], run.slots.on_its_way
+    late = recurs * share >= _LATE and recurs * on_path >= _LATE * run.wall
+    if not late or run.has_process_pools:
         return
-    way = run.slots.on_its_way
     by_function = np.bincount(run.slots.function, weights=way)
     blocked = _blocked_share(run)
     busy, sent_large = blocked >= _BLOCKED, run.sent_large
@@ -217,7 +221,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
         on_path=Seconds(on_path),
         blocked=Share(blocked),
         sent_large=sent_large,
-        seconds=run.seconds_of(ThreadTime.ON_ITS_WAY),
+        seconds=recurs * run.seconds_of(ThreadTime.ON_ITS_WAY),
     )
 
 

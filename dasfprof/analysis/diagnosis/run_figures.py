@@ -32,6 +32,7 @@ from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run.run_end import RESTARTED, given_up
 from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
+from dasfprof.analysis.stack_samples.loop_blocks import imports_on_the_way
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.state import ClusterState
 from dasfprof.analysis.wording import Share
@@ -202,6 +203,17 @@ class RunFigures(UnusualRuns):
         """Seconds by which handling tasks took longer as they carried large values, at most."""
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
         return seconds_of_carrying(find_carried(self.trace), handling, len(self.trace.tasks))
+
+    @cached_property
+    def imported_on_the_way(self) -> tuple[float, dict[str, float]]:
+        """Fraction of the tasks' time on their way for which workers imported; seconds by library.
+
+        The libraries that took longest come first.
+        """
+        seconds, libraries = imports_on_the_way(self.trace)
+        way = float(self.slots.on_its_way.sum())
+        ordered = sorted(libraries.items(), key=lambda library: -library[1])
+        return float(seconds.sum()) / way if way > 0 else 0.0, dict(ordered)
 
     @property
     def has_process_pools(self) -> bool:

@@ -141,6 +141,27 @@ def blocked_on_the_way(run: Run) -> Array:
     return _blocked(run, slots.sent, slots.times.received, ~slots.reception_unknown)
 
 
+def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
+    """Return for how long the loop of its worker imported while each run was on its way there.
+
+    A row each of `TaskSlots`, in seconds; and the seconds of these imports by library.
+    """
+    slots, libraries = run.slots, dict[str, float]()
+    found, spans = np.zeros(len(slots.worker)), dict[int, list[tuple[float, float]]]()
+    for block in loop_blocks(run):
+        if block.imported is not None and block.worker_id >= 0:
+            libraries[block.imported] = (
+                libraries.get(block.imported, 0.0) + block.stop - block.start
+            )
+            spans.setdefault(block.worker_id, []).append((block.start, block.stop))
+    for worker, times in spans.items():
+        rows = np.flatnonzero((slots.worker == worker) & ~slots.reception_unknown)
+        begins, ends = (run.on_one_clock(each, [worker]) for each in zip(*times, strict=True))
+        blocked = union(begins, ends)
+        found[rows] = overlap(slots.sent[rows], slots.times.received[rows], *blocked)
+    return found, libraries
+
+
 def blocked_while_ready(run: Run) -> Array:
     """Return for how long the loop of its worker was blocked while each run was ready there."""
     slots = run.slots

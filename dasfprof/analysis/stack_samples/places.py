@@ -295,10 +295,35 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
     return found
 
 
+def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
+    """Return the seconds of samples that stand in imports, by library."""
+    stacks, seconds = all_stacks(run), dict[str, float]()
+    for row in np.flatnonzero(samples.stack >= 0).tolist():
+        library = import_of(stacks[samples.stack[row]])
+        if library is not None:
+            seconds[library] = seconds.get(library, 0.0) + float(samples.interval[row])
+    return seconds
+
+
+def imported_by(run: Run, function: str, least: float) -> str:
+    """Return the library that a function's tasks imported for longest, or an empty string.
+
+    `least` is the threshold in seconds of samples in imports.
+    """
+    seconds = _imports_of(run, samples_of(run, function)[0])
+    if not seconds or sum(seconds.values()) < least:
+        return ""
+    return clean(max(seconds, key=lambda library: seconds[library]))
+
+
 # What samples say of a function and of the client, in sentences for the evidence of findings.
 
 #: The fewest samples, and the least share of its time, of a line that is named.
 _FEWEST_SAMPLES, _LEAST = 20, 0.2
+#: What a client does that imports.
+IMPORTS = "imported modules"
+#: Threshold: samples of a client that imports, whose stacks leave no doubt.
+_FEWEST_IMPORTING = 5
 #: The share of its time from which a function waits so long for cores that its lines are uncertain.
 _STARVED = 0.3
 #: The share of a line's time from which it all counts as spent in one call.
@@ -367,6 +392,8 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     table = table[(span >= 0) & (time <= ends[np.maximum(span, 0)])]
     samples = Samples.of(table)
     total = float(samples.interval.sum())
+    if total > 0 and (imports := _client_imports(run, samples, total)):
+        return imports
     if len(samples) < _FEWEST_SAMPLES or not total > 0:
         return _by_calls(run, begins, ends)
     phases = table["phase"].astype(object).to_numpy()
@@ -377,6 +404,16 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     share = format_share(by_phase[phase] / total)
     line = _longest_line(run, samples.take(phases == phase), total)
     return f"Meanwhile the client {_DOING[phase]} for {share} of the time{line}. "
+
+
+def _client_imports(run: Run, samples: Samples, total: float) -> str:
+    """Say which library the client imported for most of the time, or return an empty string."""
+    seconds = _imports_of(run, samples)
+    if len(samples) < _FEWEST_IMPORTING or sum(seconds.values()) < _MOSTLY * total:
+        return ""
+    longest = clean(max(seconds, key=lambda library: seconds[library])) or "libraries"
+    share = format_share(sum(seconds.values()) / total)
+    return f"Meanwhile the client {IMPORTS} for {share} of the time, most of {longest}. "
 
 
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:

@@ -140,12 +140,29 @@ def samples_of(
     ]
     samples = replace(
         samples,
+        interval=_no_longer_than_runs(samples.interval, tasks, functions, runs),
         cpu=np.where(crosses, np.nan, samples.cpu),
         run_queue=np.where(crosses, np.nan, samples.run_queue),
         computed=shares[0][runs],
         queued=shares[1][runs],
     )
     return samples, functions[runs]
+
+
+def _no_longer_than_runs(
+    interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
+) -> Array:
+    """Return the seconds of samples, those of each function no more than its task runs took.
+
+    The first sample of a thread after a pause stands for the pause too.
+    """
+    lasted = np.append(np.nan_to_num(tasks["duration"].to_numpy(dtype=float)), np.inf)
+    count = int(functions.max(initial=0)) + 1
+    sampled = np.bincount(functions[runs], interval, minlength=count)
+    took = np.bincount(functions, np.maximum(lasted, 0.0), minlength=count)
+    factor = np.minimum(ratio(took, sampled), 1.0)
+    found: Array = interval * np.where(sampled > 0, factor, 1.0)[functions[runs]]
+    return found
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:

@@ -68,6 +68,9 @@ def scaling(
     # The client's pauses between graphs are part of the chain.
     work, chain = float(held.sum()), longest_chain(replay.inputs, held)
     efficiency = work / (threads * walls)
+    # The run itself shows that its workers, and so more of them, need no longer.
+    least = np.maximum(chain, work / threads)
+    least = np.where(counts < recorded, least, np.minimum(least, replay.inputs.wall))
     return pd.DataFrame(
         {
             "Workers": counts,
@@ -76,7 +79,7 @@ def scaling(
             "Wall Time (s)": walls,
             "Efficiency (%)": efficiency * 100,
             "Cost (worker-s)": counts * walls,
-            "Least (s)": np.maximum(chain, work / threads),
+            "Least (s)": least,
             "Most without Overhead (s)": work / threads + (1 - 1 / threads) * chain,
             "Calibration Error (%)": np.full(
                 len(clusters), np.nan if replay.obstacle else replay.error * 100

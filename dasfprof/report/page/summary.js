@@ -99,10 +99,10 @@ function byShuffles({ shuffled }) {
   return shuffled > 0 ? `, ${formatBytes(shuffled)} of it by P2P shuffles` : "";
 }
 
-/** What the run could not be shorter than on its threads. */
-function leastTime({ compute, threads, tasks, unfinished: number }) {
-  return threads && tasks && !number
-    ? `no shorter than ${formatSeconds(compute / threads)}, with all threads at these tasks all the time`
+/** What the run could not be shorter than on its threads: tasks that wait for others hold none. */
+function leastTime({ held, threads, tasks, unfinished: number }) {
+  return threads && tasks && held !== null && !number
+    ? `no shorter than ${formatSeconds(held / threads)}, with all threads at these tasks all the time`
     : "from the first fact recorded to the last";
 }
 
