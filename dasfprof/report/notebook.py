@@ -112,12 +112,16 @@ def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
             f"<br>→ {_text(finding['Suggestion'])}"
             f"<details><summary>Evidence</summary>{_text(finding['Evidence'])}</details></div>"
         )
-    if len(findings) > _MOST:
-        yield f"<p>And {len(findings) - _MOST} more: <code>.diagnose()</code> has them all.</p>"
+    if (left := len(findings) - len(_shown(findings))) > 0:
+        yield f"<p>And {left} more: <code>.diagnose()</code> has them all.</p>"
 
 
 def _shown(findings: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    return [] if findings is None else findings.head(_MOST).to_dict("records")
+    """Return the first findings, and every high or medium one."""
+    if findings is None:
+        return []
+    severe = int(findings["Severity"].isin(["high", "medium"]).sum())
+    return findings.head(max(_MOST, severe)).to_dict("records")
 
 
 def _short(text: object) -> str:

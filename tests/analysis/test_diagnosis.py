@@ -5,6 +5,7 @@ Two workers of two threads, unless said; every rule fires on its fault, and none
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def diagnosed(directory: Path, *findings: tuple[str, float], **how: Any) -> pd.D
     return diagnose(trace, stating(*findings), **how)
 
 
-def test_symptoms_stand_beneath_their_cause_with_their_seconds(tmp_path: Path) -> None:
+def test_no_symptom_stands_above_what_is_worth_more(tmp_path: Path) -> None:
     table = diagnosed(
         tmp_path,
         ("imbalance", 2.0),
@@ -66,15 +67,29 @@ def test_symptoms_stand_beneath_their_cause_with_their_seconds(tmp_path: Path) -
     told = table[["Rule", "Cause", "Seconds at stake (s)", "Severity"]].values.tolist()
     assert told == [
         ["client-gaps", None, 6.0, "high"],
-        ["imbalance", "client-gaps", 2.0, "low"],
         ["spilling", None, 5.0, "high"],
         ["straggling-tasks", "spilling", 3.0, "low"],
+        ["imbalance", "client-gaps", 2.0, "low"],
     ]
-    assert (
-        table["Evidence"]
-        .iloc[1]
-        .endswith("It may follow from client-gaps, spilling, straggling-tasks.")
-    )
+    last = table.iloc[-1]
+    assert last["Evidence"].endswith("It may follow from client-gaps, spilling, straggling-tasks.")
+    # Gaps of the client explain idle workers; spilling may cause stragglers.
+    assert table["Suggestion"].tolist()[2:] == [
+        "Change it.",
+        "Do what client-gaps advises: this follows from it.",
+    ]
+
+
+def test_what_was_measured_is_said_where_no_seconds_are_at_stake(tmp_path: Path) -> None:
+    def measured(run: RunFigures) -> Any:
+        return iter([Finding("imbalance", *SAID[1:], costs=3.0)])
+
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
+    (row,) = diagnose(trace, {"imbalance": measured}).to_dict("records")
+    words = "Measured: 3 s. How much of that a change saves cannot be predicted."
+    assert row["Evidence"] == f"See it. {words}"
+    assert math.isnan(row["Seconds at stake (s)"])
+    assert row["Severity"] == "medium"
 
 
 def test_what_explains_others_comes_first_though_they_cost_more(tmp_path: Path) -> None:
@@ -374,6 +389,32 @@ def test_a_fat_partition(tmp_path: Path) -> None:
     expected |= {"absent": {"straggling-tasks"}}
     findings = assert_found(fat(20_000_000), tmp_path, "fat-partitions", **expected)
     assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"fat-partitions"})
+
+
+@pytest.mark.parametrize(
+    ("function", "of_key", "joined"),
+    [("hashjoinp2p", True, True), ("unpack", True, False), ("rechunk-p2p", False, False)],
+)
+def test_a_hot_key_is_not_split_by_smaller_partitions(
+    function: str, of_key: bool, joined: bool, tmp_path: Path
+) -> None:
+    tasks = [Task(f"hand-{n}", n % 2, 0.0, 0.5, thread=n // 2, size=10) for n in range(4)]
+    handed = [f"hand-{n}" for n in range(4)]
+    tasks.append(Task("shuffle-barrier-1", 0, 0.5, 0.6, dependencies=handed))
+    tasks += [
+        replace(
+            task,
+            key=f"{function}-{number}",
+            start=task.start + 0.6,
+            stop=task.stop + 0.6,
+            dependencies=["shuffle-barrier-1"],
+        )
+        for number, task in enumerate(fat(20_000_000).tasks)
+    ]
+    findings = assert_found(Plan(tasks), tmp_path, "fat-partitions", of_key=of_key, joined=joined)
+    suggestion = findings["fat-partitions"]["Suggestion"]
+    assert ("do not split a key" in suggestion, "broadcast=True" in suggestion) == (of_key, joined)
+    assert "partition_size" not in suggestion
 
 
 def test_a_straggler(tmp_path: Path) -> None:

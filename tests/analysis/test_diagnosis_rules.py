@@ -568,10 +568,12 @@ def in_storage(seconds: float, refused: int = 0, **more: Any) -> Plan:
 READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
 MORE_THREADS = [{"threads_per_worker": "more"}]
 # fmt: off
+# All at once, each of two threads would have 6 s of work.
 finds("one-at-a-time", "one task at a time", one_by_one(12), tasks=12, graphs=12, few=12.0,
-    share=1.0)
-# Tasks of one graph that wait for each other occupy one thread of four.
-finds("one-at-a-time", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0, share=1.0)
+    share=1.0, seconds=6.0, severity="high")
+# Tasks of one graph that wait for each other occupy one thread of four: 12 chains of 2 s take 6 s.
+finds("one-at-a-time", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0, share=1.0,
+    seconds=18.0)
 finds("client-gaps", "gaps that take longer than the tasks", one_by_one(12, gap=2.0),
     absent={"one-at-a-time"})
 finds("io-bound", "tasks that wait for storage", Plan(four_lanes("read", 1.0, 4, cpu=0.1),

@@ -63,9 +63,11 @@ def test_without_findings(analyser: TraceAnalyser) -> None:
 def test_many_findings_are_counted(analyser: TraceAnalyser) -> None:
     findings = analyser.diagnose().head(1)
     many = findings.loc[findings.index.repeat(12)]
-    html = run_html(analyser, many)
+    html = run_html(analyser, many.assign(Severity="low"))
     assert html.count("<details><summary>Evidence") == 10
     assert "And 2 more" in html
+    severe = run_html(analyser, many.assign(Severity=["high"] * 3 + ["medium"] * 8 + ["low"]))
+    assert severe.count("<details><summary>Evidence") == 11
 
 
 def test_the_analyser_shows_itself(

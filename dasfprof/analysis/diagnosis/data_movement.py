@@ -181,7 +181,6 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         settings=changes,
         seconds=run.seconds_of(ThreadTime.UNSPILL_AND_SPILL)
         + (run.seconds_of(ThreadTime.TASK_OVERHEAD) if share < _DISK else 0.0),
-        at_least="medium",
         worker=run.life_label(worst),
     )
 

@@ -49,7 +49,7 @@ _HISTORIES = (
 )
 
 
-@rule("memory-grows", causes="memory-pressure")
+@rule("memory-grows", explains="memory-pressure")
 def memory_grows(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises with each computation, or stays when its tasks have ended."""
     growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
@@ -201,6 +201,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
         of="scheduler",
         **_figures(growth, drift),
         tasks=tasks,
+        isolated=True,
         at_most="medium",
         at_least="low",
     )

@@ -195,7 +195,10 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
         called=called,
-        severity="medium",
+        # Without a replay, their work as if it were spread over all threads.
+        seconds=run.saved(
+            max(seconds - float(run.working.sum()) / run.threads, 0.0), together=True
+        ),
     )
 
 

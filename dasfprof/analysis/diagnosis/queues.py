@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import HIGH, Advice, Change, Finding, rule
+from dasfprof.analysis.diagnosis.registry import Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.model.thread_time import ThreadTime
@@ -71,7 +71,7 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
         held=Seconds(held),
         times=Count(len(own)),
         each=Seconds(held / len(own)),
-        at_least="high" if share >= HIGH else "medium",
+        costs=share * run.wall,
     )
 
 
@@ -111,7 +111,7 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
             share=Share(run.share(kept)),
             queued=Seconds(queued),
             hottest=hottest_line(run.trace, name),
-            at_least="high" if run.share(kept) >= HIGH else "medium",
+            costs=run.share(kept) * run.wall,
         )
 
 
@@ -152,7 +152,7 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
             tasks=Count(len(rows)),
             idle=Seconds(idle),
             share=Share(run.share(idle)),
-            at_least="high" if run.share(idle) >= HIGH else "medium",
+            costs=run.share(idle) * run.wall,
         )
 
 

@@ -33,7 +33,7 @@ from dasfprof.analysis.model.steps import (
 )
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.wording import Share
+from dasfprof.analysis.wording import Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
@@ -71,7 +71,8 @@ def find(run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE)
     wall = figures.wall if found else 0.0
     found = [one.within(wall) for one in found]
     found = [one for one in found if one.rule in FIRST or not one.weight < least]
-    return in_order(with_causes(without_refuted(found, _facts(figures))), wall)
+    priced = [_priced(one) for one in without_refuted(found, _facts(figures))]
+    return in_order(with_causes(priced), wall)
 
 
 def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -130,6 +131,15 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
     if not seconds[most] > 0:
         return "", Share(0)
     return names[most], Share(seconds[most] / seconds.sum())
+
+
+def _priced(one: Finding) -> Finding:
+    """Say why no seconds are at stake in a finding that is ranked by measured ones."""
+    if one.rule in FIRST or not np.isnan(one.seconds) or np.isnan(one.costs):
+        return one
+    measured = Seconds(one.costs)
+    words = f"Measured: {measured}. How much of that a change saves cannot be predicted."
+    return one.adding(words, measured=measured)
 
 
 # --- Which finding refutes which advice -----------------------------------------------------------
@@ -207,7 +217,8 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
             one, causes = ranked[place], above.get(place, [])
             if causes:
                 names = list(dict.fromkeys(ranked[cause].rule for cause in causes))
-                one = one.beneath(beneath(causes[0]), names)
+                explained = _explains(ranked[causes[0]], one)
+                one = one.beneath(beneath(causes[0]), names, explained)
             done[place] = one
         return done[place]
 
@@ -224,7 +235,7 @@ def _explains(cause: Finding, one: Finding) -> bool:
 
 
 def _causes(cause: Finding, one: Finding, earlier: bool) -> bool:
-    if one.rule in FIRST and cause.rule not in FIRST:
+    if cause.isolated or (one.rule in FIRST and cause.rule not in FIRST):
         return False
     if _explains(cause, one):
         return np.isnan(cause.weight) or _seconds(cause) >= _A_PART * _seconds(one)
@@ -241,15 +252,16 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 
 
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Sort findings, most severe first, each with its symptoms beneath it."""
+    """Sort findings, most severe first, then by seconds at stake; each comes after its cause."""
 
     def rank(one: Finding) -> tuple[int, int, float]:
         place = FIRST.index(one.rule) if one.rule in FIRST else len(FIRST)
         return SEVERITIES.index(one.severity_in(wall)), place, -_seconds(one)
 
-    def beneath(cause: Finding | None) -> Iterator[Finding]:
-        for one in sorted((one for one in findings if one.cause is cause), key=rank):
-            yield dataclasses.replace(one, severity=one.severity_in(wall))
-            yield from beneath(one)
-
-    return list(beneath(None))
+    ordered: list[Finding] = []
+    waiting = sorted(findings, key=rank)
+    while waiting:
+        following = next(one for one in waiting if not any(one.cause is each for each in waiting))
+        waiting = [one for one in waiting if one is not following]
+        ordered.append(following)
+    return [dataclasses.replace(one, severity=one.severity_in(wall)) for one in ordered]

@@ -105,6 +105,8 @@ class Finding:
     places: Places | None = None
     #: Whether its seconds are a client's, which may lie before or after all tasks.
     of_client: bool = False
+    #: Whether it causes none of the findings that its rule says it may cause.
+    isolated: bool = False
     settings: Sequence[Change] = ()
     severity: Severity = "info"
     cause: Finding | None = None
@@ -182,10 +184,16 @@ class Finding:
         more = {**self.figures, **figures}
         return dataclasses.replace(self, evidence=f"{self.evidence} {evidence}", figures=more)
 
-    def beneath(self, cause: Finding, causes: Sequence[str]) -> Finding:
-        """Return it as a symptom of other findings: not severe by itself."""
+    def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
+        """Return it as a symptom of other findings: not severe by itself.
+
+        If its cause explains it, it is evidence of that, and has no advice.
+        """
         words = f"It may follow from {', '.join(causes)}."
         found = self.adding(words, may_follow_from=tuple(causes))
+        if explained:
+            advice = [f"Do what {cause.rule} advises: this follows from it."]
+            found = dataclasses.replace(found, suggestion=advice, settings=())
         return dataclasses.replace(found, at_most="low", at_least="info", cause=cause)
 
     def row(self) -> dict[str, Any]:
@@ -225,7 +233,7 @@ class Finding:
 
 #: What rules set; all other keywords of `Finding.of` are figures.
 _FIELDS = {"seconds", "costs", "at_most", "at_least", "start", "stop"}
-_FIELDS |= {"places", "of_client", "settings"}
+_FIELDS |= {"places", "of_client", "isolated", "settings"}
 
 
 def needs_cores(waited: Share | None) -> str:

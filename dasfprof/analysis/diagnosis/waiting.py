@@ -118,7 +118,7 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
             settings=[processes_in_place_of_threads(run)],
             # Processes run side by side no faster than the cores do.
             seconds=float(np.minimum(gain, run.wall - least_wall)),
-            at_least="medium",
+            costs=float(lost.sum()) / run.threads,
         )
 
 
@@ -200,7 +200,8 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
         lasted=Seconds(run.working[own].sum()),
         workers=Count(workers),
         hottest=hottest_line(run.trace, name),
-        severity="medium",
+        costs=figures["waiting"] * run.wall,
+        at_most="medium",
         **figures,
     )
 

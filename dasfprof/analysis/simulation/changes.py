@@ -17,6 +17,7 @@ from dasfprof.analysis.simulation.replay import (
     is_positive,
     replay_of,
 )
+from dasfprof.analysis.simulation.submission import GraphSubmissions
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -32,6 +33,7 @@ def changed_wall(
     speedup: Mapping[str, float] | None = None,
     caps: Mapping[str, float] | None = None,
     running: Array | None = None,
+    together: bool = False,
 ) -> float:
     """Replay a run after a change; several changes count together.
 
@@ -55,6 +57,8 @@ def changed_wall(
         By function, the maximum seconds of a task run of it.
     running
         For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
+    together
+        Whether clients submit each graph without a wait for results of those before it.
 
     Returns
     -------
@@ -74,6 +78,8 @@ def changed_wall(
     if replay.obstacle:
         return float("nan")
     held = replay.held(running=seconds, factor=factors, unspill=spill)
+    if together:
+        replay = replace(replay, inputs=replace(replay.inputs, submissions=_together(replay)))
     return replay.outcome(held=held, cluster=cluster, costs=costs).wall
 
 
@@ -100,6 +106,12 @@ def gain(trace: Run, **changes: Any) -> float:
     """
     replay = replay_of(trace)
     return replay.inputs.wall - replay.predicted(changed_wall(trace, **changes))
+
+
+def _together(replay: Replay) -> GraphSubmissions:
+    """Return the graphs as if none waited for results; what the client does in between stays."""
+    submissions = replay.inputs.submissions
+    return replace(submissions, finishes=np.zeros_like(submissions.finishes))
 
 
 def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:

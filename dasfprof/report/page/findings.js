@@ -9,12 +9,10 @@ import { functionButton } from "./functions/drawer.js";
 const SEVERITIES = {
   high: { shape: "▲", about: "a fifth of the run or more is at stake, or results are" },
   medium: { shape: "◆", about: "a twentieth of the run or more is at stake" },
-  low: { shape: "●", about: "less is at stake, or it follows from the finding above it" },
+  low: { shape: "●", about: "less is at stake, or it follows from another finding" },
   info: { shape: "○", about: "good to know" },
 };
 const GRAVE = ["high", "medium"];
-/** Findings that are seen at first: the timeline begins on the first screen. */
-const MOST_SEEN = 3;
 
 export class Findings {
   places; follow; about;
@@ -30,14 +28,12 @@ export class Findings {
     /** The place of the finding that is looked at; null: none is. */
     this.marked = null;
     this.items = this.rows.map((row, at) => this.item(row, at, wall));
-    const isGrave = beneathCauses(this.rows);
-    const grave = this.items.filter((_, at) => isGrave[at]);
-    const seen = grave.slice(0, MOST_SEEN);
+    const seen = this.items.filter((_, at) => GRAVE.includes(this.rows[at].Severity));
     const others = this.items.filter((item) => !seen.includes(item));
-    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, grave.length, tasks)));
+    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, seen.length, tasks)));
     if (seen.length) root.append(make("ol", { class: "findings" }, ...seen));
     if (!others.length) return;
-    const title = `${counted(others.length, "more finding")}${seen.length < grave.length ? "" : " of less weight"}`;
+    const title = `${counted(others.length, "more finding")} of less weight`;
     const list = make("ol", { class: "findings", start: String(seen.length + 1) }, ...others);
     this.rest = make("details", { class: "lesser" }, make("summary", {}, title), list);
     root.append(this.rest);
@@ -102,15 +98,6 @@ export function placesOf(row, all) {
   }
   const { Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop } = row;
   return { common: { function: name, worker, state: null }, spans: start === null ? null : [[start, stop ?? start]] };
-}
-
-/** For each finding whether it is grave, or beneath a grave one that brings it about. */
-function beneathCauses(rows) {
-  let grave = false;
-  return rows.map((row) => {
-    if (row.Cause === null) grave = GRAVE.includes(row.Severity);
-    return grave;
-  });
 }
 
 export function severity({ Severity: name }) {

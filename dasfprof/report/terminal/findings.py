@@ -33,8 +33,8 @@ _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 _PROVEN = ("high", "medium")
 #: A finding that names a key of a megabyte does not fill the terminal with it.
 _LONGEST = 900
-#: What stands before a finding that the one above it brings about.
-_BENEATH = "└ "
+#: Prefix of a finding that another one causes.
+_BENEATH = "└ {cause}: "
 #: A hash in a key, of 32 digits or as a UUID, and how many of them tell it from others.
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _KEPT = 3
@@ -46,7 +46,11 @@ _NONE = "None of the known faults was found."
 def print_findings(
     findings: pd.DataFrame, rows: int, *, none: str = _NONE, err: bool = False
 ) -> None:
-    """Print the first findings, wrapped to the terminal; `none`: what to print without any."""
+    """Print the first findings, wrapped to the terminal, and every high or medium one.
+
+    `none` is what to print without any.
+    """
+    rows = max(rows, int(findings["Severity"].isin(_PROVEN).sum()))
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
     heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
     if not len(findings):
@@ -60,9 +64,10 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     seconds = finding["Seconds at stake (s)"]
     at_stake = "" if math.isnan(seconds) else format_duration(seconds)
     margin = f"  {severity:<7}{at_stake:>11}  "
-    symptom = finding.get("Cause") is not None
+    cause = finding.get("Cause")
+    lead = "" if cause is None else _BENEATH.format(cause=clean(cause))
     parts = [
-        Part(_shown(finding["Finding"]), "bold", lead=_BENEATH if symptom else ""),
+        Part(_shown(finding["Finding"]), "bold", lead=lead),
         Part(_shown(finding["Suggestion"]), lead="→ "),
     ]
     if severity in _PROVEN:
