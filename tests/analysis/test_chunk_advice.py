@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from traces import Plugin, row
 
 from dasfprof import TraceAnalyser
+from dasfprof.analysis.diagnosis.overheads import where_chunks_are_set
 from dasfprof.analysis.model.sizing import larger_shape
 from dasfprof.schema.tasks import COMPUTE
 
@@ -155,3 +158,31 @@ def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
     suggestion = advised(written(tmp_path, *rows))
     assert suggestion.startswith("Make the tasks of make about 67 times larger: chunks of 533 kB")
     assert "in place of (10, 100)" in suggestion
+
+
+@pytest.mark.parametrize(
+    ("texts", "factor", "words"),
+    [
+        (
+            ['ds = xr.open_zarr(path, chunks={"time": 1, "lat": 90})', "ds.mean()"],
+            120.4,
+            "Set chunks={'time': 120, 'lat': 90} in place of {'time': 1, 'lat': 90} at a.py:0.",
+        ),
+        (['ds = ds.chunk({"time": 2})'], 3.0, "Set chunks={'time': 6} in place of {'time': 2}"),
+        # Sizes that are no numbers, two lines that set some, and a factor that is unknown.
+        (['ds = ds.chunk({"time": "auto"})'], 3.0, ""),
+        (['ds = ds.chunk({"time": size})'], 3.0, ""),
+        (['ds.chunk({"time": 2})', 'ds.chunk({"time": 4})'], 3.0, ""),
+        (['ds.chunk({"time": 2})'], None, ""),
+        ([None, "x = da.ones(5, chunks=(1,))"], 3.0, ""),
+    ],
+)
+def test_larger_chunks_are_set_at_the_line_that_sets_them(
+    texts: list[str | None], factor: float | None, words: str
+) -> None:
+    names = [f"a.py:{number}" for number in range(len(texts))]
+    lines = pd.DataFrame({"line": names, "text": pd.Series(texts, dtype=object)})
+    run: Any = SimpleNamespace(trace=SimpleNamespace(lines=lines))
+    said = where_chunks_are_set(run, factor).format_map({})
+    assert said.startswith(words)
+    assert bool(said) == bool(words)

@@ -19,8 +19,14 @@ from dasfprof.analysis.model.client_time import (
     single_calls,
 )
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.stack_samples.places import BUILDS, IMPORTS, client_meanwhile
-from dasfprof.analysis.under_way.state import Frame, write_frame
+from dasfprof.analysis.stack_samples.places import (
+    BUILDS,
+    IMPORTS,
+    client_line,
+    client_meanwhile,
+    library_of,
+)
+from dasfprof.analysis.under_way.state import Frame, is_of_user, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.text import elide
 
@@ -63,7 +69,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         "they are done: as_completed(futures).batches(). Submit all before the first is asked for.",
         calls=Count(calls["calls"].sum()),
         call=call,
-        line=line_of(calls),
+        line=line_of(run, calls),
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
@@ -94,7 +100,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
         received=Bytes(received),
         receiving=Seconds(seconds),
         calls=Count(calls["calls"].sum()),
-        line=line_of(calls),
+        line=line_of(run, calls),
         seconds=seconds,
         of_client=True,
     )
@@ -122,7 +128,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
         f"{' {what} was sent from there.' if what else ''} See client_calls().",
         _SPARED.get(by, _SPARED_BY_ANY),
         hashing=Seconds(seconds),
-        line=line_of(longest),
+        line=line_of(run, longest),
         call=call,
         there=Seconds(longest["tokenising"].iloc[0]),
         what=what,
@@ -220,7 +226,7 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
         bytes=Bytes(largest["size"] * largest["tasks"]),
         why=str(largest["why"]),
         held=held,
-        line=line_of(table),
+        line=line_of(run, table),
         handling=Seconds(run.carrying),
         pickling=Seconds(pickling),
         seconds=run.carrying + pickling,
@@ -228,12 +234,17 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def line_of(calls: pd.DataFrame) -> str:
-    """Write the line of the first of some calls."""
+def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
+    """Write the line of the first of some calls, or the user's line that led to a library's."""
     first = calls.iloc[0]
     if not isinstance(first["file"], str):
         return "an unknown line"
-    return write_frame(Frame(str(first["code"]), first["file"], int(first["line"])))
+    frame = Frame(str(first["code"]), first["file"], int(first["line"]))
+    if not is_of_user(frame) and {"time", "stop"} <= {*calls.columns}:
+        above = client_line(run.trace, float(first["time"]), float(first["stop"]))
+        if above is not None:
+            return f"{write_frame(above)}, in {library_of(frame.file)}"
+    return write_frame(frame)
 
 
 def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:

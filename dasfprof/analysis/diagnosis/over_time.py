@@ -19,7 +19,7 @@ from dasfprof.analysis.model.idle_time import call_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run.times import TaskTimes
-from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line
+from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line, library_of
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
@@ -38,6 +38,16 @@ _ABSENT = 0.05
 #: The share of the run with fewer tasks than threads, and the fewest rounds in which a client
 #: submits some, the part of all its graphs that these are.
 _FEW, _ROUNDS, _MOSTLY = 0.3, 5, 0.8
+#: How to submit more at a time, from joblib and from a program of Dask's own calls.
+_BY_JOBLIB = (
+    "joblib submits as many tasks at a time as pre_dispatch= says. Leave it out of GridSearchCV() "
+    "or Parallel(), whose default is '2*n_jobs', or set pre_dispatch='all'."
+)
+_TOGETHER = (
+    "Submit all that does not need the results before, and wait for it together: client.map and "
+    "client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is ready. "
+    "Where each needs the one before, the run is as long as their sum."
+)
 #: What is said where nothing tells what the client did.
 _NOT_CLEAR = "What the client did meanwhile is not clear from its samples. "
 _NOT_SAMPLED = (
@@ -186,9 +196,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         "time as there are threads, {threads}.",
         f"{waits if called else ''}More threads or workers find no task to run. See "
         "critical_path() and client_activity().",
-        "Submit all that does not need the results before, and wait for it together: client.map "
-        "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
-        "ready. Where each needs the one before, the run is as long as their sum.",
+        _BY_JOBLIB if called is not None and called.library == "joblib" else _TOGETHER,
         graphs=Count(rounds),
         tasks=Count(len(times)),
         few=Seconds(seconds),
@@ -208,7 +216,8 @@ def _longest_calls(run: RunFigures) -> Figures | None:
     if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
         return None
     number, call = Count(calls["calls"].iloc[0]), str(calls["call"].iloc[0])
-    return Figures(number=number, call=call, line=line_of(calls))
+    library = library_of(str(calls["file"].iloc[0]))
+    return Figures(number=number, call=call, line=line_of(run, calls), library=library)
 
 
 def _widest(times: TaskTimes, arrivals: Array) -> Array:

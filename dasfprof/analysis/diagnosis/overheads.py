@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,6 +19,7 @@ from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
+from dasfprof.text import excerpt
 
 #: Tasks are small if their median is shorter, overhead is so much of their seconds,
 _SMALL = 0.010
@@ -142,9 +146,10 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
             "leave threads without).",
             Advice("fewer-threads", fewer, changes=fewer_threads(run)),
         ], []
+    where = where_chunks_are_set(run, vars(f).get("factor"))
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
-        return [f"{words}others."], []
+        return [where or f"{words}others."], []
     left = "That leaves {advice.left} tasks in a layer."
     if f.how == "batches":
         words = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
@@ -153,11 +158,38 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     shapes = ", chunks={advice.new_chunks} in place of {advice.chunks}" if f.chunks else ""
     chunks = str(f.new_chunks or f.new_size)
     return [
+        where,
         "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
         f"{{advice.new_size}} in place of {{advice.size}}{shapes}, if its time grows in "
         "proportion.",
         left,
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
+
+
+#: Chunks by dimension in the text of a line, as xarray has them.
+_CHUNKS_BY_NAME = re.compile(r"\bchunks?\s*[=(]\s*(\{[^{}]*\})")
+
+
+def where_chunks_are_set(run: RunFigures, factor: float | None) -> str:
+    """Return the words that set larger chunks by name at their line; empty if that is unknown.
+
+    Braces in them are doubled, as a template has them.
+    """
+    lines = run.trace.lines
+    texts = zip(lines["line"], lines["text"], strict=True) if len(lines) else ()
+    found: dict[str, dict[str, int]] = {}
+    for line, text in texts:
+        for words in _CHUNKS_BY_NAME.findall(text) if isinstance(text, str) else ():
+            with contextlib.suppress(ValueError, SyntaxError):
+                found[line] = ast.literal_eval(words)
+    sizes = next(iter(found.values()), {})
+    known = bool(sizes) and all(isinstance(size, int) and size > 0 for size in sizes.values())
+    if len(found) != 1 or not known or factor is None:
+        return ""
+    name = min(sizes, key=lambda name: sizes[name])
+    larger = {**sizes, name: round(sizes[name] * factor)}
+    words = f"Set chunks={larger} in place of {sizes} at {excerpt(next(iter(found)))}."
+    return words.replace("{", "{{").replace("}", "}}")
 
 
 @rule("scheduler-bound")
@@ -265,10 +297,11 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
     costs, chunks = run.chunk_costs, find_chunks(run.trace)
     name, chunk = str(costs.functions[most]), float(costs.chunk[most])
     larger, width = float(costs.times_larger[most]), int(chunks.width[most])
-    more_work = Figures(how="more-work", function=name)
+    factor = min(larger, width / (3 * run.threads))
+    times = Factor(factor) if factor >= _WORTH_IT else None
+    more_work = Figures(how="more-work", function=name, factor=times)
     if not larger > 1:
         return more_work
-    factor = min(larger, width / (3 * run.threads))
     if factor < _WORTH_IT:
         return Figures(how="fewer-steps", function=name, width=Count(width))
     source = _chunks_are_chosen_in(run, most, chunk * factor)

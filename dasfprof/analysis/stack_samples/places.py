@@ -416,6 +416,24 @@ def _client_imports(run: Run, samples: Samples, total: float) -> str:
     return f"Meanwhile the client {IMPORTS} for {share} of the time, most of {longest}. "
 
 
+def client_line(run: Run, begin: float, end: float) -> Frame | None:
+    """Return the user's line at which the client's main thread was for most of a time.
+
+    That is what led to calls that a library makes in threads of its own. None if it is unknown.
+    """
+    table = run.client_samples
+    if not len(table):
+        return None
+    table = table[table["time"].between(begin, end).to_numpy(dtype=bool)]
+    samples, named = Samples.of(table), places(run, "line")
+    seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
+    longest = int(seconds.argmax())
+    name = named.names[longest]
+    if not seconds[longest] > _MOSTLY * seconds.sum() or not isinstance(name, Frame):
+        return None
+    return name if is_of_user(name) else None
+
+
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:
     """Say what it did by what it called, where samples of its stacks do not tell."""
     if not len(run.client_calls):
