@@ -19,7 +19,7 @@ from dasfprof.analysis.stack_samples.places import (
     library_of,
     line_of,
 )
-from dasfprof.analysis.stack_samples.spent import run_of_samples
+from dasfprof.analysis.stack_samples.spent import run_of_samples, samples_of
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.errors import InvalidArgumentError
@@ -412,6 +412,14 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     assert words.endswith(": 100 % computing or waiting for the interpreter's lock. ")
     starved = [sample(0.005 * n, 1, cpu=0.05, run_queue=0.05) for n in range(150)]
     assert hottest_line(analyser(tmp_path / "starved", starved).run, "step") == ""
+
+
+def test_samples_weigh_no_more_than_the_runs_of_their_function(tmp_path: Path) -> None:
+    """The first sample after a pause stands for 1.5 s, of a task that took 1 s."""
+    samples = [sample(0.1, 0, interval=1.5, cpu=1.5), sample(0.7, 1, interval=0.5, cpu=0.5)]
+    found, _ = samples_of(analyser(tmp_path, [*samples, sample(1.5, 3)]).run)
+    assert found.interval.tolist() == pytest.approx([0.75, 0.25, 0.1])
+    assert found.cpu[1:].tolist() == pytest.approx([0.25, 0.1])
 
 
 def test_what_the_client_did_in_gaps(tmp_path: Path) -> None:

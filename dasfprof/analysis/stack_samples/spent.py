@@ -138,31 +138,30 @@ def samples_of(
         )
         for name in ("cpu", "run_queue")
     ]
+    weight = _weights(samples.interval, tasks, functions, runs)
     samples = replace(
         samples,
-        interval=_no_longer_than_runs(samples.interval, tasks, functions, runs),
-        cpu=np.where(crosses, np.nan, samples.cpu),
-        run_queue=np.where(crosses, np.nan, samples.run_queue),
+        interval=samples.interval * weight,
+        cpu=np.where(crosses, np.nan, samples.cpu) * weight,
+        run_queue=np.where(crosses, np.nan, samples.run_queue) * weight,
         computed=shares[0][runs],
         queued=shares[1][runs],
     )
     return samples, functions[runs]
 
 
-def _no_longer_than_runs(
-    interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
-) -> Array:
-    """Return the seconds of samples, those of each function no more than its task runs took.
+def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array) -> Array:
+    """Return factors by which samples of a function stand for no more than its task runs took.
 
     The first sample of a thread after a pause stands for the pause too.
     """
-    lasted = np.append(np.nan_to_num(tasks["duration"].to_numpy(dtype=float)), np.inf)
+    duration = tasks["duration"].to_numpy(dtype=float)
+    lasted = np.append(np.where(np.isfinite(duration), np.maximum(duration, 0.0), np.inf), np.inf)
     count = int(functions.max(initial=0)) + 1
     sampled = np.bincount(functions[runs], interval, minlength=count)
-    took = np.bincount(functions, np.maximum(lasted, 0.0), minlength=count)
-    factor = np.minimum(ratio(took, sampled), 1.0)
-    found: Array = interval * np.where(sampled > 0, factor, 1.0)[functions[runs]]
-    return found
+    took = np.bincount(functions, lasted, minlength=count)
+    factor: Array = np.where(sampled > 0, np.minimum(ratio(took, sampled), 1.0), 1.0)
+    return factor[functions[runs]]
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
