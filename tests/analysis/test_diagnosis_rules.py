@@ -610,6 +610,25 @@ def test_a_symptom_is_beneath_its_cause(
     assert_found(plan, tmp_path, symptom, cause=cause, settings=[])
 
 
+APPLIES = [
+    ("FrameApply.apply_series_generator", "/x/site-packages/pandas/core/apply.py", 1000),
+    ("risk", "/home/me/join.py", 5),
+]
+TAKES = ("Series.__getitem__", "/x/site-packages/pandas/core/series.py", 900)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_function_by_row(tmp_path: Path, takes: bool) -> None:
+    """Four threads apply for 4 s each, by rows or by what the samples do not show to be rows."""
+    plan = Plan(filled(["apply"], 1.0, count=16))
+    plan.stands["apply"] = [*APPLIES, TAKES] if takes else APPLIES
+    if takes:
+        expected = {"severity": "high", "seconds": 4.0, "by_row": 1.0, "values": 1.0, "tasks": 16}
+        assert_found(plan, tmp_path, "row-wise", **expected)
+    else:
+        assert "row-wise" not in found(plan, tmp_path)
+
+
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
 
 

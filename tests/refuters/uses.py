@@ -111,3 +111,14 @@ def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
     most = float(runs.numbers("working").sum())
     least = float(runs.where(lambda row: id(row) not in first).numbers("working").sum())
     return least, most
+
+
+@refuter("row-wise")
+def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the tasks of the function, and with whether their stacks were sampled."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    yield from differs(said["tasks"], len(own), "its tasks")
+    yield from exceeds(said["values"], said["by_row"], "values of rows")
+    yield from exceeds(said["by_row"], 1.0, "time by row")
+    if not len(evidence.rows("Task Sample")):
+        yield "no stack was sampled"

@@ -12,7 +12,7 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
-from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
+from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, time_by_row, waits_of
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.database.columns import Array
 
@@ -32,6 +32,11 @@ _CHUNK = 10_000
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
 #: From so many times the median on, the mean of its tasks is told besides.
 _UNEVEN = 3.0
+
+
+#: Functions with the most time that are looked at for rows, and the threshold (fraction of wall
+#: time) of what these cost.
+_MOST_ROW_WISE, _ROW_WISE = 5, 0.05
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,38 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
         at_least="low",
         function=name,
     )
+
+
+@rule("row-wise", explains="dominating-function")
+def row_wise(run: RunFigures) -> Iterator[Finding]:
+    """Find functions that hand a table to Python code row by row."""
+    for code in np.argsort(-run.functions.sum(run.working), kind="stable")[
+        :_MOST_ROW_WISE
+    ].tolist():
+        name = str(run.function_names[code])
+        share, values = time_by_row(run.trace, name)
+        if not share > 0:
+            continue
+        rows = run.rows_of(name)
+        left = run.with_durations(rows, (1 - share) * run.working[rows] + run.core_wait[rows])
+        seconds = run.saved(share * run.path_seconds_of(code), running=left)
+        if seconds < _ROW_WISE * run.wall:
+            continue
+        yield Finding.of(
+            "row-wise",
+            "{function} handles tables row by row: for {by_row} of its time pandas calls Python "
+            "code for one row after the other.",
+            "By samples of {tasks:task}, {values} of their time is spent on taking single values "
+            "out of rows. {hottest}See hot_lines().",
+            'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() of a '
+            "dict) in place of apply(axis=1), iterrows() or a loop over rows.",
+            function=name,
+            by_row=Share(share),
+            values=Share(values),
+            tasks=Count(len(rows)),
+            hottest=hottest_line(run.trace, name),
+            seconds=seconds,
+        )
 
 
 def _narrow(run: RunFigures) -> _Narrow:

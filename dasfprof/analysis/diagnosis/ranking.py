@@ -49,8 +49,8 @@ single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tas
 tasks-too-small scheduler-bound late-receipt deserialising client-gaps one-at-a-time no-workers
 degrading-functions fat-partitions straggling-tasks slow-worker imbalance poor-placement
 memory-grows transfer-bound spilling memory-pressure host-memory-full serial-chain
-too-few-tasks dominating-function lock-bound cpu-oversubscribed garbage-collection process-lock
-io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full missing-evidence
+too-few-tasks row-wise dominating-function lock-bound cpu-oversubscribed garbage-collection
+process-lock io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full missing-evidence
 clocks-apart
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}

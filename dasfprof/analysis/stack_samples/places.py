@@ -295,6 +295,30 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
     return found
 
 
+#: Functions of pandas in which Python code gets rows one by one; and in which it gets their values.
+_BY_ROW = ("FrameApply.apply_series_generator", "FrameColumnApply.series_generator")
+_OF_ROW = "Series.__getitem__"
+#: Threshold (fraction): samples in which values of rows are taken, from which rows are the cause.
+_BY_VALUE = 0.2
+
+
+def time_by_row(run: Run, function: str) -> tuple[float, float]:
+    """Return the fractions of a function's time by row of a table, and in values of rows.
+
+    Both are 0 where samples are few or do not show it.
+    """
+    samples, stacks = samples_of(run, function)[0], all_stacks(run)
+    rows, values, total = 0.0, 0.0, float(samples.interval.sum())
+    for stack, seconds in zip(samples.stack.tolist(), samples.interval.tolist(), strict=True):
+        frames = stacks[stack] if stack >= 0 else ()
+        names = {frame.function for frame in frames if "pandas/core/" in frame.file}
+        values += seconds * (_OF_ROW in names)
+        rows += seconds * (not names.isdisjoint((*_BY_ROW, _OF_ROW)))
+    if len(samples) < _FEWEST_SAMPLES or values < _BY_VALUE * total:
+        return 0.0, 0.0
+    return rows / total, values / total
+
+
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
     """Return the seconds of samples that stand in imports, by library."""
     stacks, seconds = all_stacks(run), dict[str, float]()
