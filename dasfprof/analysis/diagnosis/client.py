@@ -184,7 +184,7 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
 )
 def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     """Find functions and arguments that are large, and sent within each of many tasks."""
-    table = find_carried(run.trace).table
+    table = find_carried(run.trace)
     if not len(table):
         return
     calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())

@@ -223,7 +223,8 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         within = memory[memory["time"].between(begin, end).to_numpy(dtype=bool)]
         if not len(within):
             continue
-        began = trace.begin + float(run.slots.times.start[_first(run, life)])
+        mine = trace.tasks["worker_id"].to_numpy() == life
+        began = trace.begin + float(run.slots.times.start[: len(mine)][mine].min())
         before = memory["memory"].to_numpy(dtype=float)[(memory["time"] <= began).to_numpy()]
         first = float(before.max(initial=0.0)) if len(before) else float(memory["memory"].iloc[0])
         # The least within that time: what is freed late is not kept.
@@ -276,9 +277,3 @@ def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
         if long and np.isfinite(results[begin]):
             return float(times[begin]), float(times[end - 1]), float(results[begin])
     return None
-
-
-def _first(run: RunFigures, life: int) -> int:
-    """Return a worker's first task run."""
-    rows = np.flatnonzero(run.trace.tasks["worker_id"].to_numpy() == life)
-    return int(rows[np.argmin(run.slots.times.start[rows])])

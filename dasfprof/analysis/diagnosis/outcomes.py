@@ -152,7 +152,9 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
     line, limit = first["raised_at"], find_limit(run, name, first["category"])
     # Those of tasks that a client had given up are nobody's, and may come of that.
-    nobodys = bool(erred["key_id"].isin(_given_up_before(run)).all())
+    runs = run.trace.tasks
+    gone = given_up(run.trace, runs, (*DROPPED, CANCELLED)) & (runs["state"] == "erred").to_numpy()
+    nobodys = bool(erred["key_id"].isin(runs["key_id"].to_numpy()[gone]).all())
     blocked = Count(sum(never_ran.values()))
     others = f" and {Count(len(kinds) - _NAMED_KINDS):more kind}" * (len(kinds) > _NAMED_KINDS)
     blocks = "Never ran: {_by_function}. " if blocked else ""
@@ -187,13 +189,6 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _given_up_before(run: RunFigures) -> Array:
-    """Return the keys of task runs that clients gave up before the scheduler heard of an error."""
-    runs = run.trace.tasks
-    gone = given_up(run.trace, runs, (*DROPPED, CANCELLED))
-    return runs["key_id"].to_numpy()[gone & (runs["state"] == "erred").to_numpy()]
-
-
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
     """Return where attempts failed: a function or worker is named if it is that of all."""
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
@@ -226,13 +221,14 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
     ended = (tasks["state"] == "memory").to_numpy(dtype=bool)
     nothing = ended & (tasks["type"] == _NONE).to_numpy(dtype=bool)
     runs = pd.MultiIndex.from_frame(tasks[RUN])
-    silent: Array = nothing & runs.isin(pd.MultiIndex.from_frame(logged[RUN]))
+    loggers = pd.MultiIndex.from_frame(logged[RUN])
+    silent: Array = nothing & runs.isin(loggers)
     codes = tasks["function"].cat.codes.to_numpy()
     numbers, counts = np.unique(codes[silent], return_counts=True)
     for code, count in zip(numbers.tolist(), counts.tolist(), strict=True):
         own = codes == code
         total, empty = int((own & ended).sum()), int((own & nothing).sum())
-        first = _first(logged, runs[own & silent])
+        first = logged[loggers.isin(runs[own & silent])].iloc[0]
         name = str(run.function_names[code])
         yield Finding.of(
             "swallowed-errors",
@@ -252,8 +248,3 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
             at_most="medium",
             function=name,
         )
-
-
-def _first(logged: pd.DataFrame, runs: pd.MultiIndex) -> pd.Series:
-    """Return the first error that one of some runs logged."""
-    return logged[pd.MultiIndex.from_frame(logged[RUN]).isin(runs)].iloc[0]

@@ -202,7 +202,7 @@ class RunFigures(UnusualRuns):
     def carrying(self) -> float:
         """Seconds by which handling tasks took longer as they carried large values, at most."""
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
-        return seconds_of_carrying(find_carried(self.trace), handling, len(self.trace.tasks))
+        return seconds_of_carrying(self.trace, handling)
 
     @cached_property
     def imported_on_the_way(self) -> tuple[float, dict[str, float]]:
@@ -226,7 +226,7 @@ class RunFigures(UnusualRuns):
         sent, graphs = self.trace.graphs_sent, self.trace.graphs
         if not len(sent) or set(graphs["client"]) - set(sent["client"]):
             return None
-        return bool(len(find_carried(self.trace).table))
+        return bool(len(find_carried(self.trace)))
 
     @cached_property
     def restarted_keys(self) -> Array:

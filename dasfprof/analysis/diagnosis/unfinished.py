@@ -78,17 +78,15 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
     yield _summary(run, state, end, first, grave)
-    for cause in _without_repeats(causes)[1:]:
-        if cause.kind == "killed-workers":
-            continue  # the rule of that name tells of each
+    errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
+    for cause in causes[1:]:
+        # The rule of that name tells of each, and "errors" counts further ones of a function.
+        if cause.kind == "killed-workers" or (
+            cause.kind == "error" and cause is not errors[cause.function]
+        ):
+            continue
         less: Severity = "medium" if grave == "high" else grave
         yield _of_cause(cause, grave if cause.certainty != "open" else less)
-
-
-def _without_repeats(causes: list[Cause]) -> list[Cause]:
-    """Leave out errors of further tasks of a function: the finding ``errors`` counts them."""
-    first = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
-    return [cause for cause in causes if cause.kind != "error" or cause is first[cause.function]]
 
 
 def _summary(
@@ -270,10 +268,13 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
     causes = find_causes(run.state) if run.state is not None else []
     # What waits for a lock that such a worker held comes first: for it the run does not end.
     held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
+    lost = run.attempts[(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
+    lives = np.unique(lost["life"].to_numpy()).tolist()
     for cause in causes:
         if cause.kind == "killed-workers":
             severity: Severity = "medium" if cause.worker in held else "high"
-            deaths, rhythm = _deaths(run, cause), _rhythm(run)
+            rhythm = find_rhythm(run, {life: departure(run.trace, life) for life in lives})
+            deaths = _deaths(run, cause)
             died = [
                 f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
                 for death in deaths[:_MOST_DEATHS]
@@ -290,13 +291,6 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
                 ),
                 costs=run.wall,
             )
-
-
-def _rhythm(run: RunFigures) -> Figures | None:
-    """Return how evenly workers with tasks on them were lost."""
-    lost = run.attempts[(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
-    lives = np.unique(lost["life"].to_numpy()).tolist()
-    return find_rhythm(run, {life: departure(run.trace, life) for life in lives})
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:

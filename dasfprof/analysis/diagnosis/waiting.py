@@ -135,7 +135,8 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
     rows, lost = _waiting_rows(run)
     if not len(rows):
         return
-    in_calls, name = _waits_in_calls(run, rows), most_of(run, rows)
+    waits, name = float((run.working[rows] - run.cpu[rows]).sum()), most_of(run, rows)
+    in_calls = waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
     own, share = np.intersect1d(rows, run.rows_of(name)), Share(run.share(lost * run.threads))
     if (turn := _turns(run, own)[0]) is not None:
         yield _in_turn(run, name, own, waiting=share, turn=Seconds(turn))
@@ -343,12 +344,6 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     if on_gpus or not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost
-
-
-def _waits_in_calls(run: RunFigures, rows: Array) -> bool:
-    """Return whether task runs wait in calls of a storage for most of their waiting."""
-    waits = float((run.working[rows] - run.cpu[rows]).sum())
-    return waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:

@@ -278,6 +278,7 @@ def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
     def texts(values: list[Any]) -> pd.Series:
         return pd.Series(values, dtype=object)
 
+    versions = [run["versions"] for run in runs]
     return pd.DataFrame(
         {
             "Pipeline": texts([run["pipeline"] for run in runs]),
@@ -288,7 +289,9 @@ def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
             "Task Runs": [int(run["tasks"]) for run in runs],
             "Failed": [int(run["failed"]) for run in runs],
             "Findings": texts([_findings(run["findings"]) for run in runs]),
-            "Versions": texts([_versions(run["versions"]) for run in runs]),
+            "Versions": texts(
+                [", ".join(f"{p} {each[p]}" for p in _PACKAGES if p in each) for each in versions]
+            ),
             "Change": texts(changes),
             "Directory": texts([run["directory"] for run in runs]),
         }
@@ -298,7 +301,3 @@ def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
 def _findings(counts: dict[str, int]) -> str:
     named = [f"{counts[name]} {name}" for name in SEVERITIES if counts.get(name)]
     return ", ".join(named) or "none"
-
-
-def _versions(versions: dict[str, str]) -> str:
-    return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if name in versions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -52,14 +53,9 @@ class IdleCells:
         return (self.seconds * share[:, None]).sum(axis=0)
 
 
-@dataclass(frozen=True)
-class OwnCells:
-    """A worker's own causes, summed up at few times."""
-
-    threads: idle_time.IdleThreads
-    edges: Array
-    #: Thread-seconds by cause until each edge.
-    spent: dict[int, Array]
+#: A worker's own causes, summed up at few times: its threads, these times, and the thread-seconds
+#: by cause until each of them.
+OwnCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[int, Array]]
 
 
 def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) -> OwnCells:
@@ -84,7 +80,7 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
         for cause, held in own.causes.items()
         if held.any()
     }
-    return OwnCells(idle_time.idle_threads(own), edges, spent)
+    return idle_time.idle_threads(own), edges, spent
 
 
 def idle_cells(
@@ -102,17 +98,17 @@ def idle_cells(
         See `own_cells`.
     """
     changes = pool.grid[_few(pool.grid, _changes(pool), span, count)]
-    for place, own in enumerate(owns):
-        inside = (changes > own.edges[0]) & (changes < own.edges[-1])
-        edges = np.unique(np.concatenate([own.edges, changes[inside]]))
+    for place, (threads, own_edges, own_spent) in enumerate(owns):
+        inside = (changes > own_edges[0]) & (changes < own_edges[-1])
+        edges = np.unique(np.concatenate([own_edges, changes[inside]]))
         seconds = np.zeros((len(edges) - 1, idle_time.CAUSES))
-        for cause, spent in own.spent.items():
-            seconds[:, cause] = np.diff(np.interp(edges, own.edges, spent))
+        for cause, spent in own_spent.items():
+            seconds[:, cause] = np.diff(np.interp(edges, own_edges, spent))
         # While a worker's threads are in the pool, the pool's grid has all times of the worker.
-        on_grid = np.searchsorted(pool.grid, own.threads.times)
+        on_grid = np.searchsorted(pool.grid, threads.times)
         for cause, spent in pool.spent.items():
             at_edges = np.interp(edges, pool.grid, spent)
-            until = _pool_until(edges, own.threads, at_edges, np.append(spent, spent[-1])[on_grid])
+            until = _pool_until(edges, threads, at_edges, np.append(spent, spent[-1])[on_grid])
             seconds[:, cause] = np.diff(until)
         number = int(lives.ids[place])
         yield IdleCells(number, int(lives.threads[place]), edges, np.maximum(seconds, 0.0))

@@ -284,18 +284,6 @@ _HEAVY, _ALL_HEAVY = 50_000, 5_000_000
 _EMPTY, _SLOWEST, _TIMES = 0.001, 50e6, 30
 
 
-@dataclass(frozen=True)
-class Carried:
-    """Large values that were sent within each of many tasks."""
-
-    #: Rows of `find_sent`.
-    table: pd.DataFrame
-    #: By how much longer it takes to handle all these tasks than others, at most.
-    most: float
-    #: How many tasks.
-    tasks: int
-
-
 @once_per_trace
 def find_sent(run: Run) -> pd.DataFrame:
     """Return the values of graphs, a row a value and line: ``kind, name, file, line, why, ...``.
@@ -320,27 +308,17 @@ def find_sent(run: Run) -> pd.DataFrame:
 
 
 @once_per_trace
-def find_carried(run: Run) -> Carried:
-    """Find what tasks carried."""
+def find_carried(run: Run) -> pd.DataFrame:
+    """Return the rows of `find_sent` of large values that were sent within each of many tasks."""
     found = find_sent(run)
     heavy = (found["size"] >= _HEAVY) & (found["whole"] >= _ALL_HEAVY) & (found["tasks"] > 1)
-    found = found[heavy.to_numpy()]
-    each = np.fmax(found["size"] / _SLOWEST, _TIMES * found["seconds"])
-    return Carried(found, float((each * found["tasks"]).sum()), int(found["tasks"].sum()))
+    return found[heavy.to_numpy()]
 
 
-def seconds_of_carrying(carried: Carried, handling: float, tasks: int) -> float:
-    """Return how much longer handling took since tasks carried values.
-
-    Parameters
-    ----------
-    carried
-        What they carried.
-    handling
-        Thread-seconds of handling all tasks.
-    tasks
-        The number of all tasks.
-    """
-    own = min(carried.tasks, tasks)
+def seconds_of_carrying(run: Run, handling: float) -> float:
+    """Return by how much handling, of so many thread-seconds, took longer for carried values."""
+    carried, tasks = find_carried(run), len(run.tasks)
+    each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
+    own = min(int(carried["tasks"].sum()), tasks)
     share = handling * own / tasks if tasks else 0.0
-    return max(min(share - own * _EMPTY, carried.most), 0.0)
+    return max(min(share - own * _EMPTY, float((each * carried["tasks"]).sum())), 0.0)

@@ -280,7 +280,8 @@ class PoolDemand:
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
         unsent, out, unreported = runnable - sent, sent - done, done - known
-        live = _passed(self.arrival, times) - known + _value_at(self.untold, times)
+        untold = np.append(0, self.untold[1])[_passed(self.untold[0], times)]
+        live = _passed(self.arrival, times) - known + untold
         scheduler = np.minimum(unsent, idle)
         elsewhere = np.minimum(surplus, idle - scheduler)
         rest = idle - scheduler - elsewhere
@@ -309,11 +310,6 @@ def _within(edges: Array, bounds: Array) -> Array:
 def _ascending(parts: Sequence[Array]) -> Array:
     """Sort times; they come in long sorted stretches, which a stable sort merges."""
     return np.sort(np.concatenate(parts), kind="stable")
-
-
-def _value_at(steps: Steps, times: Array) -> Array:
-    """Return the value of a step function at some times; 0 before its first."""
-    return np.append(0, steps[1])[np.searchsorted(steps[0], times, side="right")]
 
 
 def _passed(edges: Array, times: Array) -> Array:

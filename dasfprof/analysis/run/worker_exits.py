@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -276,14 +274,10 @@ def clients_stayed(trace: Trace, gave_up: float) -> bool:
     left = left & (states["time"] >= gave_up - _AT_ONCE).to_numpy(dtype=bool)
     # One that left with nothing, while another stayed, gave nothing up.
     stayed = np.isnan(last_client_left(trace))
-    if any(not stayed or _had_work(row) for row in states[left].to_dict("records")):
-        return False
+    for row in states[left].to_dict("records"):
+        own = [client for client in row["clients"] or () if client["client"] == row["client"]]
+        if not stayed or not own or any(client.get("unfinished") for client in own):
+            return False
     later = states["clients"][(states["time"] > gave_up).to_numpy(dtype=bool)]
     seen = any(is_persons(client["client"]) for clients in later for client in clients or ())
     return trace.recording is RecordingEnd.CLOSED or (stayed and seen)
-
-
-def _had_work(row: Mapping[Any, Any]) -> bool:
-    """Return whether a client that left had tasks that had not ended."""
-    own = [client for client in row["clients"] or () if client["client"] == row["client"]]
-    return not own or any(client.get("unfinished") for client in own)

@@ -179,7 +179,7 @@ class _Residents:
     #: seconds after the last of them.
     finishes: Array
     delay: Array
-    #: Of a worker's process before it ran anything.
+    #: Of a worker's process before it ran anything: the median.
     base: float
 
     @classmethod
@@ -195,8 +195,9 @@ class _Residents:
         number[~np.isfinite(release)] = 0
         delay = np.where(number > 0, release - finished[np.maximum(number - 1, 0)], 0.0)
         at_once = release <= needed + _AT_ONCE
-        rise, base = _rises(trace, replay), _base(trace)
-        return cls(replay, rise, at_once, release == -np.inf, number, delay, base)
+        base = float(np.median([float(one.unmanaged[0]) for one in memory_of_processes(trace)]))
+        never = release == -np.inf
+        return cls(replay, _rises(trace, replay), at_once, never, number, delay, base)
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
         """Return the most bytes of results, and of processes, of any worker of a replay."""
@@ -273,9 +274,3 @@ def _rises(trace: Run, replay: Replay) -> Array:
     own = np.where(np.isnan(memory.rise), usual[function], memory.rise)
     rise[:count] = np.fmax(own, rise[:count])
     return rise
-
-
-def _base(trace: Run) -> float:
-    """Return what a worker's process has before it runs anything: the median."""
-    first = [float(one.unmanaged[0]) for one in memory_of_processes(trace)]
-    return float(np.median(first))

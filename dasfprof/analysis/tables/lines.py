@@ -14,7 +14,7 @@ from dasfprof.analysis.model.accounting import (
 )
 from dasfprof.analysis.model.client_time import find_calls
 from dasfprof.analysis.model.critical_path import path_segments
-from dasfprof.analysis.model.plan import Plan, PlanEdges, find_edges, find_plan
+from dasfprof.analysis.model.plan import Plan, find_edges, find_plan
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import has_steps, line_groups
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
@@ -340,13 +340,9 @@ def _bytes(run: Run, found: Plan) -> dict[str, Array]:
     of_keys = np.full(len(run.keys), -1, dtype=np.int64)
     of_keys[tasks["key_id"].to_numpy()] = codes
     taken = Groups(np.where(edges.source == edges.target, -1, edges.target), count)
+    told = taken.known(edges.size) == taken.sizes
     return {
-        "Input (MB)": _told(taken, edges) / 1e6,
+        "Input (MB)": np.where(told, taken.sum(edges.size), np.nan) / 1e6,
         "Output (MB)": Groups(codes, count).sum(tasks["size"].to_numpy(dtype=float)) / 1e6,
         "Moved (MB)": moved_outputs(run, of_keys, count).size / 1e6,
     }
-
-
-def _told(taken: Groups, edges: PlanEdges) -> Array:
-    """Sum the bytes of edges; NaN where one is unknown."""
-    return np.where(taken.known(edges.size) == taken.sizes, taken.sum(edges.size), np.nan)

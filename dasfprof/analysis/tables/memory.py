@@ -89,12 +89,11 @@ _HELD = ("device_size", "host_size", "disk_tasks")
 _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
 
 
-def _has_devices(run: Run) -> bool:
-    return len(run.gpu_usage) + len(run.device_memory) > 0
-
-
 @question(
-    "Memory of GPUs by worker", "balance", expendable=("Results on Disk",), needs=_has_devices
+    "Memory of GPUs by worker",
+    "balance",
+    expendable=("Results on Disk",),
+    needs=lambda run: len(run.gpu_usage) + len(run.device_memory) > 0,
 )
 def gpu_memory(run: Run) -> pd.DataFrame:
     """Say what each worker had in its GPU's memory when that was fullest.

@@ -47,6 +47,7 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
             for task in cycle
         )
         lines = "; ".join(describe_stack(task.activity.stack) for task in cycle)
+        names = {name for task in cycle for name in task.activity.waits_for}
         yield Cause.of_tasks(
             cycle,
             "lock-cycle",
@@ -55,7 +56,7 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
             f"{told}. They wait at: {lines}.",
             "Take the locks in one order everywhere (sorted by name), or all at once with a "
             "MultiLock; a time-out on acquire() makes the wait end.",
-            waiting=_waiting_for_any(cycle, waiting),
+            waiting=sum(not names.isdisjoint(task.activity.waits_for) for task in waiting),
             function=begin.function,
             worker=begin.worker,
             line=user_line(begin.activity.stack),
@@ -97,11 +98,6 @@ def _held_names(task: TaskUnderWay, cycle: list[TaskUnderWay]) -> str:
     wanted = {name for other in cycle if other is not task for name in other.activity.waits_for}
     held = [name for _, name in task.holds if name in wanted - set(task.activity.waits_for)]
     return f"{'holds' if task.holds_certain else 'may hold'} {name_some(held)}"
-
-
-def _waiting_for_any(cycle: list[TaskUnderWay], waiting: list[TaskUnderWay]) -> int:
-    names = {name for task in cycle for name in task.activity.waits_for}
-    return sum(bool(names & set(task.activity.waits_for)) for task in waiting)
 
 
 def held_locks(state: ClusterState) -> Iterator[Cause]:

@@ -55,11 +55,6 @@ def _result(result: Any, _args: Any, _kwargs: Any) -> int | None:
     return _bytes_of(result)
 
 
-def _argument(place: int, name: str) -> _Size:
-    """Return a function that returns the bytes of an argument."""
-    return lambda _result, args, kwargs: _bytes_of(_taken(place, name, args, kwargs))
-
-
 def _file(place: int, name: str) -> _Size:
     """Return a function that returns the size of the local files that an argument names."""
     return lambda _result, args, kwargs: _size_of_files(_taken(place, name, args, kwargs))
@@ -76,7 +71,7 @@ _WHOLE: dict[str, tuple[bool, _Size]] = {
     "cat_ranges": (False, _result),
     "get_file": (False, _file(1, "lpath")),
     "put_file": (True, _file(0, "lpath")),
-    "pipe_file": (True, _argument(1, "value")),
+    "pipe_file": (True, lambda _result, args, kwargs: _bytes_of(_taken(1, "value", args, kwargs))),
 }
 _IN_LOOP: dict[str, tuple[bool, _Size]] = {
     **{f"_{name}": what for name, what in _WHOLE.items()},
