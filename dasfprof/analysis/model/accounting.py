@@ -254,7 +254,7 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
         (rows, own_cells(causes, bounds, span, count))
         for rows, causes in own_causes_of(slots, unfinished, lives, len(run.workers))
     ]
-    threads = [(rows, own.threads) for rows, own in of_lives]
+    threads = [(rows, own) for rows, (own, *_) in of_lives]
     used, whole = used_time(slots, threads), (-np.inf, np.inf)
     account, pool = WindowAccount.of(run, slots, lives, threads, used, demand, whole)
     cells = list(idle_cells(lives, [own for _, own in of_lives], pool, span, count))

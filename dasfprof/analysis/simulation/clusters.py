@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -119,10 +118,6 @@ class ClusterLadder:
         """The fractions of their limits at which the recorded workers act."""
         return memory_thresholds(self.run)
 
-    @cached_property
-    def _margin(self) -> float:
-        return max(_LEAST_MARGIN, abs(replay_of(self.run).error) * _OF_ERROR)
-
     def _climb(self, machine: MachineType) -> list[SizedCluster]:
         """Replay the ladder up to the first cluster in time, and the numbers around it."""
         maximum = max(_MAXIMUM_WORKERS // machine.workers, 1)
@@ -161,7 +156,7 @@ class ClusterLadder:
             machine,
             machines,
             likely,
-            self.start_up + wall * (1 + self._margin),
+            self.start_up + wall * (1 + max(_LEAST_MARGIN, abs(replay.error) * _OF_ERROR)),
             1 - min(float(held.sum()) / (workers * machine.threads * likely), 1.0),
         )
         forecast = memory_forecast_of(self.run)

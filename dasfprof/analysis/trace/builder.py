@@ -175,7 +175,9 @@ class TraceBuilder:
             "transfer_keys": transfer_keys,
             "run": self._run,
             "surroundings": self._surroundings,
-            "knows_actor_calls": self._register.know_actor_calls(),
+            "knows_actor_calls": all(
+                worker.actor_calls for worker in self._register.workers if worker.kind == "worker"
+            ),
             "knows_serialising": self._register.know_serialising(),
             "knows_releases": self._knows_releases,
         }

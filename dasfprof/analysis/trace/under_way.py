@@ -134,17 +134,14 @@ class UnderWayTables:
         if "key" in columns:
             columns["key_id"] = columns.pop("key")
         if "stack" in columns:
-            columns["stack"] = self._rows_of_stacks(columns["stack"])
+            # Where no event has a stack, all are -1.
+            places = np.searchsorted(self._numbers, columns["stack"])
+            columns["stack"] = np.append(self._rows, -1)[places]
         if "waits_keys" in columns:
             items = self._facts[event].list_items("waits_keys", self._ids)
             columns["waits_keys"] = _as_tuples(columns["waits_keys"], items)
         table = pd.DataFrame(columns, copy=False)
         return table.sort_values("time", kind="stable", ignore_index=True)
-
-    def _rows_of_stacks(self, numbers: Array) -> Array:
-        if not len(self._numbers):
-            return np.full(len(numbers), -1, dtype=np.int64)
-        return self._rows[np.searchsorted(self._numbers, numbers)]
 
 
 def places_not_ended(

@@ -165,10 +165,6 @@ class WorkerRegister:
         worker.serialising |= header.get("serialising") is True
         return number
 
-    def know_actor_calls(self) -> bool:
-        """Return whether calls of actors were recorded on all workers."""
-        return all(worker.actor_calls for worker in self.workers if worker.kind == "worker")
-
     def know_serialising(self) -> bool:
         """Return whether it was recorded on all workers what took long to unpickle or serialise.
 

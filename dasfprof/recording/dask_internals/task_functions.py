@@ -141,10 +141,7 @@ def task_threads(worker: Any) -> dict[int, Any]:
 
 def first_functions() -> tuple[CodeType, ...]:
     """Return the functions that call the functions of tasks and actors, as far as there are any."""
-    found = (
-        names.RUN_TASK.find("_run_task_simple"),
-        names.RUN_ACTOR.find("_run_actor"),
-    )
+    found = names.RUN_TASK.find("_run_task_simple"), names.RUN_ACTOR.find("_run_actor")
     return tuple(inspect.unwrap(each).__code__ for each in found if each is not None)
 
 

@@ -66,7 +66,9 @@ class Ear:
     def hear(self, record: logging.LogRecord) -> None:
         """Call the listener with a record of this thread, if it is of a task run."""
         try:
-            is_error = _is_error(record)
+            is_error = record.levelno >= logging.ERROR or bool(
+                record.exc_info and record.exc_info[0]
+            )
             if record.levelno < self._level and not is_error:
                 return
             logger = str(record.name)
@@ -95,22 +97,23 @@ class Ear:
             self._guard.caught("what a task logged")
 
 
-def _is_error(record: logging.LogRecord) -> bool:
-    """Return whether a record tells of an error: by its level, or by an exception."""
-    return record.levelno >= logging.ERROR or bool(record.exc_info and record.exc_info[0])
+def _hearing(owner: Any, name: str, place: int) -> SharedListeners[Any]:
+    """Return listeners, each of which hears an argument of all calls of a function."""
+
+    def wrap(original: Any, patch: Patch) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if patch.active and len(args) > place:
+                for listener in listeners.all:
+                    listener.hear(args[place])
+            return original(*args, **kwargs)
+
+        return call
+
+    listeners: SharedListeners[Any] = SharedListeners(lambda: [(owner(), name, wrap)])
+    return listeners
 
 
-def _listen(original: Any, patch: Patch) -> Any:
-    def call_handlers(*args: Any, **kwargs: Any) -> Any:
-        if patch.active and len(args) > 1:
-            for ear in _ears.all:
-                ear.hear(args[1])
-        return original(*args, **kwargs)
-
-    return call_handlers
-
-
-_ears: SharedListeners[Ear] = SharedListeners(lambda: [(logging.Logger, "callHandlers", _listen)])
+_ears = _hearing(lambda: logging.Logger, "callHandlers", 1)
 
 
 def listen(
@@ -191,17 +194,7 @@ def _record(line: str) -> logging.LogRecord:
     return record
 
 
-def _hear_prints(original: Any, patch: Patch) -> Any:
-    def write(*args: Any, **kwargs: Any) -> Any:
-        if patch.active and args:
-            for lines in _listeners.all:
-                lines.hear(args[0])
-        return original(*args, **kwargs)
-
-    return write
-
-
-_listeners: SharedListeners[_Lines] = SharedListeners(lambda: [(sys.stdout, "write", _hear_prints)])
+_listeners = _hearing(lambda: sys.stdout, "write", 0)  # the stream of that moment
 
 
 def listen_to_prints(

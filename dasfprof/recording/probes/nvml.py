@@ -92,7 +92,10 @@ def visible_devices(
 
 def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> VisibleDevices:
     """Return the devices with the UUIDs that CUDA reports; see `ask_cuda`."""
-    by_uuid = {_bare(device.uuid): device for device in with_instances(installed)}
+    # CUDA has them without their prefix.
+    by_uuid = {
+        device.uuid.partition("-")[2].lower(): device for device in with_instances(installed)
+    }
     devices = [by_uuid[bare] for bare in uuids if bare in by_uuid]
     if len(devices) < len(uuids):
         return VisibleDevices((), GpuAvailability.NOT_FOUND)
@@ -168,11 +171,6 @@ def _in_cuda_order(
 
 def _number(entry: str) -> int | None:
     return int(entry) if entry.isdecimal() else None
-
-
-def _bare(identity: str) -> str:
-    """Return a UUID without its prefix, as CUDA has it."""
-    return identity.partition("-")[2].lower()
 
 
 # --- GpuReader: reads one device through NVML; each reading may fail ------------------------------
