@@ -27,8 +27,6 @@ Event = dict[str, Any]
 
 #: Characters of the name of a track that are worth showing.
 _LONGEST_NAME = 400
-#: Of seconds that are told of slices.
-_DECIMALS = 6
 #: A colour of the older viewer's; Perfetto chooses its own.
 _FAILED_COLOUR = "terrible"
 #: Events that are in memory at a time.
@@ -124,14 +122,10 @@ def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
 
 
 def _writer(
-    places: list[Event],
-    slices: Slices,
-    names: Names,
-    category: str,
-    arguments: Iterable[Argument],
+    places: list[Event], slices: Slices, names: Names, category: str, arguments: Iterable[Argument]
 ) -> Callable[..., Iterator[Event]]:
     """Return what yields some of the slices; of task runs also given which are open, and so on."""
-    titles, columns = _column(names), {each.label: _column(each) for each in arguments}
+    columns = {each.label: each.listed for each in arguments}
     of_failed = {"cat": f"{category},{FAILED}", "cname": _FAILED_COLOUR}
 
     def write(
@@ -145,7 +139,7 @@ def _writer(
             slices.tracks[part].tolist(),
             (starts / 1000).tolist(),
             ((stops - starts) / 1000).tolist(),
-            titles(part),
+            names.listed(part),
             (none if open_ is None else open_).tolist(),
             (none if failed is None else failed).tolist(),
             zip(*told.values(), strict=True),
@@ -160,19 +154,3 @@ def _writer(
             yield event
 
     return write
-
-
-def _column(argument: Argument) -> Callable[[slice], list[Any]]:
-    """Return what gives an argument of some of the slices, None where it is not known."""
-    if isinstance(argument, Names):
-        texts = np.array([*map(shown, argument.texts), None], dtype=object)
-        return lambda part: texts[argument.codes[part]].tolist()
-
-    def numbers(part: slice) -> list[Any]:
-        values = argument.values[part]
-        told = values if argument.whole else np.round(values, _DECIMALS)
-        found = told.astype(object)
-        found[~np.isfinite(told)] = None
-        return list(found)
-
-    return numbers

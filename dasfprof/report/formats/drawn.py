@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import LOST
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
+from dasfprof.report.documents import shown
 from dasfprof.report.formats.tracks import (
     RUN,
     Arrows,
@@ -37,6 +39,9 @@ from dasfprof.report.page.link_data import ReceivedTransfers
 from dasfprof.report.page.resource_data import metrics_of
 from dasfprof.text import count_of, format_date
 
+#: Of seconds that are told of slices.
+_DECIMALS = 6
+
 
 @dataclass(frozen=True)
 class Names:
@@ -56,6 +61,14 @@ class Names:
         empty = np.array([*(not text for text in texts), False])
         return cls(label, texts, np.where(empty[codes], -1, codes))
 
+    @cached_property
+    def _shown(self) -> Array:
+        return np.array([*map(shown, self.texts), None], dtype=object)
+
+    def listed(self, part: slice) -> list[Any]:
+        """Return the texts of some rows, None where there is none."""
+        return list(self._shown[self.codes[part]])
+
     def taken(self, rows: Array) -> Names:
         """Return them of some of the rows."""
         return Names(self.label, self.texts, self.codes[rows])
@@ -70,6 +83,14 @@ class Numbers:
     values: Array
     #: Whether they are counts, without decimals.
     whole: bool
+
+    def listed(self, part: slice) -> list[Any]:
+        """Return the numbers of some rows, None where they are not known."""
+        values = self.values[part]
+        told = values if self.whole else np.round(values, _DECIMALS)
+        found = told.astype(object)
+        found[~np.isfinite(told)] = None
+        return list(found)
 
     def taken(self, rows: Array) -> Numbers:
         """Return them of some of the rows."""

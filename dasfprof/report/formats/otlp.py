@@ -23,7 +23,7 @@ import numpy as np
 from dasfprof.analysis.trace.columns import row_of
 from dasfprof.errors import CannotWriteError, InvalidArgumentError, MissingExtraError
 from dasfprof.report.documents import shown
-from dasfprof.report.formats.drawn import Argument, DrawnRun, Names, opened
+from dasfprof.report.formats.drawn import Argument, DrawnRun, Numbers, opened
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
@@ -321,17 +321,9 @@ def _rows_of(columns: list[Argument], part: slice) -> list[dict[str, Any]]:
     """Return what is known of some task runs, by the names of attributes."""
     rows: list[dict[str, Any]] = [{} for _ in range(part.stop - part.start)]
     for column in columns:
-        name = _ATTRIBUTES.get(column.label)
-        if name is None:
-            continue
-        if isinstance(column, Names):
-            texts = [*map(shown, column.texts), None]
-            values = [texts[code] for code in column.codes[part].tolist()]
-        else:
-            kind = int if column.whole else float
-            numbers = column.values[part].astype(float)
-            values = [kind(value) if np.isfinite(value) else None for value in numbers]
-        for row, value in zip(rows, values, strict=True):
-            if value is not None:
-                row[name] = value
+        if column.label in _ATTRIBUTES:
+            whole = isinstance(column, Numbers) and column.whole
+            for row, value in zip(rows, column.listed(part), strict=True):
+                if value is not None:
+                    row[_ATTRIBUTES[column.label]] = int(value) if whole else value
     return rows

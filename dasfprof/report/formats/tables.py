@@ -243,10 +243,9 @@ def _blocks(run: Run, name: str) -> Iterator[_Block]:
     table = run.workers.reset_index() if name == "workers" else getattr(run, name)
     if name == "stacks":
         table = table.rename_axis(index="number").reset_index()
-    lengths, ids = {
-        "tasks": run.task_dependencies,
-        "transfers": run.transfer_keys,
-    }.get(name, (_NO_IDS, _NO_IDS))
+    lengths, ids = {"tasks": run.task_dependencies, "transfers": run.transfer_keys}.get(
+        name, (_NO_IDS, _NO_IDS)
+    )
     if "waits_keys" in table:
         waited = table["waits_keys"].tolist()
         lengths = np.array([len(keys) for keys in waited], dtype=np.int64)
