@@ -12,6 +12,7 @@ import html
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -79,6 +80,12 @@ def display_width(text: str) -> int:
 def count_of(number: float, noun: str) -> str:
     """Write a number of things: ``1 file``, ``1,200 files``."""
     return f"{number:,.0f} {noun}" + "s" * (number != 1)
+
+
+def name_first(names: Sequence[str], most: int = 3) -> str:
+    """Name the first of some things, and say how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def format_size(nbytes: float) -> str:

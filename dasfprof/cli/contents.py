@@ -19,7 +19,7 @@ from dasfprof.database.losses import describe_losses
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.rotated_files import Segments, absent_files
 from dasfprof.schema import KINDS
-from dasfprof.text import count_of
+from dasfprof.text import count_of, name_first
 
 CLOSED = "closed cleanly"
 CLIENT_GONE = "closed as its client was gone"
@@ -33,8 +33,6 @@ _GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
 _MAX_GPU_EVENTS = 20
 #: Seconds beyond any clock.
 _LATEST = 1e15
-#: Workers that are named.
-_MOST_NAMED = 3
 
 
 @dataclass
@@ -245,7 +243,8 @@ def absences(contents: list[FileContents]) -> Iterator[str]:
     if plugins & {TASKS, SAMPLES} and SCHEDULER not in plugins:
         yield "of the scheduler: it is elsewhere, or gone"
     workers = _by_address(contents)
-    absent = sorted(_known(contents) - workers.keys())
+    known = set[str]().union(*(file.joined | file.task_runs.keys() for file in contents))
+    absent = sorted(known - workers.keys())
     if absent:
         ran = sum(_task_runs(contents)[address] for address in absent)
         yield (
@@ -284,18 +283,12 @@ def _absent_files(contents: list[FileContents]) -> Iterator[str]:
         yield f"of {plugin} of {_named(sorted(names))}: it is elsewhere, or gone{ran}"
 
 
-def _known(contents: list[FileContents]) -> set[str]:
-    """Return the addresses of all workers that the scheduler tells of."""
-    return set().union(*(file.joined | file.task_runs.keys() for file in contents))
-
-
 def _task_runs(contents: list[FileContents]) -> Counter[str]:
     return sum((file.task_runs for file in contents), Counter[str]())
 
 
 def _named(workers: list[str]) -> str:
-    more = f" and {len(workers) - _MOST_NAMED} more" if len(workers) > _MOST_NAMED else ""
-    return f"{count_of(len(workers), 'worker')}: {', '.join(workers[:_MOST_NAMED])}{more}"
+    return f"{count_of(len(workers), 'worker')}: {name_first(workers)}"
 
 
 def _of_runs(count: int) -> str:

@@ -21,6 +21,7 @@ from dasfprof.text import (
     format_duration,
     format_size,
     job_words,
+    name_first,
 )
 
 if TYPE_CHECKING:
@@ -156,9 +157,8 @@ def _name_others(directory: Path, runs: list[Run]) -> None:
     known = {path for run in runs for path in run.files}
     others = [path.name for path in sorted(directory.glob("*.msgpack")) if path not in known]
     if others:
-        named = ", ".join(elide(name, 60) for name in others[:3])
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        echo(f"Note: not a trace in spite of its name: {named}{more}.", err=True)
+        named = name_first([elide(name, 60) for name in others])
+        echo(f"Note: not a trace in spite of its name: {named}.", err=True)
 
 
 def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dasfprof.text import count_of, elide
+from dasfprof.text import count_of, elide, name_first
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ CAUSES: Mapping[str, str] = {
     "too many tracebacks": "lack their traceback: the worker has those of 1000 other task runs",
 }
 
-#: Kinds of events that a message names, and the characters of each name.
-_MOST_NAMED, _LONGEST_NAME = 3, 60
+#: Characters of the name of a kind of events in a message.
+_LONGEST_NAME = 60
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -143,9 +143,6 @@ def describe_unknown_events(by_name: Mapping[str, int]) -> str:
     '3 events of kinds that this version of dasfprof does not know: Pause (3)'
     """
     counts = sorted(by_name.items(), key=lambda item: -item[1])
-    names = [f"{elide(name, _LONGEST_NAME)} ({count:,})" for name, count in counts[:_MOST_NAMED]]
-    more = f" and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else ""
+    names = [f"{elide(name, _LONGEST_NAME)} ({count:,})" for name, count in counts]
     events = count_of(sum(by_name.values()), "event")
-    return (
-        f"{events} of kinds that this version of dasfprof does not know: {', '.join(names)}{more}"
-    )
+    return f"{events} of kinds that this version of dasfprof does not know: {name_first(names)}"

@@ -12,33 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
-from dasfprof.analysis.comparison.trial import (
-    LOOKS,
-    Agreement,
-    Gain,
-    Trial,
-    TriedRun,
-    judge_gain,
-)
+from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Gain, Trial, TriedRun, judge_gain
 from dasfprof.analysis.diagnosis.registry import Value
-from dasfprof.database.columns import Array
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial.process import Done, Program, run_program, seconds_until
-from dasfprof.handles.trial.results import (
-    changed_files,
-    compare_prints,
-    compare_values,
-    files_here,
-)
+from dasfprof.handles.trial.results import changed_files, compare_prints, compare_values, files_here
 from dasfprof.handles.trial.settings import Settings, Shape
-from dasfprof.text import clean, count_of, elide, format_duration
+from dasfprof.text import clean, count_of, elide, format_duration, name_first
 
 #: A run with a change is ended after so many times what one without takes, and some seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
 #: What a program did whose process ended with success, but before our own code in it.
 _CUT_OFF = "ended its own process, as os._exit does, before its recording could end"
-#: Characters of a change in a line of progress, or of a command; and commands that are named.
-_LONGEST, _MOST = 100, 3
+#: Characters of a change in a line of progress, or of a command.
+_LONGEST = 100
 #: The setting of Dask's config for arrays' chunks.
 _CHUNKS = "array.chunk-size"
 #: Directories of the traces of runs as they are, and of the first one, which is not compared.
@@ -122,12 +109,7 @@ class ProgramRuns:
         return first
 
     def run(
-        self,
-        side: Side,
-        *,
-        patience: float = _PATIENCE,
-        with_traces: bool = False,
-        turn: int = 0,
+        self, side: Side, *, patience: float = _PATIENCE, with_traces: bool = False, turn: int = 0
     ) -> Done:
         """Run the program once more, for so many times what it usually takes at most.
 
@@ -298,10 +280,9 @@ class ProgramRuns:
                 "each."
             )
         if self._left_behind:
-            left = [elide(command, _LONGEST) for command in self._left_behind]
-            more = f" and {len(left) - _MOST} more" if len(left) > _MOST else ""
+            left = name_first([elide(command, _LONGEST) for command in self._left_behind])
             notes.append(
-                f"The program left processes behind: {', '.join(left[:_MOST])}{more}. They were "
+                f"The program left processes behind: {left}. They were "
                 "ended after each run, as the next one would have met them."
             )
         return notes
@@ -312,7 +293,10 @@ def gain_of(
 ) -> Gain:
     """Judge what runs of the second side gained, by as many runs of each."""
     pairs = min(map(len, sides))
-    before, after = (_seconds(side[:pairs], of_program) for side in sides)
+    before, after = (
+        np.array([done.program_seconds if of_program else done.seconds for done in side[:pairs]])
+        for side in sides
+    )
     return judge_gain(before, after, tests=tests)
 
 
@@ -327,10 +311,6 @@ def shape_of(done: Done) -> Shape:
     known = np.isfinite(limits) & (limits > 0)
     limit = float(np.median(limits[known])) if known.any() else math.nan
     return Shape(distinct, int(np.nanmedian(threads)), limit)
-
-
-def _seconds(side: Sequence[Done], of_program: bool) -> Array:
-    return np.array([d.program_seconds if of_program else d.seconds for d in side], dtype=float)
 
 
 def _ended(done: Done) -> str:

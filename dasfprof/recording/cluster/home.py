@@ -23,6 +23,7 @@ from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink, error_
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings, place_mark, remove_mark, sees_mark
 from dasfprof.recording.shipping.sender import on_their_way
+from dasfprof.text import name_first
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,6 @@ logger = logging.getLogger(__name__)
 _ANSWER_LIMIT = 30.0
 #: Seconds that `stop` waits for what is on its way, and between two looks.
 _LIMIT, _LOOK = 30.0, 0.25
-#: Files that a message names.
-_MOST_NAMED = 3
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
@@ -99,14 +98,12 @@ async def _ask(
 def _tell(settings: RunSettings, left: dict[str, dict[str, Any]]) -> None:
     names = [f"{name} on {process}" for process, files in left.items() for name in files]
     reasons = sorted({why for files in left.values() for why in files.values() if why})
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     logger.warning(
-        "run %r: not all is in %s: %s%s%s. They are tried again for some minutes while these "
+        "run %r: not all is in %s: %s%s. They are tried again for some minutes while these "
         "processes live, and stay in %s on their hosts until then.",
         settings.name,
         shown(settings.storage),
-        ", ".join(names[:_MOST_NAMED]),
-        more,
+        name_first(names),
         f" ({reasons[0]})" if reasons else "",
         "a directory dasfprof-" + settings.uuid + " for temporary files",
     )

@@ -28,6 +28,7 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
 from dasfprof.recording.cluster.calls import hear_of_client
 from dasfprof.recording.dask_internals.undocumented import error_in
+from dasfprof.text import name_first
 
 # --- ClusterLink: calls functions in the processes of a cluster, each with a time limit -----------
 #
@@ -65,9 +66,6 @@ def _ignore_outcome(task: asyncio.Future[Any]) -> None:
 
 #: What calls to a process raise that has ended, is closing or does not answer.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
-
-#: Processes that a message names.
-_MOST_NAMED = 3
 
 #: The scheduler's name among the processes.
 SCHEDULER = "the scheduler"
@@ -231,9 +229,7 @@ def error_text(error: BaseException) -> str:
 
 def silent_processes(silent: dict[str, str]) -> str:
     """Name processes that did not answer, each with the reason."""
-    named = [f"{process} ({reason})" for process, reason in list(silent.items())[:_MOST_NAMED]]
-    more = len(silent) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    return name_first([f"{process} ({reason})" for process, reason in silent.items()])
 
 
 #: Seconds between two checks of files that are about to be closed.
