@@ -175,41 +175,21 @@ def analyse(  # noqa: PLR0917
     where = shlex.join([*options, source])
     with connected(scheduler) as client:
         analyser, title = open_analyser(source, between, client=client)
-        if rule is not None:
-            _show_finding(analyser, title, rule, where, as_json=as_json)
-        elif function is not None:
-            _show_function(analyser, title, function, where, head=head, as_json=as_json)
-        else:
+        if rule is None and function is None:
             _answer(analyser, title, analyses, output, head, where=where, as_json=as_json)
-
-
-def _show_finding(
-    analyser: TraceAnalyser, title: str, rule: str, where: str, *, as_json: bool
-) -> None:
-    findings = findings_of(analyser, rule)
-    if as_json:
-        following = after_finding(findings, where)
-        click.echo(step_document(analyser, title, findings, {}, following))
-    else:
-        print_finding(findings, where)
-
-
-def _show_function(
-    analyser: TraceAnalyser,
-    title: str,
-    function: str,
-    where: str,
-    *,
-    head: int | None,
-    as_json: bool,
-) -> None:
-    tables = tables_of(analyser, function)
-    if as_json:
-        following = after_function(tables, function, where)
-        kept = {name: table.head(head or len(table)) for name, table in tables.items()}
-        click.echo(step_document(analyser, title, None, kept, following))
-    else:
-        print_function(tables, function, head or DEFAULT_ROWS, where)
+            return
+        findings = None if rule is None else findings_of(analyser, rule)
+        tables = {} if function is None else tables_of(analyser, function)
+        if as_json:
+            following = after_finding(findings or [], where)
+            if function is not None:
+                following = after_function(tables, function, where)
+            first = {name: table.head(head or len(table)) for name, table in tables.items()}
+            click.echo(step_document(analyser, title, findings, first, following))
+        elif findings is not None:
+            print_finding(findings, where)
+        elif function is not None:
+            print_function(tables, function, head or DEFAULT_ROWS, where)
 
 
 def _answer(

@@ -81,12 +81,7 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with all rows.")
 def compare(
-    sources: tuple[str, ...],
-    limit: float | None,
-    head: int,
-    page: Path | None,
-    *,
-    as_json: bool,
+    sources: tuple[str, ...], limit: float | None, head: int, page: Path | None, *, as_json: bool
 ) -> None:
     """Compare two groups of runs: which is slower, how certain that is, and what differs.
 

@@ -33,11 +33,7 @@ class Size(NamedTuple):
     points_per_file: int
 
 
-SIZES = {
-    "small": Size(8, 25_000),
-    "medium": Size(20, 100_000),
-    "large": Size(80, 500_000),
-}
+SIZES = {"small": Size(8, 25_000), "medium": Size(20, 100_000), "large": Size(80, 500_000)}
 
 
 def write_points(directory: Path, size: Size) -> list[Path]:

@@ -55,18 +55,9 @@ def cli() -> None:
     """Find out where a Dask pipeline's time went, why, and what to change."""
 
 
-cli.add_command(demo)
-cli.add_command(run)
-cli.add_command(watch)
-cli.add_command(analyse)
-cli.add_command(try_)
-cli.add_command(tune)
-cli.add_command(compare)
-cli.add_command(history)
-cli.add_command(info)
-cli.add_command(report)
-cli.add_command(export)
-cli.add_command(stuck)
+_COMMANDS = (demo, run, watch, analyse, try_, tune, compare, history, info, report, export, stuck)
+for command in _COMMANDS:
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.run import check_script, script_command
-from dasfprof.cli.trials import (
-    LONGEST,
-    colour_of,
-    exit_as,
-    program_runs,
-    trial_options,
-)
+from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.console import Part, echo, print_entry, print_notes, say
 from dasfprof.text import clean, elide, format_duration, format_size

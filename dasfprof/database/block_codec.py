@@ -193,8 +193,7 @@ class Batch:
             (
                 position,
                 make(
-                    **dict(zip(fields, row, strict=True)),
-                    args=dict(zip(names, arg, strict=True)),
+                    **dict(zip(fields, row, strict=True)), args=dict(zip(names, arg, strict=True))
                 ),
             )
             for position, row, arg in zip(

@@ -69,11 +69,7 @@ class TraceAnalyser(Analyser):
         return write_report(self, path, title=title)
 
     def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        to: str | None = None,
-        title: str | None = None,
+        self, path: str | os.PathLike[str], *, to: str | None = None, title: str | None = None
     ) -> Path:
         """Write the run for other tools; existing files of the same names are replaced.
 

@@ -97,7 +97,8 @@ def register_default_profiler(
     settings = make_settings(
         name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
     )
-    return start_run(pipeline, replace(settings, owner=_this_process()))
+    # The number tells a forked child from its parent.
+    return start_run(pipeline, replace(settings, owner=f"{os.getpid()}-{_PROCESS}"))
 
 
 def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
@@ -215,11 +216,6 @@ def describe_plugin(plugin: Any) -> str:
     """Return a plugin's kind and name as DASF logs them."""
     kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
     return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
-
-
-def _this_process() -> str:
-    """Return a text that names this process as the owner of a run; a forked child is another."""
-    return f"{os.getpid()}-{_PROCESS}"
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:

@@ -97,11 +97,15 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
             logger.warning("options of local clusters are not changed", exc_info=True)
 
     # Dask's parts have been imported when the whole of `distributed` has.
-    if "distributed" in sys.modules:
-        place()
-    else:
-        WhenImported(("distributed",), place).start()
+    _when_imported("distributed", place)
     return found
+
+
+def _when_imported(module: str, call: Callable[[], object]) -> None:
+    if module in sys.modules:
+        call()
+    else:
+        WhenImported((module,), call).start()
 
 
 def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[str, ...]:
@@ -205,14 +209,8 @@ def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | N
 def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
     """Register the cluster of every client of this process with a recorder."""
     recorder = ClientRecorder.current = ClientRecorder(name, options)
-    if "distributed.client" in sys.modules:
-        _add_preload()
-    else:
-        WhenImported(("distributed.client",), _add_preload).start()
-    if "dask" in sys.modules:
-        recorder.listen()
-    else:
-        WhenImported(("dask",), recorder.listen).start()
+    _when_imported("distributed.client", _add_preload)
+    _when_imported("dask", recorder.listen)
     return recorder
 
 

@@ -15,13 +15,7 @@ from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.stack_samples.places import (
-    UNKNOWN,
-    Call,
-    CallTree,
-    all_stacks,
-    hot_places,
-)
+from dasfprof.analysis.stack_samples.places import UNKNOWN, Call, CallTree, all_stacks, hot_places
 from dasfprof.analysis.stack_samples.places import By as Place
 from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.tables.critical_path import KINDS
@@ -146,10 +140,7 @@ def _summed(
 
 
 def make_waterfall(
-    before: Sequence[Parts],
-    after: Sequence[Parts],
-    matching: Matching,
-    name: str,
+    before: Sequence[Parts], after: Sequence[Parts], matching: Matching, name: str
 ) -> pd.DataFrame:
     """List what each class of each function or step adds to the difference of the sides' means.
 

@@ -61,13 +61,11 @@ class Settings:
     @property
     def variables(self) -> dict[str, str]:
         """The environment of a process that has it, Dask's config among it."""
-        config = {_variable_of(name): str(value) for name, value in self.config.items()}
+        config = {
+            "DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
+            for name, value in self.config.items()
+        }
         return {**self.environment, **config}
-
-
-def _variable_of(name: str) -> str:
-    """Return the variable from which Dask reads a setting."""
-    return "DASK_" + name.upper().replace(".", "__").replace("-", "_")
 
 
 def read_change(text: str) -> tuple[str, Value]:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -73,15 +74,14 @@ class Trials:
         first = self.runs.begin()
         found, unfit = [Suggested(change)] if change is not None else [], ""
         if change is None:
-            found, unfit = suggestions(first, self._as_parameter if self.parameter else None)
+            arguments = self.runs.program.command[1:]
+            as_setting = partial(as_parameter, self.parameter, arguments)
+            found, unfit = suggestions(first, as_setting if self.parameter else None)
         if not found:
             return [Trial({}, obstacle=unfit)]
         tried = self._try_each(found)
         tried[-1].notes.extend(self.runs.notes_of_all())
         return tried
-
-    def _as_parameter(self, data: Mapping[str, Any]) -> Mapping[str, Value] | None:
-        return as_parameter(self.parameter, self.runs.program.command[1:], data)
 
     def _try_each(self, found: Sequence[Suggested]) -> list[Trial]:
         tried: list[Trial] = []
