@@ -49,13 +49,7 @@ def header_facts() -> dict[str, Any]:
 
 
 def check_recording() -> None:
-    """Check that processes of this system can be recorded.
-
-    Raises
-    ------
-    RegistrationError
-        If they cannot.
-    """
+    """Raise RegistrationError if processes of this system cannot be recorded."""
     if NAME == "Windows":
         raise RegistrationError(
             "dasfprof does not record on Windows. Record on Linux or macOS (also in WSL or a "
@@ -92,10 +86,7 @@ def children_cpu() -> float:
 
 
 def file_size_limit() -> float:
-    """Return the maximum size in bytes of a file that this process writes, or infinity.
-
-    Only where the module `resource` is, which Windows lacks.
-    """
+    """Return the maximum size (bytes) of a file that this process writes; not on Windows."""
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return math.inf if limit == resource.RLIM_INFINITY else limit
 

@@ -135,7 +135,8 @@ CLIENT_CALLS = event_kind(
     recorder="StepRecorder",
     columns="""
 call            text     text     compute, persist, submit, map, gather, result, wait, as_completed,
-    scatter, cancel; tokenising, optimising or pickling where it was outside of these; recording
+    scatter, cancel, run, run_on_scheduler, rebalance, replicate, upload_file, publish_dataset,
+    unpublish_dataset; tokenising, optimising or pickling where it was outside of these; recording
 file            text     text     the innermost file of the program's own code that called; None:
     unknown
 line            int      id       the line in it; -1: unknown

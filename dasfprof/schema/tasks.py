@@ -94,6 +94,20 @@ state           text     text     success, failed, unanswered
 """,
 )
 
+WORKER_FUNCTION = event_kind(
+    "Worker Function",
+    "A function that a client ran on the worker outside of tasks, as Client.run does. The event's "
+    "time is from the arrival of the request to its answer, or to the end of the recording where "
+    "there was none. A function that is no coroutine blocks the event loop.",
+    recorder="TracePlugin",
+    phase=EventPhases.COMPLETE,
+    columns="""
+function        text     text     the function, with its module; None: unknown
+cpu             time     seconds  of the event loop's thread, for the function alone
+state           text     text     success, failed, unanswered
+""",
+)
+
 LOG_RECORD = event_kind(
     "Log Record",
     "What a task run logged by `logging`: the first 20 records from a level on, and its first "

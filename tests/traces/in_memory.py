@@ -47,6 +47,7 @@ def made_trace(
     transfers: Sequence[dict[str, Any]] = (),
     scheduler_only: Sequence[dict[str, Any]] = (),
     actor_calls: Sequence[dict[str, Any]] = (),
+    worker_functions: Sequence[dict[str, Any]] = (),
     scheduler: bool = True,
 ) -> Run:
     """Make a trace; times are seconds from its begin.
@@ -63,7 +64,7 @@ def made_trace(
         ``worker_id, time, state`` of managed memory.
     transfers
         ``worker_id, start, duration``.
-    actor_calls
+    actor_calls, worker_functions
         ``worker_id, start, duration``.
     scheduler_only
         As `tasks`, with ``lost, reason``.
@@ -99,6 +100,9 @@ def made_trace(
         ),
         "actor_calls": _table(actor_calls, {"worker_id": int, "start": T, "duration": float}),
         "knows_actor_calls": True,
+        "worker_functions": _table(
+            worker_functions, {"worker_id": int, "start": T, "duration": float}
+        ),
         "knows_serialising": False,
         "knows_releases": False,
         "managed_memory": _table(samples, {"worker_id": int, "time": T}).assign(

@@ -15,7 +15,7 @@ from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends, find_trends
-from dasfprof.analysis.model.idle_time import call_spans
+from dasfprof.analysis.model.idle_time import call_spans, function_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run.times import TaskTimes
@@ -70,7 +70,8 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
     # Without workers a client may wait for these; or for what it calls.
     lengths = path.length[gaps] - overlap(begins, ends, *_without_workers(run))
-    lengths = lengths - overlap(begins, ends, *union(*call_spans(run.trace)))
+    outside = zip(call_spans(run.trace), function_spans(run.trace), strict=True)
+    lengths = lengths - overlap(begins, ends, *union(*map(np.concatenate, outside)))
     gaps, lengths = gaps[lengths >= _GAP], lengths[lengths >= _GAP]
     seconds = float(lengths.sum())
     if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model.attempts import Steps, untold_tasks
 from dasfprof.analysis.run import Run
@@ -26,8 +27,8 @@ Spans = tuple[Array, Array]
     range(7)
 )
 #: Causes of the cluster's pool.
-SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, CLIENT = range(7, 12)
-CAUSES = 12
+SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, FUNCTIONS, CLIENT = range(7, 13)
+CAUSES = 13
 
 _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
 
@@ -152,7 +153,7 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     return np.maximum(np.cumsum(step[order]), 0)
 
 
-# --- When workers had calls of actors to answer ---------------------------------------------------
+# --- When workers had calls of actors to answer, and functions to run outside of tasks ------------
 
 
 @once_per_trace
@@ -161,7 +162,16 @@ def call_spans(run: Run) -> tuple[Array, Array]:
 
     In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
     """
-    calls = run.actor_calls
+    return _spans(run, run.actor_calls)
+
+
+@once_per_trace
+def function_spans(run: Run) -> tuple[Array, Array]:
+    """Return when functions outside of tasks were asked for, and answered, as `call_spans` does."""
+    return _spans(run, run.worker_functions)
+
+
+def _spans(run: Run, calls: pd.DataFrame) -> tuple[Array, Array]:
     start = run.on_one_clock(calls["start"], calls["worker_id"])
     stop = start + calls["duration"].to_numpy(dtype=float)
     known = np.isfinite(start) & np.isfinite(stop)
@@ -246,13 +256,16 @@ class PoolDemand:
     known: Array
     #: When calls of actors arrived, and when they were answered.
     calls: Spans
+    #: When functions outside of tasks were asked for, and when they were answered.
+    functions: Spans
     #: How many more tasks had not ended: times, and the number from each on.
     untold: Steps
 
     @classmethod
     def of(cls, run: Run) -> PoolDemand:
         """Find what there was to do."""
-        times, more, calls = run.slots.times, run.unfinished, call_spans(run)
+        times, more = run.slots.times, run.unfinished
+        calls, functions = call_spans(run), function_spans(run)
         return cls(
             arrival=_ascending([times.arrival, more.arrival]),
             runnable=_ascending([times.runnable, more.runnable]),
@@ -260,6 +273,7 @@ class PoolDemand:
             done=_ascending([times.done, more.known]),
             known=_ascending([times.known, more.known]),
             calls=(np.sort(calls[0]), np.sort(calls[1])),
+            functions=(np.sort(functions[0]), np.sort(functions[1])),
             untold=untold_tasks(run),
         )
 
@@ -267,7 +281,7 @@ class PoolDemand:
         """Return the times at which a cause can change, as far as threads are in the pool."""
         kept = [times]
         edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
-        edges_of += [*self.calls, self.untold[0]]
+        edges_of += [*self.calls, *self.functions, self.untold[0]]
         turns = np.flatnonzero(np.diff(idle > 0, prepend=False, append=False))
         bounds = times[np.minimum(turns, len(times) - 1)]
         kept += [edges[_within(edges, bounds)] for edges in edges_of]
@@ -291,12 +305,15 @@ class PoolDemand:
         nothing = np.where(~late & (live <= 0), rest, 0)
         called, answered = (_passed(edges, times) for edges in self.calls)
         calls = np.where(called > answered, nothing, 0)
+        asked, ran = (_passed(edges, times) for edges in self.functions)
+        functions = np.where(asked > ran, nothing - calls, 0)
         return {
             SCHEDULER: scheduler,
             ELSEWHERE: elsewhere,
             DEPENDENCIES: waiting,
             ACTORS: calls,
-            CLIENT: nothing - calls,
+            FUNCTIONS: functions,
+            CLIENT: nothing - calls - functions,
         }
 
 

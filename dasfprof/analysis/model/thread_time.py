@@ -289,11 +289,18 @@ class ThreadTime(IntEnum):
         "runs in no thread of tasks.",
         True,
     )
+    FUNCTIONS_OUTSIDE_TASKS = (
+        "Functions outside tasks",
+        2,
+        "The client had no unfinished task on the cluster, and a function that it ran on workers "
+        "(Client.run) was under way: that runs in no thread of tasks.",
+        True,
+    )
     NOTHING_SUBMITTED = (
         "Nothing submitted",
         6,
-        "The client had no unfinished task on the cluster, and no recorded call of an actor was "
-        "under way.",
+        "The client had no unfinished task on the cluster, and no recorded call of an actor or "
+        "function outside of tasks was under way.",
     )
     IDLE_CAUSE_UNKNOWN = (
         "Idle, cause unknown",
@@ -323,6 +330,7 @@ HELPS = {
     ThreadTime.RUNNABLE_ELSEWHERE: "Look at what binds tasks to workers: restrictions, or inputs.",
     ThreadTime.NO_RUNNABLE_TASK: "Cut long tasks and chains into parts that run side by side.",
     ThreadTime.CALLS_OF_ACTORS: "Do the actor's work as tasks, or spread it over several actors.",
+    ThreadTime.FUNCTIONS_OUTSIDE_TASKS: "Do the function's work as tasks, which use all threads.",
     ThreadTime.NOTHING_SUBMITTED: "Submit more in one go: see what the client does in these gaps.",
     ThreadTime.IDLE_CAUSE_UNKNOWN: "Record the scheduler too.",
 }
@@ -360,12 +368,14 @@ _OF_CAUSES = {
     idle_time.ELSEWHERE: ThreadTime.RUNNABLE_ELSEWHERE,
     idle_time.DEPENDENCIES: ThreadTime.NO_RUNNABLE_TASK,
     idle_time.ACTORS: ThreadTime.CALLS_OF_ACTORS,
+    idle_time.FUNCTIONS: ThreadTime.FUNCTIONS_OUTSIDE_TASKS,
     idle_time.CLIENT: ThreadTime.NOTHING_SUBMITTED,
 }
 #: Of these only the scheduler knows.
 NEEDS_SCHEDULER = (
     ThreadTime.NO_RUNNABLE_TASK,
     ThreadTime.CALLS_OF_ACTORS,
+    ThreadTime.FUNCTIONS_OUTSIDE_TASKS,
     ThreadTime.NOTHING_SUBMITTED,
 )
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import inf, isfinite
-from typing import Protocol
+from typing import Any
 
 import pandas as pd
 
-from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.wording import Share
-
-
-class _Recorded(Protocol):
-    @property
-    def workers(self) -> pd.DataFrame: ...
-    @property
-    def surroundings(self) -> Surroundings: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ class MemoryThresholds:
         return f"Dask pauses them {pauses}, and kills them {kills}"
 
 
-def memory_thresholds(run: _Recorded, life: int | None = None) -> MemoryThresholds:
+def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
     """Return the thresholds of a life of a worker, or the lowest of all workers.
 
     What a trace does not tell is as Dask's defaults are.

@@ -72,6 +72,7 @@ _SPANS = {
     "transfers": ("start", "duration"),
     "shuffle_messages": ("start", "duration"),
     "actor_calls": ("start", "duration"),
+    "worker_functions": ("start", "duration"),
     "scheduler_only": ("sent", "known"),
 }
 
@@ -136,6 +137,7 @@ class TraceBuilder:
         transfer_keys = transfers["keys"].to_numpy(), items
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
         tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
+        tables["worker_functions"] = self._span_table("Worker Function")
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"], set(tables["graphs_sent"]["client"].tolist())
         )

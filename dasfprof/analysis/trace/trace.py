@@ -61,6 +61,9 @@ class Trace:
     #: A row a call of an actor's method: ``worker_id`` (that has the actor), ``start, duration``
     #: (from its arrival to its answer), ``key_id`` (of the actor), ``method, state``.
     actor_calls: pd.DataFrame
+    #: A row a function that a client ran on a worker outside of tasks: ``worker_id, start,
+    #: duration`` (from its request to its answer), ``function, cpu, state``.
+    worker_functions: pd.DataFrame
     #: Dask's locks and semaphores that tasks gave back, a row each time: ``time`` (of that),
     #: ``worker_id, kind, name, limit, since`` (it was held), ``waited``.
     locks_held: pd.DataFrame

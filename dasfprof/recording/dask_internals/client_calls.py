@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds of what is done outside of calls, below which it is not worth a look for its line.
 _BRIEF = 0.0002
+#: Calls that ask for no keys, and those that move or keep what is there.
+_KEYLESS = ("run", "run_on_scheduler", "upload_file", "publish_dataset", "unpublish_dataset")
+_MOVING = ("rebalance", "replicate")
 #: Calls that fetch the results of futures.
 _FETCHES = ("result", "gather")
 
@@ -59,7 +62,8 @@ class OpenCall(ClientCall):
 
 def hooks() -> Iterator[Hook]:
     """Yield what is to be wrapped, its attribute, and the wrapper."""
-    for name in ("compute", "persist", "submit", "map", "gather", "scatter", "cancel"):
+    names_of_calls = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
+    for name in (*names_of_calls, *_KEYLESS, *_MOVING):
         yield Client, name, _calling(name)
     yield Client, "get", _calling("compute")
     yield Future, "result", _calling("result")
@@ -158,7 +162,7 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
             _current.reset(call.token)
         if call.name == "as_completed":
             call.waiting, call.keys = call.seconds, int(result is not None)
-        elif not call.keys:
+        elif not call.keys and call.name not in _KEYLESS:
             call.keys = _number(args[0] if args else next(iter(kwargs.values()), None))
         if call.computed:
             call.receiving = max(call.receiving, call.waiting)

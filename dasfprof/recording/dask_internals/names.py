@@ -134,6 +134,11 @@ HANDLERS = Names(
     "distributed.core:Server.handlers",
 )
 ACTOR_CALLS = Names("no calls of actors", (WORKER,), f"{_WORKER}.actor_execute")
+WORKER_FUNCTIONS = Names(
+    "the names of functions that run on workers outside of tasks are unknown",
+    (WORKER,),
+    "distributed.worker:has_arg",
+)
 CODE = Names(
     "no code of functions, or only that of the outermost function of a task",
     (WORKER,),

@@ -1,11 +1,16 @@
-"""What a worker does: calls of actors, P2P messages, and the outcomes of tasks and transfers."""
+"""What a worker does: calls of actors, functions outside of tasks, P2P messages, outcomes."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from time import perf_counter, time
+import sys
+import weakref
+from collections.abc import Callable, Generator, Iterable
+from contextvars import ContextVar
+from time import perf_counter, thread_time, time
 from typing import Any
+
+from dask.utils import funcname
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.names import Names
@@ -23,10 +28,10 @@ from dasfprof.recording.guard import HookGuard
 Call = tuple[float, float, Any, str, str]
 
 
-def can_observe(worker: Any) -> bool:
-    """Return whether calls of this worker's actors can be observed."""
+def can_observe(worker: Any, request: str = "actor_execute") -> bool:
+    """Return whether requests to this worker can be observed: calls of actors, or functions."""
     handlers = getattr(worker, "handlers", None)
-    return isinstance(handlers, dict) and "actor_execute" in handlers
+    return isinstance(handlers, dict) and request in handlers
 
 
 class ActorCalls:
@@ -40,11 +45,14 @@ class ActorCalls:
         The worker; who gets the calls, as they end; what handles errors.
     """
 
-    def __init__(self, worker: Any, observer: Callable[[Call], None], guard: HookGuard) -> None:
+    #: The message that asks for a call.
+    _request = "actor_execute"
+
+    def __init__(self, worker: Any, observer: Callable[[Any], None], guard: HookGuard) -> None:
         self._observer, self._guard = observer, guard
         #: Calls that have no answer yet: start, begin by the clock of durations, actor, method.
         self._open: dict[object, tuple[float, float, Any, str]] = {}
-        self._patch = Patch(Entries(worker.handlers), "actor_execute", self._wrap)
+        self._patch = Patch(Entries(worker.handlers), self._request, self._wrap)
 
     def stop(self) -> None:
         """Observe no more; the observer gets the calls that have no answer. Idempotent."""
@@ -53,11 +61,14 @@ class ActorCalls:
             self._ended(call, "unanswered")
 
     def _wrap(self, original: Any, patch: Patch) -> Any:
+        # Dask's connections keep the last handler that they called, and what it refers to.
+        reference = weakref.ref(self)
+
         def observed(*args: Any, **kwargs: Any) -> Any:
-            answer = original(*args, **kwargs)
-            if not patch.active or not inspect.iscoroutine(answer):
+            answer, calls = original(*args, **kwargs), reference()
+            if calls is None or not patch.active or not inspect.iscoroutine(answer):
                 return answer
-            return self._awaited(answer, (*args, *kwargs.values()), kwargs)
+            return calls._awaited(answer, (*args, *kwargs.values()), kwargs)
 
         return observed
 
@@ -79,16 +90,106 @@ class ActorCalls:
         try:
             known = self._open.pop(call, None)
             if known is not None:
-                start, begin, actor, method = known
-                self._observer((start, perf_counter() - begin, actor, method, state))
+                start, begin, *named = known
+                self._note(call, start, perf_counter() - begin, named, state)
         except Exception:
-            self._guard.caught("a call of an actor")
+            self._guard.caught("a call outside of tasks")
+
+    def _note(self, call: Any, start: float, seconds: float, named: list[Any], state: str) -> None:
+        self._observer((start, seconds, *named, state))
 
 
 def _state(result: Any) -> str:
     """Return whether the method gave a result: what it raises is an answer too."""
     ended_well = isinstance(result, dict) and result.get("status") == "OK"
     return "success" if ended_well else "failed"
+
+
+# --- Functions that clients run on a worker outside of tasks, as Client.run does ------------------
+#
+# They come by messages of their own as well. Dask's private `run` unpickles the function, and asks
+# the module's `has_arg` for its parameters: there it has a name. Its coroutine runs in steps, as
+# others run on the event loop between these.
+
+
+class FunctionRun:
+    """A function that runs on a worker: a coroutine that counts its thread's CPU seconds."""
+
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine, self.cpu = coroutine, 0.0
+        self.function: str | None = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step, value = self._coroutine.send, None
+        while True:
+            before, token = thread_time(), _running.set(self)
+            try:
+                yielded = step(value)
+            except StopIteration as end:
+                return end.value
+            finally:
+                _running.reset(token)
+                self.cpu += thread_time() - before
+            try:
+                value, step = (yield yielded), self._coroutine.send
+            except BaseException as error:
+                value, step = error, self._coroutine.throw
+
+
+_running: ContextVar[FunctionRun | None] = ContextVar("dasfprof_function", default=None)
+
+
+class FunctionRuns(ActorCalls):
+    """Calls an observer with each function that a worker runs outside of tasks, until `stop`.
+
+    Functions of dasfprof are left out.
+    """
+
+    _request = "run"
+
+    def __init__(self, worker: Any, observer: Callable[[Any], None], guard: HookGuard) -> None:
+        super().__init__(worker, observer, guard)
+        self._leave = _named.add(guard) if names.WORKER_FUNCTIONS.exist() else lambda: None
+
+    def stop(self) -> None:
+        """Observe no more; the observer gets the functions that have not ended. Idempotent."""
+        super().stop()
+        self._leave()
+        self._leave = lambda: None
+
+    async def _awaited(self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        run, state = FunctionRun(answer), "failed"
+        self._open[run] = time(), perf_counter(), None, ""
+        try:
+            result = await run
+            state = _state(result)
+            return result
+        finally:
+            self._ended(run, state)
+
+    def _note(self, call: Any, start: float, seconds: float, named: list[Any], state: str) -> None:
+        if not (call.function or "").startswith("dasfprof."):
+            self._observer((start, seconds, call.function, call.cpu, state))
+
+
+def _naming(original: Any, patch: Patch) -> Any:
+    def has_arg(function: Any, *args: Any, **kwargs: Any) -> Any:
+        run = _running.get()
+        if run is not None and run.function is None:
+            try:
+                name = getattr(function, "__qualname__", None) or funcname(function)
+                run.function = f"{getattr(function, '__module__', None) or '?'}.{name}"
+            except Exception:
+                for guard in _named.all:
+                    guard.caught("a function outside of tasks")
+        return original(function, *args, **kwargs)
+
+    return has_arg
+
+
+_named: SharedListeners[HookGuard] = SharedListeners(
+    lambda: [(sys.modules["distributed.worker"], "has_arg", _naming)]
+)
 
 
 # --- Messages of P2P shuffles: observing what a worker sends to other workers ---------------------

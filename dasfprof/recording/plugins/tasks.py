@@ -58,7 +58,7 @@ from dasfprof.recording.task_runs.thread_time import (
 )
 from dasfprof.recording.under_way.tasks import watch_worker
 from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
-from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER
+from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER, WORKER_FUNCTION
 
 _READY = ("ready", "constrained")
 #: States of ended tasks, of which the metering says more.
@@ -122,6 +122,9 @@ class WorkerTaskPlugin(RecordingPart):
         if worker_calls.can_observe(worker):
             self._actor_calls = worker_calls.ActorCalls(worker, self._called, self._guard)
             self._undo.append(self._actor_calls.stop)
+        if worker_calls.can_observe(worker, "run"):
+            runs = worker_calls.FunctionRuns(worker, self._ran_function, self._guard)
+            self._undo.append(runs.stop)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
         self._moved = self._storage.moved
@@ -327,6 +330,9 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _called(self, call: worker_calls.Call) -> None:
         self._append((ACTOR_CALL, call))
+
+    def _ran_function(self, row: tuple[Any, ...]) -> None:
+        self._append((WORKER_FUNCTION, row))
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key

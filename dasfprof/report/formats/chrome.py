@@ -90,7 +90,7 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
     """Yield task runs and transfers, each block with the arrows that lead to it; actors' calls."""
-    tasks, transfers, calls, numbers = run.tasks, run.transfers, run.calls, count(1)
+    tasks, transfers, numbers = run.tasks, run.transfers, count(1)
 
     def arrows(kind: str, found: Arrows, targets: Slices) -> Iterator[Event]:
         ends = zip(
@@ -116,9 +116,10 @@ def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
     for part in transfers.slices.blocks(_BLOCK):
         yield from write(part)
         yield from arrows("transfer", run.moves(part), transfers.slices)
-    write = _writer(places, calls.slices, calls.names(), "actor call", calls.arguments())
-    for part in calls.slices.blocks(_BLOCK):
-        yield from write(part)
+    for calls, kind in ((run.calls, "actor call"), (run.functions, "function outside tasks")):
+        write = _writer(places, calls.slices, calls.names(), kind, calls.arguments())
+        for part in calls.slices.blocks(_BLOCK):
+            yield from write(part)
 
 
 def _writer(

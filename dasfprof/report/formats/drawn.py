@@ -207,34 +207,40 @@ def _of_workers(
 
 
 class ActorCallSlices:
-    """The calls of a trace on tracks of the workers that have the actors.
+    """The calls of actors, or the functions outside of tasks, on tracks of their workers.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     tracks
         Gets as many tracks a worker as it had calls at a time.
+    calls
+        The rows of its calls of actors, or of its functions.
+    what
+        What they are, for the tracks' names.
     """
 
-    def __init__(self, run: Run, tracks: Tracks) -> None:
+    def __init__(
+        self, run: Run, tracks: Tracks, calls: pd.DataFrame, what: str = "calls of actors"
+    ) -> None:
         self._trace, workers = run, run.named
-        calls = run.actor_calls
+        self._calls = calls
         begins = run.on_one_clock(calls["start"], calls["worker_id"])
         ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
         numbers = workers.numbers(calls)
         rows = placed[np.lexsort((begins[placed], workers.ranks()[numbers[placed]]))]
         starts, stops = to_nanoseconds(begins[rows], ends[rows])
-        of_slices = _of_workers(
-            workers, numbers[rows], starts, stops, what="calls of actors", tracks=tracks
-        )
+        of_slices = _of_workers(workers, numbers[rows], starts, stops, what=what, tracks=tracks)
         #: Where and when each was.
         self.slices = Slices(rows, starts, stops, of_slices)
 
     def names(self) -> Names:
-        """Return what each slice is called: the actor's class and the method."""
-        calls = self._trace.actor_calls
+        """Return what each slice is called: the actor's class and the method, or the function."""
+        calls = self._calls
+        if "function" in calls:
+            return Names.of("name", calls["function"]).taken(self.slices.rows)
         codes, functions = self._trace.keys.functions()
         actors = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
         names = [
@@ -246,7 +252,9 @@ class ActorCallSlices:
 
     def arguments(self) -> list[Argument]:
         """Return all else that is known of the slices."""
-        calls = self._trace.actor_calls
+        calls = self._calls
+        if "function" in calls:
+            return [Names.of("state", calls["state"]).taken(self.slices.rows)]
         places, texts = pd.factorize(self._trace.keys.texts(calls["key_id"].to_numpy()))
         told = [Names("actor", [str(text) for text in texts], places)]
         told.append(Names.of("state", calls["state"]))
@@ -392,7 +400,10 @@ class DrawnRun:
         self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
         self.tasks = TaskSlices(run, self.tracks, ended)
         self.transfers = TransferSlices(run, self.tracks)
-        self.calls = ActorCallSlices(run, self.tracks)
+        self.calls = ActorCallSlices(run, self.tracks, run.actor_calls)
+        self.functions = ActorCallSlices(
+            run, self.tracks, run.worker_functions, "functions outside tasks"
+        )
         self._producers = Producers(run, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
