@@ -6,8 +6,6 @@ from opened_pages import RULER, OpenedPage
 
 #: The height of a lane where there is room.
 LANE = 26
-#: Of the run of many workers, in seconds.
-MANY_SECONDS = 6.9
 #: All of its page is seen: a wheel just after the page was scrolled scrolls the page on.
 TALL = {"width": 1280, "height": 2000}
 
