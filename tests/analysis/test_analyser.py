@@ -87,12 +87,6 @@ def test_an_empty_list_is_an_empty_run() -> None:
     assert "0 task runs" in repr(analyser)
 
 
-def test_repr_says_what_is_there(run: Path) -> None:
-    assert repr(TraceAnalyser(run)) == (
-        "TraceAnalyser(Trace of 2 task runs on 1 worker of 1 host in 3.000 s, 2 notes)"
-    )
-
-
 @pytest.mark.parametrize("write", [record, write_as_dasf])
 def test_annotated_task_graph(tmp_path: Path, write: Any) -> None:
     graph = TraceAnalyser(write(tmp_path / "run", EVENTS[:2])).create_annotated_task_graph()

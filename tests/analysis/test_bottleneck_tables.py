@@ -101,15 +101,6 @@ def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     return table.astype({**texts, **floats, "GPU": "Int64"})
 
 
-def tasks(rows: list[tuple[object, ...]]) -> pd.DataFrame:
-    # Rows that say nothing of a GPU are of workers without one.
-    rows = [(*row, *(None, NA, NA)[len(row) - 11 :], *(NA,) * 4) for row in rows]
-    table = pd.DataFrame(rows, columns=TASK_COLUMNS)
-    texts = dict.fromkeys(["Host", "Task Key", "Worker", "Function", "State"], object)
-    floats = dict.fromkeys([*TASK_COLUMNS[3:6], "Start (s)", *TASK_COLUMNS[-6:]], float)
-    return table.astype({**texts, **floats, "GPU": "Int64", "GPU Samples": "Int64"})
-
-
 def test_tutorial_functions(tmp_path: Path, write: Write) -> None:
     table = TraceAnalyser(write(tmp_path / "run", TUTORIAL)).per_function_bottleneck()
 
@@ -303,7 +294,7 @@ def test_a_run_without_tasks_has_the_right_columns(tmp_path: Path) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [managed(1.0, W0, 0)]))
 
     assert_frame_equal(analyser.per_function_bottleneck(), functions([]), check_dtype=False)
-    assert_frame_equal(analyser.per_task_bottleneck(), tasks([]), check_dtype=False)
+    assert list(analyser.per_task_bottleneck()) == TASK_COLUMNS
     full = TraceAnalyser(record(tmp_path / "full", TUTORIAL))
     for method in ("per_function_bottleneck", "per_task_bottleneck"):
         empty, filled = getattr(analyser, method)(), getattr(full, method)()

@@ -122,10 +122,6 @@ def test_nothing_is_guessed(tmp_path: Path) -> None:
         "Sending",
     }
     assert told["Scheduler"] == pytest.approx(0.5)
-    assert start_in_words(summarise(analyser.run)) == (
-        "Of the time to the first task: scheduler 500 ms, workers 500 ms, starting 250 ms; "
-        "unknown: input, program, optimising, pickling, sending."
-    )
     assert "late-start" not in set(analyser.diagnose()["Rule"])
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from distributed import Client, LocalCluster
 from traces import Plugin, T, row
 
-import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE
@@ -109,27 +105,3 @@ def test_without_samples_nothing_is_told(tmp_path: Path) -> None:
     assert answered(tmp_path) == {"load": (1, 0, None, 0, None)}
     (row_,) = TraceAnalyser(tmp_path, progress=False).function_memory().to_dict("records")
     assert (row_["Worker"], row_["Task Key"]) == ("", "")
-
-
-def hold(megabytes: int) -> int:
-    time.sleep(1.5)  # samples of the process without the block are in here
-    block = bytearray(megabytes * MB)
-    block[:: 1 << 10] = b"\x01" * len(block[:: 1 << 10])
-    time.sleep(1.5)
-    return len(block)
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
-def test_a_task_that_holds_a_block(tmp_path: Path) -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-        dasfprof.profile(client, directory=tmp_path, sample_interval=0.1),
-    ):
-        for megabytes in (100, 200):
-            assert client.submit(hold, megabytes, pure=False).result() == megabytes * MB
-    (told,) = TraceAnalyser(tmp_path, progress=False).function_memory().to_dict("records")
-    assert (told["Function"], told["Sampled"], told["Alone"]) == ("hold", 2, 2)
-    # Of 200 MB, if the process's own memory did not shrink meanwhile.
-    assert 180 <= told["Largest Rise (MB)"] <= 230
-    assert told["Highest (MB)"] >= 200

@@ -13,14 +13,12 @@ from traces.in_memory import made_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.stack_samples.places import (
-    client_meanwhile,
     hottest_line,
     import_of,
     library_of,
     line_of,
 )
 from dasfprof.analysis.stack_samples.spent import run_of_samples, samples_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
@@ -365,13 +363,6 @@ def test_without_samples_answers_are_empty(question: str) -> None:
     assert not len(getattr(analyser, question)())
 
 
-def test_reading_a_file_of_samples_of_all_forms(tmp_path: Path) -> None:
-    analyser(tmp_path, [sample(0.1, 0)])
-    trace = Trace.from_database(tmp_path)
-    (only,) = trace.task_samples.to_dict("records")
-    assert (only["interval"], only["cpu"], only["activity"]) == (0.1, 0.1, "running")
-
-
 # --- in findings ----------------------------------------------------------------------------------
 
 
@@ -420,26 +411,3 @@ def test_samples_weigh_no_more_than_the_runs_of_their_function(tmp_path: Path) -
     found, _ = samples_of(analyser(tmp_path, [*samples, sample(1.5, 3)]).run)
     assert found.interval.tolist() == pytest.approx([0.75, 0.25, 0.1])
     assert found.cpu[1:].tolist() == pytest.approx([0.25, 0.1])
-
-
-def test_what_the_client_did_in_gaps(tmp_path: Path) -> None:
-    main = [(T, 0, [["main", "/home/me/run.py", 9]], -1), (T, 1, [["load", WORK, 41]], 0)]
-
-    def seen(at: float, stack: int, phase: str) -> tuple[Any, ...]:
-        facts = {"activity": "running", "interval": 0.1, "cpu": 0.1, "run_queue": 0.0}
-        return row(CLIENT_SAMPLE, timestamp=T + at, stack=stack, phase=phase, **facts)
-
-    samples = [seen(0.1 * n, 0, "waiting") for n in range(30)]
-    samples += [seen(3.05 + 0.1 * n, 1 if n % 5 else 0, "program") for n in range(30)]
-    Plugin(tmp_path, "StepRecorder").write((STACK, main), (CLIENT_SAMPLE, samples))
-    trace = TraceAnalyser(tmp_path).run
-    begins, ends = np.array([T + 1.0, T + 3.0]), np.array([T + 1.25, T + 6.0])
-    words = client_meanwhile(trace, begins, ends)
-    assert words == (
-        "Meanwhile the client runs the program's own code for 91 % of the time, "
-        f"73 % at {WORK}:41 load. "
-    )
-    assert client_meanwhile(trace, begins[:1], ends[:1]) == ""  # three samples
-    assert client_meanwhile(trace, begins[:0], ends[:0]) == ""
-    halves = np.array([T + 0.0]), np.array([T + 2.96])
-    assert client_meanwhile(trace, *halves).startswith("Meanwhile the client waits for the cluster")

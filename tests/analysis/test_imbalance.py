@@ -53,13 +53,6 @@ def test_by_hand(tmp_path: Path) -> None:
     assert g["Gini of Tasks"] == 0.0
 
 
-def test_functions_that_took_no_time(tmp_path: Path) -> None:
-    table = written(tmp_path / "run", [[("f-1", 0.0)], [("f-2", 0.0)]]).imbalance()
-
-    assert table["Lost to Imbalance (s)"].tolist() == [0.0]
-    assert table[["Imbalance (%)", "Max/Mean of Workers", "Gini of Workers"]].isna().all(axis=None)
-
-
 def test_without_known_threads(tmp_path: Path) -> None:
     events = [compute("f-1", T, 3.0, "w0"), compute("f-2", T, 1.0, "w1")]
     table = TraceAnalyser(record(tmp_path / "run", events)).imbalance()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from traces import Plan, Task
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.large import run as large_cluster
 from dasfprof.analysis.large.run import FileFacts
-from dasfprof.analysis.trace import progress
 from dasfprof.cli.main import cli
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 
@@ -82,19 +80,6 @@ def test_few_windows_are_in_memory_at_a_time(client: Client, traces: Path) -> No
     assert told == len(run.windows) > 10
 
 
-def test_progress_is_shown(
-    client: Client,
-    traces: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(progress, "_DELAY", 0)
-    TraceAnalyser(traces, client=client, progress=True).per_function_bottleneck()
-    shown = capsys.readouterr().err
-    for words, total in (("Reading", 5), ("Joining", 2), ("Analysing", 2)):
-        assert re.search(rf"{words} \w+( \w+)?:   0%\|          \| 0/{total} \[", shown)
-
-
 def told_by_workers(
     client: Client, monkeypatch: pytest.MonkeyPatch, seen: Callable[[str], list[FileFacts]]
 ) -> None:
@@ -146,10 +131,3 @@ def test_the_command(client: Client, traces: Path) -> None:
     done = CliRunner().invoke(cli, [*command, client.scheduler.address])
     assert done.exit_code == 0
     assert "Functions that took the most time" in done.output
-
-
-def test_the_command_without_a_scheduler(traces: Path) -> None:
-    command = ["analyse", "-a", "function", str(traces), "--scheduler", "tcp://127.0.0.1:9"]
-    done = CliRunner().invoke(cli, command)
-    assert done.exit_code == 1
-    assert "no Dask scheduler answers at 'tcp://127.0.0.1:9'" in done.output

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagnosed_plans import found
+from diagnosed_plans import facts_of, found
 from refuters import refute
 from traces import Plan, Task, filled
 
@@ -36,47 +36,47 @@ def worker(cores: float = 1.0) -> dict[str, Any]:
     return process(OWN, "python", cores, ancestors=[CLIENT, 1234567])
 
 
+def others(directory: Path, *looks: list[dict[str, Any]]) -> Any:
+    """Return what a finding about cores says of other programs."""
+    return facts_of(found(waiting(*looks), directory)["cpu-oversubscribed"]).get("other_programs")
+
+
 def test_a_program_that_takes_the_cores_is_named(tmp_path: Path) -> None:
     looks = [
         [worker(), process(STRESS, "stress", 1.5), process(EDITOR, "vim", 0.02)],
         [worker(), process(STRESS, "stress", 0.5), process(STRESS + 9, "stress", 0.3)],
     ]
-    finding = found(waiting(*looks), tmp_path)["cpu-oversubscribed"]
+    told = others(tmp_path, *looks)
 
     # (1.5 + 0.5 + 0.3) cores for 5 s each of 10 s; vim's 0.01 are not named, but counted.
-    told = "Other programs used 1.2 of the cores of node1 (2 looks): stress of ann 1.1. "
-    assert told in finding["Evidence"]
-    assert "Move other programs off the host (stress of ann)" in finding["Suggestion"]
+    assert (told["host"], told["looks"]) == ("node1", 2)
+    assert told["cores"] == pytest.approx(1.16)
+    assert told["programs"] == pytest.approx({"stress of ann": 1.15})
 
 
-def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
-    """The client above the worker and what the worker started are the run's."""
-    looks = [
-        [
-            worker(),
-            process(CLIENT, "python", 1.0),
-            process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT]),
-        ]
-    ]
-    finding = found(waiting(*looks), tmp_path)["cpu-oversubscribed"]
-
-    assert "No other program used much of a core of node1 (1 look)." in finding["Evidence"]
-    assert finding["Suggestion"].startswith("Run fewer threads: no more than the host has cores,")
-    assert "other programs" not in finding["Suggestion"]
-
-
-def test_a_sibling_is_another_program(tmp_path: Path) -> None:
-    """What the same shell started is not the run's."""
-    sibling = process(STRESS, "stress", 1.0, ancestors=[1234567])
-    finding = found(waiting([worker(), sibling]), tmp_path)["cpu-oversubscribed"]
-    assert "stress of ann" in finding["Suggestion"]
+@pytest.mark.parametrize(
+    ("processes", "programs"),
+    [
+        # The client above the worker and what the worker started are the run's.
+        (
+            [
+                process(CLIENT, "python", 1.0),
+                process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT]),
+            ],
+            {},
+        ),
+        # What the same shell started is not.
+        ([process(STRESS, "stress", 1.0, ancestors=[1234567])], {"stress of ann": 1.0}),
+    ],
+)
+def test_the_run_s_own_processes_are_no_other_programs(
+    processes: list[dict[str, Any]], programs: dict[str, float], tmp_path: Path
+) -> None:
+    assert others(tmp_path, [worker(), *processes])["programs"] == programs
 
 
 def test_what_nobody_looked_for_is_not_recorded(tmp_path: Path) -> None:
-    finding = found(waiting(), tmp_path)["cpu-oversubscribed"]
-
-    assert "ther program" not in finding["Evidence"]
-    assert "whether any ran is not recorded" in finding["Suggestion"]
+    assert others(tmp_path) is None
 
 
 def test_programs_by_cpu_and_memory(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import ANY_RUNS, TASK_TIMES, compute, made_trace, record
+from traces import ANY_RUNS, TASK_TIMES, made_trace
 
 import dasfprof
 from dasfprof import Trace, TraceAnalyser
@@ -192,15 +192,6 @@ def test_statuses_sum_to_the_total_whatever_the_times(
 
 
 # --- real runs -----------------------------------------------------------------------------------
-
-
-def test_a_file_of_dasf_has_durations_only(tmp_path: Path) -> None:
-    run = record(
-        tmp_path / "run", [compute("load-1", 1.0, 2.0, "w"), compute("f-1", 3.0, 1.0, "w")]
-    )
-    table = TraceAnalyser(run).per_task_status()
-
-    assert table["Running (s)"].tolist() == table["Total (s)"].tolist() == [2.0, 1.0]
 
 
 def nap(seconds: float, *inputs: Any) -> float:

@@ -154,29 +154,6 @@ def test_without_any_worker_file_the_scheduler_tells(tmp_path: Path) -> None:
     assert "no-worker-files" in {note.kind for note in analyser.trace.notes}
 
 
-def test_a_missing_scheduler_file_is_noted(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    two_workers(run, first=[ran("f-1", 1, 0.0)])
-    trace = Trace.from_database(run)
-
-    assert "no-scheduler-file" in {note.kind for note in trace.notes}
-    assert len(trace.scheduler_only) == 0
-    assert "sent" not in trace.tasks
-
-
-def test_a_restarted_worker_has_two_lives_and_one_name(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    for number, address in enumerate([A, A[:-1] + "9"]):
-        plugin = Plugin(run, host="node1", name="w", address=address)
-        plugin.write((COMPUTE, [ran("f-1", number, float(number))]))
-    analyser = TraceAnalyser(run)
-
-    assert analyser.trace.workers["worker"].tolist() == ["worker-node1-w"] * 2
-    assert analyser.trace.tasks["worker_id"].tolist() == [0, 1]
-    functions = analyser.per_function_bottleneck()
-    assert functions["Num Tasks (chunks)"].tolist() == [2]
-
-
 def test_damage_costs_no_more_than_what_it_hit(tmp_path: Path) -> None:
     run = tmp_path / "run"
     plugin = Plugin(run, host="node1", name="w", address=A)
@@ -190,19 +167,6 @@ def test_damage_costs_no_more_than_what_it_hit(tmp_path: Path) -> None:
     assert analyser.per_task_bottleneck()["Task Key"].tolist() == ["f-1"]
     assert len(analyser.trace.transfers) == 0
     assert any("corrupt" in note.text for note in analyser.trace.notes)
-
-
-def test_a_dasf_file_that_is_cut(tmp_path: Path) -> None:
-    events = [compute(f"f-{n}", 1.0 * n, 1.0, "w") for n in range(3)]
-    run = write_as_dasf(tmp_path / "run", events)
-    (path,) = run.iterdir()
-    path.write_bytes(path.read_bytes()[:-3])
-    analyser = TraceAnalyser(run)
-
-    assert analyser.per_task_bottleneck()["Task Key"].tolist() == ["f-0", "f-1"]
-    notes = "\n".join(map(str, analyser.trace.notes))
-    assert "bytes hold no whole event" in notes
-    assert "c096: no Resource Usage event tells" in notes
 
 
 def test_clocks_of_dasf_are_moved_to_unix_time(tmp_path: Path) -> None:

@@ -72,16 +72,6 @@ def test_by_worker(analyser: TraceAnalyser) -> None:
     ]
 
 
-def test_by_host(analyser: TraceAnalyser) -> None:
-    table = analyser.transfers("host")
-
-    assert table[["From Host", "To Host", "Size (MB)", "Failed"]].values.tolist() == [
-        ["n2", "n1", 70.0, 1],
-        ["n1", "n2", 30.0, 0],
-        ["10.0.0.9", "n1", 1.0, 0],
-    ]
-
-
 def test_by_function(analyser: TraceAnalyser) -> None:
     table = analyser.transfers("function").set_index("Function")
 

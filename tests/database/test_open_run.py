@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 
 import msgpack
@@ -139,16 +138,6 @@ def test_of_two_runs_of_one_name_the_newest_is_opened(tmp_path: Path) -> None:
         ("Tutorial", 100.0, sorted(old)),
     ]
     assert names(open_run(f"{tmp_path}/*-0.msgpack")) == ["old TracePlugin-host-0"]
-
-
-def test_a_file_that_lost_its_header_stays_with_its_run(tmp_path: Path) -> None:
-    files = write_run(tmp_path, "Tutorial", "1", 100.0)
-    content = bytearray(files[0].read_bytes())
-    content[0] ^= 1
-    files[0].write_bytes(content)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert names(open_run(tmp_path)) == names_of("1")
 
 
 @pytest.mark.parametrize(

@@ -222,22 +222,6 @@ def test_frames_are_handed_over_without_waits(
     assert min(waiting) < 4 * min(encoding) + slack
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"commit_threshold": "x"},
-        {"commit_threshold": 2.5},
-        {"commit_threshold": True},
-        {"flush_interval": "1s"},
-        {"max_pending": None},
-    ],
-    ids=repr,
-)
-def test_limits_that_are_no_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="is a whole number and at least 1"):
-        FileDatabase(tmp_path / "t.msgpack", **options)
-
-
 @pytest.mark.parametrize("option", ["commit_threshold", "max_pending"])
 @pytest.mark.parametrize("value", ["x", "5000", 2.5, True])
 def test_settings_that_are_no_whole_numbers_are_refused(option: str, value: Any) -> None:

@@ -427,6 +427,11 @@ def test_what_is_no_event_is_refused(tmp_path: Path, event: Any) -> None:
         {"flush_interval": -1.0},
         {"flush_interval": math.nan},
         {"commit_threshold": 10, "max_pending": 9},
+        {"commit_threshold": "x"},
+        {"commit_threshold": 2.5},
+        {"commit_threshold": True},
+        {"flush_interval": "1s"},
+        {"max_pending": None},
     ],
     ids=repr,
 )

@@ -59,22 +59,22 @@ class Hung:
     closed: bool = True
 
     def write(self, directory: Path) -> TraceAnalyser:
-        seen = [row(RESOURCE_USAGE, timestamp=T + at, time=T + at) for at in (0.0, self.end)]
-        held = [row(MANAGED_MEMORY, timestamp=T + at, state="running") for at in (0.0, self.end)]
+        ends = (0.0, self.end)
+        seen = [row(RESOURCE_USAGE, timestamp=T + at, time=T + at) for at in ends]
+        held = [row(MANAGED_MEMORY, timestamp=T + at, state="running") for at in ends]
         Plugin(directory, "ResourceMonitor").write((RESOURCE_USAGE, seen), (MANAGED_MEMORY, held))
+        frames = [["f", "/home/me/work.py", 7], ["wait", "/lib/python3.13/x.py", 1]]
         Plugin(directory).write(
-            (
-                STACK,
-                [(T, 0, [["f", "/home/me/work.py", 7], ["wait", "/lib/python3.13/x.py", 1]], -1)],
-            ),
+            (STACK, [(T, 0, frames, -1)]),
             (TASK_UNDER_WAY, [self._open(key, **facts) for key, facts in self.open.items()]),
             (COMPUTE, [self._compute(*task) for task in self.ended]),
             close=self.closed,
         )
-        joined = row(WORKER_ADDED, timestamp=T, worker=ADDRESS, name=0, nthreads=2)
         left = [] if self.left is None else [self.left]
+        exits = [(at, self.exit_code) for at, _ in left if self.exit_code is not None]
+        of_worker = {"worker": ADDRESS}
         Plugin(directory, "SchedulerPlugin").write(
-            (WORKER_ADDED, [joined]),
+            (WORKER_ADDED, [row(WORKER_ADDED, timestamp=T, name=0, nthreads=2, **of_worker)]),
             (GRAPH, [row(GRAPH, timestamp=T, client=PERSON, tasks=1, stimulus="update-graph-1")]),
             (TASK_RUN, [self._run(**facts) for facts in self.runs]),
             (
@@ -87,36 +87,23 @@ class Hung:
             (
                 WORKER_REMOVED,
                 [
-                    row(WORKER_REMOVED, timestamp=T + at, worker=ADDRESS, reason=why)
+                    row(WORKER_REMOVED, timestamp=T + at, reason=why, **of_worker)
                     for at, why in left
                 ],
             ),
             (
                 WORKER_EXIT,
                 [
-                    row(WORKER_EXIT, timestamp=T + at, worker=ADDRESS, exit_code=self.exit_code)
-                    for at, _ in left
-                    if self.exit_code is not None
+                    row(WORKER_EXIT, timestamp=T + at, exit_code=code, **of_worker)
+                    for at, code in exits
                 ],
             ),
             close=self.closed,
         )
+        waits = {"waits_in": self.waits_in, "thread_state": "sleeping", "stack": 0, "since": T}
         Plugin(directory, "StepRecorder").write(
             (STACK, [(T, 0, [["main", "/home/me/script.py", 3]], -1)]),
-            (
-                CLIENT_UNDER_WAY,
-                [
-                    row(
-                        CLIENT_UNDER_WAY,
-                        timestamp=T + 1,
-                        client=PERSON,
-                        since=T,
-                        stack=0,
-                        waits_in=self.waits_in,
-                        thread_state="sleeping",
-                    )
-                ],
-            ),
+            (CLIENT_UNDER_WAY, [row(CLIENT_UNDER_WAY, timestamp=T + 1, client=PERSON, **waits)]),
             close=self.closed,
         )
         return TraceAnalyser(directory, progress=False)

@@ -206,17 +206,12 @@ class Plan:
         if self.scheduler:
             self._write_scheduler(directory)
         if self.graphs_sent or self.client_calls or self.sent_values or self.client_memory:
+            looks = [(at, {"memory": size}) for at, size in self.client_memory]
             Plugin(directory, "StepRecorder", pid=20, **self._header()).write(
                 (GRAPH_SENT, [self._graph_sent(**sent) for sent in self.graphs_sent]),
                 (CLIENT_CALLS, [self._client_calls(*calls) for calls in self.client_calls]),
                 (SENT_VALUE, [row(SENT_VALUE, timestamp=T, **sent) for sent in self.sent_values]),
-                (
-                    CLIENT_UNDER_WAY,
-                    [
-                        row(CLIENT_UNDER_WAY, timestamp=T + at, memory=size, host="node1", pid=20)
-                        for at, size in self.client_memory
-                    ],
-                ),
+                (CLIENT_UNDER_WAY, _rows(CLIENT_UNDER_WAY, looks, host="node1", pid=20)),
             )
 
     def _results_serialised(self, number: int) -> Iterable[tuple[Any, ...]]:
@@ -254,37 +249,16 @@ class Plan:
         return {**header, "versions": self.versions, "settings": self.settings}
 
     def _write_resources(self, directory: Path, number: int) -> None:
-        held = [(at, facts) for worker, at, facts in self.held if worker == number]
-        used = [(at, facts) for worker, at, facts in self.used if worker == number]
         end = max((task.stop for task in self.tasks), default=0.0)
-        begin = self._joined(number)
-        held = held or [(begin, {"state": "running"}), (end, {"state": "running"})]
-        used = used or [(begin, {}), (end, {})]
+        whole = self._joined(number), end
+        held = _of(self.held, number) or [(at, {"state": "running"}) for at in whole]
+        used = _of(self.used, number) or [(at, {}) for at in whole]
+        used = [(at, {"time": T + at, **facts}) for at, facts in used]
         self._plugin(directory, "ResourceMonitor", number).write(
-            (
-                MANAGED_MEMORY,
-                [row(MANAGED_MEMORY, timestamp=T + at, **facts) for at, facts in held],
-            ),
-            (
-                RESOURCE_USAGE,
-                [row(RESOURCE_USAGE, timestamp=T + at, time=T + at, **facts) for at, facts in used],
-            ),
-            (
-                HOST_PROCESS,
-                [
-                    row(HOST_PROCESS, timestamp=T + at, **{"ancestors": [], **facts})
-                    for worker, at, facts in self.seen
-                    if worker == number
-                ],
-            ),
-            (
-                DISK_USAGE,
-                [
-                    row(DISK_USAGE, timestamp=T + at, **{"local_directory": 1, **facts})
-                    for worker, at, facts in self.disks
-                    if worker == number
-                ],
-            ),
+            (MANAGED_MEMORY, _rows(MANAGED_MEMORY, held)),
+            (RESOURCE_USAGE, _rows(RESOURCE_USAGE, used)),
+            (HOST_PROCESS, _rows(HOST_PROCESS, _of(self.seen, number), ancestors=[])),
+            (DISK_USAGE, _rows(DISK_USAGE, _of(self.disks, number), local_directory=1)),
             *self._gpu_facts(f"GPU-{number}", number),
         )
 
@@ -295,40 +269,24 @@ class Plan:
         if not self.gpu:
             return []
         device = {"uuid": uuid, "index": index}
-        readings = [row(GPU_USAGE, timestamp=T + at, **device, **facts) for at, facts in self.gpu]
         known = row(GPU_DEVICES, timestamp=T, availability="available", **device)
-        return [(GPU_DEVICES, [known]), (GPU_USAGE, readings)]
+        return [(GPU_DEVICES, [known]), (GPU_USAGE, _rows(GPU_USAGE, self.gpu, **device))]
 
     def _write_scheduler(self, directory: Path) -> None:
-        joined = [
-            row(
-                WORKER_ADDED,
-                timestamp=T + self._joined(n),
-                worker=_address(n),
-                name=n,
-                nthreads=self.threads,
-                memory_limit=self.memory_limit,
-                host="h",
-            )
-            for n in range(self.workers)
+        facts = {"nthreads": self.threads, "memory_limit": self.memory_limit, "host": "h"}
+        numbers = [
+            (self._joined(n), {"worker": _address(n), "name": n}) for n in range(self.workers)
         ]
-        left = [
-            row(WORKER_REMOVED, timestamp=T + at, worker=_address(n), reason=reason)
-            for n, at, reason in self.left
-        ]
+        joined = _rows(WORKER_ADDED, numbers, **facts)
+        left = [(at, {"worker": _address(n), "reason": reason}) for n, at, reason in self.left]
+        clients = self.clients or ["c"] * len(self.graphs)
         graphs = [
-            row(
-                GRAPH,
-                timestamp=T + at,
-                client=self.clients[place] if self.clients else "c",
-                tasks=1,
-                stimulus=self._stimulus(place),
-            )
-            for place, at in enumerate(self.graphs)
+            (at, {"client": client, "tasks": 1, "stimulus": self._stimulus(place)})
+            for place, (at, client) in enumerate(zip(self.graphs, clients, strict=False))
         ]
         unseen = [row(TASK_RUN, **facts) for facts in self.unseen]
         released = [
-            row(RESULT_RELEASED, timestamp=T + task.released, run_id=number)
+            (task.released, {"run_id": number})
             for number, task in enumerate(self.tasks)
             if task.released is not None
         ]
@@ -339,10 +297,10 @@ class Plan:
         header = {**self._header(), "releases": self.releases, "pid": 10}
         Plugin(directory, "SchedulerPlugin", **header).write(
             (TASK_RUN, [*map(self._task_run, enumerate(self.tasks)), *unseen]),
-            (RESULT_RELEASED, released),
-            (GRAPH, graphs),
+            (RESULT_RELEASED, _rows(RESULT_RELEASED, released)),
+            (GRAPH, _rows(GRAPH, graphs)),
             (WORKER_ADDED, joined),
-            (WORKER_REMOVED, left),
+            (WORKER_REMOVED, _rows(WORKER_REMOVED, left)),
             (SCHEDULER_STATE, states),
         )
 
@@ -486,6 +444,20 @@ def filled(
             worker, thread = divmod(lane, threads)
             tasks.append(Task(f"{name}-{number}", worker, begin, begin + seconds, thread=thread))
     return tasks
+
+
+#: Seconds and values of samples.
+_Samples = list[tuple[float, dict[str, Any]]]
+
+
+def _of(samples: Iterable[tuple[int, float, dict[str, Any]]], number: int) -> _Samples:
+    """Return the samples of a worker."""
+    return [(at, facts) for worker, at, facts in samples if worker == number]
+
+
+def _rows(schema: Schema, samples: _Samples, **usual: Any) -> list[tuple[Any, ...]]:
+    """Return a row of a schema for each sample."""
+    return [row(schema, **{"timestamp": T + at, **usual, **facts}) for at, facts in samples]
 
 
 def _address(worker: int) -> str:
