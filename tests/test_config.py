@@ -28,7 +28,7 @@ def test_settings_are_as_the_yaml_says() -> None:
     }
     assert dask.config.get("dasfprof") == shown
     assert {option.config_name: option.default for option in SETTINGS.values()} == shown
-    meaning = "Seconds (or text such as 500ms) after which pending events are written."
+    meaning = "Maximum time before pending events are written, in seconds or as text such as 500ms."
     assert RECORDING["flush_interval"].meaning == meaning
     assert all(option.meaning.endswith(".") for option in SETTINGS.values())
 
