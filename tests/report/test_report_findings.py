@@ -68,18 +68,24 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
     assert not page.tab.locator("#finding-3").is_visible()
 
 
-def test_symptoms_are_shown_beneath_their_grave_cause(open_page: Opener, tmp_path: Path) -> None:
+def test_every_severe_finding_is_seen_and_symptoms_are_folded(
+    open_page: Opener, tmp_path: Path
+) -> None:
     symptom = Finding.of("imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
-    other = Finding.of("failed-attempts", "Tasks fail.", "", "Mend them.", seconds=0.2)
     cause = Finding.of("client-gaps", "Nothing was sent.", "", "Submit more.", seconds=3.0)
+    others = [
+        Finding.of("failed-attempts", f"Call {n} fails.", "", "Fix it.", seconds=2.8 - n / 10)
+        for n in range(4)
+    ]
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
-    told.found = (symptom, other, cause)
+    told.found = (symptom, *others, cause)
     page = open_page(told.report(tmp_path / "mine.html"))
     sentences = [text.strip() for text in page.texts("#findings .sentence")]
-    assert sentences == [cause.text, symptom.text, other.text]
-    assert page.tab.locator("#finding-2").is_visible()
-    assert "2.9 s" in page.text("#finding-2")
-    assert not page.tab.locator("#finding-3").is_visible()
+    assert sentences == [cause.text, *(other.text for other in others), symptom.text]
+    seen = [page.tab.locator(f"#finding-{n}").is_visible() for n in range(1, 7)]
+    assert seen == [True] * 5 + [False]
+    page.tab.click(".lesser summary")
+    assert "2.9 s" in page.text("#finding-6")
 
 
 def test_a_finding_leads_to_its_page_once_the_documentation_has_an_address(

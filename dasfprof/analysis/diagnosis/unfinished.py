@@ -111,9 +111,12 @@ def _summary(
         f"{begin}{in_progress}. {unknown if cause is None else cause.text}",
         "".join(f"{fact.rstrip('. ')}. " for fact in facts if fact) + "See processed_tasks().",
         [
-            "Look at what these tasks do: client.call_stack() tells while they run."
-            if cause is None
-            else cause.suggestion
+            cause.suggestion
+            if cause is not None
+            else "Look at what these tasks do: client.call_stack() tells while they run."
+            if end.how is How.GOES_ON
+            else "Look at what these tasks did, by hot_lines(). In the next run, `dasfprof stuck` "
+            "shows their stacks while they run."
         ],
         {
             "function": cause and cause.function,
