@@ -59,7 +59,9 @@ PHRASES = {
 
 def texts() -> dict[str, str]:
     """Return every hand-written Markdown text by its name."""
-    paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tests/validation/README.md"]
+    names = ("README.md", "CONTRIBUTING.md", ".github/SECURITY.md", "tests/validation/README.md")
+    linked = ("dasfprof/analysis/comparison/CI.md", "dasfprof/recording/shipping/CLUSTERS.md")
+    paths = [ROOT / name for name in (*names, *linked)]
     generated = {"_build", "reference", "gallery", "files"}
     docs = sorted((ROOT / "docs").rglob("*.md"))
     paths += [path for path in docs if generated.isdisjoint(path.relative_to(ROOT / "docs").parts)]
