@@ -275,7 +275,7 @@ def _to_do(summary: dict[str, Any], findings: pd.DataFrame) -> list[str]:
         return told
     # What the client does before the first task, or after the last, may take longer than the run.
     of = format_duration(whole) if stake <= whole else "the client's time"
-    return [f"About {format_duration(float(stake))} of {of} is at stake.", *told]
+    return [f"About {format_duration(float(stake))} of {of} could be saved.", *told]
 
 
 def _beginning(text: str) -> str:

@@ -5,11 +5,11 @@ import { byId, make } from "./dom.js";
 import { counted, formatCell, formatSeconds, shortened, visible } from "./format.js";
 import { functionButton } from "./functions/drawer.js";
 
-/** How grave a finding is: a shape and a word, as not everyone tells the colours apart. */
+/** How severe a finding is: a shape and a word, as not everyone tells the colours apart. */
 const SEVERITIES = {
-  high: { shape: "▲", about: "a fifth of the run or more is at stake, or results are" },
-  medium: { shape: "◆", about: "a twentieth of the run or more is at stake" },
-  low: { shape: "●", about: "less is at stake, or it follows from another finding" },
+  high: { shape: "▲", about: "at least 20 % of the run could be saved, or results are missing" },
+  medium: { shape: "◆", about: "at least 5 % of the run could be saved" },
+  low: { shape: "●", about: "less could be saved, or another finding explains it" },
   info: { shape: "○", about: "good to know" },
 };
 const GRAVE = ["high", "medium"];
@@ -33,7 +33,7 @@ export class Findings {
     root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, seen.length, tasks)));
     if (seen.length) root.append(make("ol", { class: "findings" }, ...seen));
     if (!others.length) return;
-    const title = `${counted(others.length, "more finding")} of less weight`;
+    const title = `${counted(others.length, "less severe finding")}`;
     const list = make("ol", { class: "findings", start: String(seen.length + 1) }, ...others);
     this.rest = make("details", { class: "lesser" }, make("summary", {}, title), list);
     root.append(this.rest);
@@ -109,9 +109,9 @@ export function severity({ Severity: name }) {
 function verdict(rows, grave, tasks) {
   if (!rows.length && !tasks) return "No task runs: there is nothing to judge.";
   if (!rows.length) return "No problem found: none of the known faults is in this run.";
-  if (!grave) return "Nothing grave found.";
+  if (!grave) return "No severe problems found.";
   return (
-    "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up. " +
+    "Most severe first. Each one leads to its place in the timeline. Savings overlap, so they do not add up. " +
     "Shares are of first to last task."
   );
 }

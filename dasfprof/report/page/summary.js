@@ -66,7 +66,7 @@ function failedLink(count) {
 
 /** The tasks that had not ended, where there are such. */
 function unfinished({ unfinished: number }) {
-  return number ? [["Unfinished", formatCount(number), "tasks, as the evidence ends", true]] : [];
+  return number ? [["Unfinished", formatCount(number), "tasks at the end of the recording", true]] : [];
 }
 
 /** How long it took to the first task, and which of the stages before it took longest. */
@@ -74,7 +74,7 @@ function firstTask({ first_task: found }) {
   if (found === null || found.seconds === null) return [];
   const stages = Object.entries(found.stages).filter(([, seconds]) => seconds !== null);
   const [stage, seconds] = stages.reduce((most, next) => (next[1] > most[1] ? next : most));
-  const about = `after recording began; longest: ${stage} ${formatSeconds(seconds)}`;
+  const about = `after the start of the recording; most of it: ${stage}, ${formatSeconds(seconds)}`;
   return [["First task", formatSeconds(found.seconds), about]];
 }
 
@@ -102,8 +102,8 @@ function byShuffles({ shuffled }) {
 /** What the run could not be shorter than on its threads: tasks that wait for others hold none. */
 function leastTime({ held, threads, tasks, unfinished: number }) {
   return threads && tasks && held !== null && !number
-    ? `no shorter than ${formatSeconds(held / threads)}, with all threads at these tasks all the time`
-    : "from the first fact recorded to the last";
+    ? `at least ${formatSeconds(held / threads)} if all threads were always busy`
+    : "from the first recorded event to the last";
 }
 
 /** The share of the threads' time for which tasks held them; NaN where it is unknown. */

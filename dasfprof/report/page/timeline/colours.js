@@ -122,8 +122,8 @@ export function gapLegend(gaps, rows) {
     { Class: name, Meaning: meaning, "Thread Time (s)": seconds }
   ));
   return [
-    ...part("Under long bars:", rows.filter(running)),
-    ...part("Between bars:", [...rows.filter((row) => !running(row)), ...others]),
+    ...part("Overhead:", rows.filter(running)),
+    ...part("Idle:", [...rows.filter((row) => !running(row)), ...others]),
   ];
 }
 

@@ -43,7 +43,7 @@ function classList(gaps, sums) {
 
 /** What the client called, and where samples found it. */
 function clientParts(client, from, to) {
-  const parts = [make("h4", {}, "What the client called meanwhile")];
+  const parts = [make("h4", {}, "Client calls")];
   const calls = client.callsWithin(from, to);
   const more = (count) => (count > 0 ? [make("li", {}, `and ${counted(count, "more call")}`)] : []);
   const listed = calls.slice(0, GAP_CALLS).map((call) => make("li", {}, ...callWords(call)));
