@@ -46,7 +46,7 @@ def test_demo(tmp_path: Path) -> None:
     assert len(page) < 400_000
     # It begins with the gravest finding, and what to do about it.
     facts = json.loads(re.search(r'id="facts">([^<]*)', page)[1])  # type: ignore[index]
-    first = TraceAnalyser(run.files, progress=False).findings().iloc[0]
+    first = TraceAnalyser(run.files, progress=False).diagnose().iloc[0]
     *_, finding, advice = re.findall(r"[^.]+(?:\.\S[^.]*)*\.(?= |$)", facts["summary"]["headline"])
     assert first["Finding"].startswith(finding.strip(" ."))
     assert first["Suggestion"].startswith(advice.strip(" ."))

@@ -39,8 +39,8 @@ def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
     if said["longest"] is not None:
         way = evidence.runs.numbers("received") - evidence.runs.numbers("sent")
         yield from differs(said["longest"], float(np.nanmax(way)), "the longest way")
-        if not len(evidence.rows("Loop Blocked")):
-            yield "no loop was blocked"
+        if not len(evidence.rows("Loop Sample")):
+            yield "no loop was sampled while it was blocked"
         return
     first, rest = first_runs(evidence)
     own = first.by("function").get(str(said.function), Rows([]))
