@@ -181,12 +181,6 @@ MUTATIONS = [
         "analysis/test_critical_path.py",
     ),
     Mutation(
-        "slack is that of the follower with the most",
-        "if late < slack[before]:",
-        "if late > slack[before]:",
-        "analysis/test_critical_path.py",
-    ),
-    Mutation(
         "failed transfers move bytes",
         "np.where(succeeded & np.isfinite(size), size, 0.0)",
         "np.where(np.isfinite(size), size, 0.0)",
