@@ -446,6 +446,20 @@ def test_large_payloads_are_deflated_where_that_is_shorter() -> None:
     assert deflate(bytes(1 << 18)) == bytes(1 << 18)
 
 
+def test_a_payload_inflates_to_16_times_its_length_and_to_no_byte_more() -> None:
+    noise = RANDOM(1000)
+
+    def payload(zeros: int) -> bytes:
+        return DEFLATED + raw_deflated(noise + bytes(zeros))
+
+    # Zeros add a byte to a payload every thousand or so, so that one number of them fits.
+    zeros = next(n for n in range(14_500, 17_500) if len(noise) + n == 16 * len(payload(n)))
+    assert len(inflate(payload(zeros))) == len(noise) + zeros
+    assert len(payload(zeros + 1)) == len(payload(zeros))
+    with pytest.raises(ValueError, match="inflates to more than"):
+        inflate(payload(zeros + 1))
+
+
 def test_any_byte_of_a_deflated_payload_changed_under_a_right_checksum(
     tmp_path: Path, whole: bytes
 ) -> None:
