@@ -38,7 +38,7 @@ def analyser(tmp_path: Path) -> TraceAnalyser:
     to_a = [
         moved(1.0, B, ["load-1", "load-2"], 40_000_000),
         moved(2.0, B, ["load-1"], 30_000_000),  # again: it had been released meanwhile
-        moved(3.0, B, [], 0, state="busy"),
+        moved(3.0, B, ["load-2"], 10_000_000, state="busy"),  # did not come
         moved(4.0, C, ["far-1", "sum-1"], 1_000_000),  # nobody tells how large far-1 is
     ]
     to_b = [moved(2.5, A, ["load-1"], 30_000_000, duration=3.0)]
