@@ -143,9 +143,9 @@ def analyse(  # noqa: PLR0917
 ) -> None:
     """Print the findings of a run and where its time went.
 
-    The overview fits on one screen. Use --head to print more rows and -a to choose tables. To go
-    deeper, use --finding for one finding, and --function for one function and its task runs.
-    Each view prints the commands for the next step.
+    In a terminal, the overview fits on one screen. Use --head to print more rows and -a to choose
+    tables. To go deeper, use --finding for one finding, and --function for one function and its
+    task runs. Each view prints the commands for the next step.
 
     SOURCE is a trace file, a directory, a quoted glob pattern, or the prefix of a run's name, with
     or without its directory. For a directory with several runs, the newest is read.

@@ -83,7 +83,7 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
 def compare(
     sources: tuple[str, ...], limit: float | None, head: int, page: Path | None, *, as_json: bool
 ) -> None:
-    """Compare two groups of runs: which is slower, how certain that is, and what differs.
+    """Compare two groups of runs, and test the difference.
 
     BEFORE and AFTER are as for `dasfprof analyse`. A directory stands for all runs in it. Separate
     several sources for each side with --. A difference between single runs may be chance.

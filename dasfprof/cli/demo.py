@@ -47,7 +47,7 @@ _CLUSTERS = 3
     help="Number of points: 200 thousand, 2 million or 40 million.",
 )
 def demo(directory: Path, workers: int, size: str) -> None:
-    """Record a small pipeline on this machine and show where its time went.
+    """Record a small pipeline, and show where its time went.
 
     Points in files are read, normalised, clustered by k-means and shuffled, on a Dask cluster that
     is started for the demo. It takes about ten seconds on two cores.

@@ -25,9 +25,10 @@ from dasfprof.text import clean, count_of, format_size
 @price_option
 @between_option
 def report(source: str, output: Path | None, opened: bool, between: tuple[str, str] | None) -> None:
-    """Write a run as one HTML file: findings, timeline, resources and tables.
+    """Write a run as one HTML file that works offline.
 
-    The file works offline and can be sent to anyone. SOURCE is as for `dasfprof analyse`.
+    It contains the findings, the timeline, resources and tables. SOURCE is as for
+    `dasfprof analyse`.
 
     \b
     Examples:

@@ -47,7 +47,7 @@ _EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
 @price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, of all runs.")
 def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
-    """List the runs of a directory over time, and the trend of their wall time.
+    """List the runs of a directory, and the trend of their time.
 
     Runs in subdirectories are included. Each directory gets a file .dasfprof-history.json with
     summaries of its runs, so that only new runs are read. With a price, the cost of each run

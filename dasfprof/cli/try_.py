@@ -50,7 +50,7 @@ def try_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run a script with and without a change, in turns, and report the gain.
+    """Run a script with and without a change, and report the gain.
 
     You do not need to change the script. dasfprof overrides the options of its LocalCluster, or of
     the Client that creates one, in the script's process, and records each run. After a first

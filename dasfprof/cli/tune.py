@@ -51,7 +51,7 @@ def tune(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Find the workers, threads, memory and parameters with which a script is fastest on this host.
+    """Find the fastest workers, threads and memory for a script.
 
     You do not need to change the script. dasfprof overrides the options of its LocalCluster, or of
     the Client that creates one, in the script's process. It records one run, and one for each

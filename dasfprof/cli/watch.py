@@ -30,7 +30,9 @@ _INTERVAL = 1.0
 @click.option("--once", is_flag=True, help="Print the current state once and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print each state as one line of JSON.")
 def watch(source: str, *, once: bool, as_json: bool) -> None:
-    """Show a run in progress from its files, without contacting the cluster.
+    """Show a run in progress, from its files.
+
+    The cluster is not contacted.
 
     The view is updated every second until the run ends. It lists tasks by function, the estimated
     time left, the workers, unusually long tasks with their current line, and the findings so
