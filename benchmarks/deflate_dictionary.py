@@ -1,7 +1,7 @@
 """Makes the dictionary that small blocks are deflated with, from trace files.
 
 ``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, writes
-`dictionary.zlib`, as it lies beside `dasfprof.database.frames`, and prints its lines in FORMAT.md.
+`dictionary.zlib`, for `dasfprof.database.compression`, and prints its lines in FORMAT.md.
 It holds what blocks have in common: the names of columns, their forms and the words of Dask. A
 change would make another version of the format.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 from dasfprof.database import columns, frames, values
 from dasfprof.database.block_codec import BlockEncoder
+from dasfprof.database.compression import inflate
 from dasfprof.schema import KINDS
 
 #: Texts that stand in the blocks of many pipelines.
@@ -39,7 +40,7 @@ def blocks(paths: list[Path]) -> dict[str, dict[str, Any]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for path in paths:
         for _, payload in frames.scan_frames(path.read_bytes(), frames.Damage()):
-            block = values.unpack(frames.inflate(payload))
+            block = values.unpack(inflate(payload))
             if block["kind"] == "events":
                 found.setdefault(block["name"], []).append(block)
     typical = {

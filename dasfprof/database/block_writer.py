@@ -9,7 +9,7 @@ from typing import Any
 
 from dasfprof.database import frames, values
 from dasfprof.database.block_codec import BlockEncoder, Rows
-from dasfprof.database.frames import deflate
+from dasfprof.database.compression import deflate
 from dasfprof.database.losses import Losses, cause_of
 from dasfprof.schema.events import Schema
 

@@ -13,7 +13,6 @@ import struct
 import zlib
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 #: 0xC1 is the one byte that msgpack never writes.
 MARKER = b"\xc1dasfpf\n"
@@ -137,61 +136,3 @@ def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
         return MARKER.startswith(begun)
     length = _believed_length(data, position, size)
     return length is not None and position + HEAD_BYTES + length > size
-
-
-# --- Compression of blocks with zlib; see FORMAT.md -----------------------------------------------
-#
-# A process that runs few tasks a second writes blocks of few rows. Most of their bytes are the same
-# in every block: the names of columns, their forms, Dask's terms. These are in a dictionary that is
-# part of the format, so that each block can still be read alone.
-#
-# zlib releases the interpreter's lock while it works, so no event loop waits for it.
-
-#: First bytes of a deflated payload. msgpack never writes the byte 0xC1; the second byte
-#: identifies the dictionary.
-_DEFLATED = b"\xc1\x01"
-#: The most that a payload may inflate to, as a multiple of its length: so the length of a file
-#: bounds the memory that its blocks take.
-MAX_INFLATED_TIMES = 16
-
-_RAW = -zlib.MAX_WBITS
-#: Levels of zlib, from 1 to 9. For small payloads, level 1 would leave 4 % more bytes; for larger
-#: ones, level 6 would take several times as long.
-_LEVEL, _LEVEL_OF_LARGE = 6, 1
-_LARGE_BYTES = 1 << 14
-
-
-def deflate(payload: bytes) -> bytes:
-    """Return the payload deflated, or unchanged where that is not shorter."""
-    level = _LEVEL if len(payload) <= _LARGE_BYTES else _LEVEL_OF_LARGE
-    deflater = zlib.compressobj(level, wbits=_RAW, zdict=DICTIONARY)
-    deflated = b"".join((_DEFLATED, deflater.compress(payload), deflater.flush()))
-    fits = len(payload) <= MAX_INFLATED_TIMES * len(deflated)
-    return deflated if fits and len(deflated) < len(payload) else payload
-
-
-def inflate(payload: bytes | memoryview) -> bytes | memoryview:
-    """Return a payload inflated, or unchanged if it is not deflated.
-
-    Raises
-    ------
-    ValueError
-        If it does not follow FORMAT.md or inflates to more than that allows.
-    """
-    if payload[: len(_DEFLATED)] != _DEFLATED:
-        return payload
-    inflater = zlib.decompressobj(_RAW, zdict=DICTIONARY)
-    limit = min(MAX_PAYLOAD_BYTES, MAX_INFLATED_TIMES * len(payload))
-    try:
-        plain = inflater.decompress(payload[len(_DEFLATED) :], limit + 1)
-    except zlib.error as error:
-        raise ValueError(f"a payload that cannot be inflated: {error}") from error
-    if len(plain) > limit:
-        raise ValueError(f"a payload of {len(payload)} bytes inflates to more than {limit}")
-    if not inflater.eof or inflater.unused_data:
-        raise ValueError("a payload whose deflated part ends before or after its own end")
-    return plain
-
-
-#: Bytes that blocks have in common; made by `benchmarks/deflate_dictionary.py`.
-DICTIONARY = zlib.decompress(Path(__file__).with_name("dictionary.zlib").read_bytes())

@@ -18,7 +18,7 @@ import numpy as np
 
 from dasfprof.database import columns, frames, values
 from dasfprof.database.block_codec import Batch, decode_block
-from dasfprof.database.frames import inflate
+from dasfprof.database.compression import inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 

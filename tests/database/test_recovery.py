@@ -22,7 +22,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dasfprof.database import FileDatabase, MultiEventDatabase, find_runs, open_run
-from dasfprof.database.frames import deflate, inflate
+from dasfprof.database.compression import deflate, inflate
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import DasfprofError, NotATraceError
 from dasfprof.schema.events import CompleteEvent, Event, InstantEvent

@@ -32,6 +32,7 @@ from dasfprof.database.multi import identity_of, received_path, was_received
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.settings import make_settings
+from dasfprof.recording.shipping.file_tails import PIECE_BYTES, FileTail
 from dasfprof.recording.shipping.receiver import (
     MOST_WAITING,
     PAUSE_A_WORKER,
@@ -39,7 +40,6 @@ from dasfprof.recording.shipping.receiver import (
     Receiver,
     RefusedError,
 )
-from dasfprof.recording.shipping.sender import PIECE_BYTES, FileTail
 from dasfprof.schema.events import InstantEvent
 
 whole_program = pytest.mark.whole_program

@@ -15,7 +15,7 @@ from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends, find_trends
-from dasfprof.analysis.model.idle_time import call_spans, function_spans
+from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run.times import TaskTimes

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.model.attempts import Steps, untold_tasks
+from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
-from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: When intervals began, and when they ended.
@@ -151,31 +149,6 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     step[ends[first - 1] : ends[first]] = 1
     step[ends[second - 1] : ends[second]] = -1
     return np.maximum(np.cumsum(step[order]), 0)
-
-
-# --- When workers had calls of actors to answer, and functions to run outside of tasks ------------
-
-
-@once_per_trace
-def call_spans(run: Run) -> tuple[Array, Array]:
-    """Return when each call arrived at its worker and when it was answered.
-
-    In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
-    """
-    return _spans(run, run.actor_calls)
-
-
-@once_per_trace
-def function_spans(run: Run) -> tuple[Array, Array]:
-    """Return when functions outside of tasks were asked for, and answered, as `call_spans` does."""
-    return _spans(run, run.worker_functions)
-
-
-def _spans(run: Run, calls: pd.DataFrame) -> tuple[Array, Array]:
-    start = run.on_one_clock(calls["start"], calls["worker_id"])
-    stop = start + calls["duration"].to_numpy(dtype=float)
-    known = np.isfinite(start) & np.isfinite(stop)
-    return to_ticks(start[known]), to_ticks(stop[known])
 
 
 # Why the threads that workers' own affairs leave idle had nothing to do: the cluster's pool.

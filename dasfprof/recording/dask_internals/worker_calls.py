@@ -1,16 +1,12 @@
-"""What a worker does: calls of actors, functions outside of tasks, P2P messages, outcomes."""
+"""What a worker does: calls of actors, P2P messages, outcomes of task runs and transfers."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 import weakref
-from collections.abc import Callable, Generator, Iterable
-from contextvars import ContextVar
-from time import perf_counter, thread_time, time
+from collections.abc import Callable, Iterable
+from time import perf_counter, time
 from typing import Any
-
-from dask.utils import funcname
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.names import Names
@@ -81,7 +77,7 @@ class ActorCalls:
             self._guard.caught("a call of an actor")
         try:
             result = await answer
-            state = _state(result)
+            state = outcome_of(result)
             return result
         finally:
             self._ended(call, state)
@@ -99,97 +95,10 @@ class ActorCalls:
         self._observer((start, seconds, *named, state))
 
 
-def _state(result: Any) -> str:
+def outcome_of(result: Any) -> str:
     """Return whether the method gave a result: what it raises is an answer too."""
     ended_well = isinstance(result, dict) and result.get("status") == "OK"
     return "success" if ended_well else "failed"
-
-
-# --- Functions that clients run on a worker outside of tasks, as Client.run does ------------------
-#
-# They come by messages of their own as well. Dask's private `run` unpickles the function, and asks
-# the module's `has_arg` for its parameters: there it has a name. Its coroutine runs in steps, as
-# others run on the event loop between these.
-
-
-class FunctionRun:
-    """A function that runs on a worker: a coroutine that counts its thread's CPU seconds."""
-
-    def __init__(self, coroutine: Any) -> None:
-        self._coroutine, self.cpu = coroutine, 0.0
-        self.function: str | None = None
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        step, value = self._coroutine.send, None
-        while True:
-            before, token = thread_time(), _running.set(self)
-            try:
-                yielded = step(value)
-            except StopIteration as end:
-                return end.value
-            finally:
-                _running.reset(token)
-                self.cpu += thread_time() - before
-            try:
-                value, step = (yield yielded), self._coroutine.send
-            except BaseException as error:
-                value, step = error, self._coroutine.throw
-
-
-_running: ContextVar[FunctionRun | None] = ContextVar("dasfprof_function", default=None)
-
-
-class FunctionRuns(ActorCalls):
-    """Calls an observer with each function that a worker runs outside of tasks, until `stop`.
-
-    Functions of dasfprof are left out.
-    """
-
-    _request = "run"
-
-    def __init__(self, worker: Any, observer: Callable[[Any], None], guard: HookGuard) -> None:
-        super().__init__(worker, observer, guard)
-        self._leave = _named.add(guard) if names.WORKER_FUNCTIONS.exist() else lambda: None
-
-    def stop(self) -> None:
-        """Observe no more; the observer gets the functions that have not ended. Idempotent."""
-        super().stop()
-        self._leave()
-        self._leave = lambda: None
-
-    async def _awaited(self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        run, state = FunctionRun(answer), "failed"
-        self._open[run] = time(), perf_counter(), None, ""
-        try:
-            result = await run
-            state = _state(result)
-            return result
-        finally:
-            self._ended(run, state)
-
-    def _note(self, call: Any, start: float, seconds: float, named: list[Any], state: str) -> None:
-        if not (call.function or "").startswith("dasfprof."):
-            self._observer((start, seconds, call.function, call.cpu, state))
-
-
-def _naming(original: Any, patch: Patch) -> Any:
-    def has_arg(function: Any, *args: Any, **kwargs: Any) -> Any:
-        run = _running.get()
-        if run is not None and run.function is None:
-            try:
-                name = getattr(function, "__qualname__", None) or funcname(function)
-                run.function = f"{getattr(function, '__module__', None) or '?'}.{name}"
-            except Exception:
-                for guard in _named.all:
-                    guard.caught("a function outside of tasks")
-        return original(function, *args, **kwargs)
-
-    return has_arg
-
-
-_named: SharedListeners[HookGuard] = SharedListeners(
-    lambda: [(sys.modules["distributed.worker"], "has_arg", _naming)]
-)
 
 
 # --- Messages of P2P shuffles: observing what a worker sends to other workers ---------------------

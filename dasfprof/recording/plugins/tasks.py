@@ -20,7 +20,12 @@ from typing import Any
 
 from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles import CallProfiles, profile_calls
-from dasfprof.recording.dask_internals import serialising, task_functions, worker_calls
+from dasfprof.recording.dask_internals import (
+    serialising,
+    task_functions,
+    worker_calls,
+    worker_functions,
+)
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.undocumented import with_correction
 from dasfprof.recording.dask_internals.worker_calls import (
@@ -123,7 +128,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._actor_calls = worker_calls.ActorCalls(worker, self._called, self._guard)
             self._undo.append(self._actor_calls.stop)
         if worker_calls.can_observe(worker, "run"):
-            runs = worker_calls.FunctionRuns(worker, self._ran_function, self._guard)
+            runs = worker_functions.FunctionRuns(worker, self._ran_function, self._guard)
             self._undo.append(runs.stop)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())

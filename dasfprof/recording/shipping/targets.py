@@ -16,14 +16,9 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, shown
 from dasfprof.recording.settings import RunSettings, sees_mark
+from dasfprof.recording.shipping.file_tails import FileTail, profiles_of
 from dasfprof.recording.shipping.receiver import is_receiving, operation
-from dasfprof.recording.shipping.sender import (
-    FileTail,
-    NotTakenError,
-    OverError,
-    Sender,
-    profiles_of,
-)
+from dasfprof.recording.shipping.sender import NotTakenError, OverError, Sender
 
 #: The longest flush interval that is kept to.
 _LONGEST_INTERVAL = 86400.0

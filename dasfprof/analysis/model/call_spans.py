@@ -1,0 +1,33 @@
+"""When workers had calls of actors to answer, and functions to run outside of tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.trace.trace import once_per_trace
+from dasfprof.database.columns import Array
+
+
+@once_per_trace
+def call_spans(run: Run) -> tuple[Array, Array]:
+    """Return when each call arrived at its worker and when it was answered.
+
+    In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
+    """
+    return _spans(run, run.actor_calls)
+
+
+@once_per_trace
+def function_spans(run: Run) -> tuple[Array, Array]:
+    """Return when functions outside of tasks were asked for, and answered, as `call_spans` does."""
+    return _spans(run, run.worker_functions)
+
+
+def _spans(run: Run, calls: pd.DataFrame) -> tuple[Array, Array]:
+    start = run.on_one_clock(calls["start"], calls["worker_id"])
+    stop = start + calls["duration"].to_numpy(dtype=float)
+    known = np.isfinite(start) & np.isfinite(stop)
+    return to_ticks(start[known]), to_ticks(stop[known])

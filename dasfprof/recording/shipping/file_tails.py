@@ -1,0 +1,116 @@
+"""`FileTail`: reads the frames that another thread appends to a file of a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from glob import escape
+from pathlib import Path
+
+from dasfprof.database import FileDatabase, frames
+
+#: Bytes that one read takes, if nothing else is said; up to the second where a frame is longer.
+PIECE_BYTES = 1 << 20
+_LONGEST = 1 << 28
+
+
+class FileTails:
+    """The tails of the files of some databases; of those of long runs each segment has one.
+
+    Parameters
+    ----------
+    databases
+        The databases.
+    piece
+        See `FileTail`.
+    """
+
+    def __init__(self, databases: Sequence[FileDatabase], piece: int = PIECE_BYTES) -> None:
+        self._piece = piece
+        self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(one, []) for one in databases]
+        # Several threads look for new segments: each is to have one tail.
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[FileTail]:
+        for database, tails in self._tails:
+            with self._lock:
+                for at in range(len(tails), len(database.paths)):
+                    tails.append(FileTail(partial(_path, database, at), self._piece))
+            yield from tails
+
+
+def _path(database: FileDatabase, segment: int) -> Path:
+    return database.paths[segment]
+
+
+class FileTail:
+    """The part of a trace file that was not shipped yet.
+
+    Parameters
+    ----------
+    path
+        Returns the file's path, which is final when the file is created.
+    piece
+        Bytes that one read takes, at most; more where a frame is longer.
+    """
+
+    def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
+        self._path = path
+        self._piece = piece
+        #: Stands for this file among those of all workers; a new one where it was made anew.
+        self.id = uuid.uuid4().hex
+        #: Bytes of it that were sent; fewer where not all of them arrived.
+        self.offset = 0
+        self._inode = 0
+
+    @property
+    def path(self) -> Path:
+        """The file; it may be missing yet."""
+        return self._path()
+
+    def unsent(self) -> int:
+        """Return how many bytes of it were not sent."""
+        try:
+            return max(self.path.stat().st_size - self.offset, 0)
+        except OSError:
+            return 0
+
+    def read(self, length: int | None = None) -> bytes:
+        """Return what follows the offset, up to the end of a whole frame; empty if there is none.
+
+        Parameters
+        ----------
+        length
+            The length of what an earlier call returned, to get the same; None: what is there now.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        """
+        try:
+            file = self.path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return b""
+        with file:
+            facts = os.fstat(file.fileno())
+            if self._inode and facts.st_ino != self._inode:
+                # It was removed under the writer's hands, which began a new one.
+                self.id, self.offset = uuid.uuid4().hex, 0
+            self._inode = facts.st_ino
+            left, length = facts.st_size - self.offset, length or self._piece
+            while left > 0:
+                data = os.pread(file.fileno(), min(length, left), self.offset)
+                end = frames.whole_frames(data)
+                if end or length >= min(left, _LONGEST):
+                    return data[:end]
+                length *= 2
+        return b""
+
+
+def profiles_of(path: Path) -> list[Path]:
+    """Return the profiles of calls beside a trace file."""
+    return sorted(path.parent.glob(f"{escape(path.stem)}.*.pstats"))
