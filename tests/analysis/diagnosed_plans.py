@@ -18,7 +18,7 @@ from dasfprof.analysis.diagnosis.ranking import FAILED
 #: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
 SAID = {
     "n_workers": "workers",
-    "distributed.scheduler.worker-saturation": "distributed.scheduler.worker-saturation: 1.0",
+    "distributed.scheduler.worker-saturation": "distributed.scheduler.worker-saturation to 1.0",
     "threads_per_worker": "threads",
     "processes": "processes",
     "memory_limit": "memory_limit",

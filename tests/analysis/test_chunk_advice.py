@@ -74,7 +74,7 @@ def test_what_splits_an_array_has_chunks_of_its_pieces(tmp_path: Path) -> None:
     assert found["Chunk Size (MB)"] == pytest.approx(0.025)
     assert found["Wanted Chunk Size (MB)"] <= 1.6
     # A third of a layer's tasks a thread: 64 / 6 of them in each.
-    assert "chunks of 267 kB in place of 25 kB, chunks=(33333,) in place of (3125,)" in advised(
+    assert "chunks of 267 kB instead of 25 kB, chunks=(33333,) instead of (3125,)" in advised(
         analyser
     )
 
@@ -102,7 +102,7 @@ def test_what_handles_chunks_one_by_one_has_no_inputs_of_the_user_s(tmp_path: Pa
         rows.append(ran(f"getitem-{n}", 64 + n, 0.001, input_size=8000, **taken))
     words = advised(written(tmp_path, *rows))
     assert words.startswith("Make the tasks of xarray about 11 times larger")
-    assert "chunks=(11, 1000) in place of (1, 1000)" in words
+    assert "chunks=(11, 1000) instead of (1, 1000)" in words
 
 
 def test_what_needs_its_own_results_has_no_list_of_inputs(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
     ]
     suggestion = advised(written(tmp_path, *rows))
     assert suggestion.startswith("Make the tasks of make about 67 times larger: chunks of 533 kB")
-    assert "in place of (10, 100)" in suggestion
+    assert "instead of (10, 100)" in suggestion
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
         (
             ['ds = xr.open_zarr(path, chunks={"time": 1, "lat": 90})', "ds.mean()"],
             120.4,
-            "Set chunks={'time': 120, 'lat': 90} in place of {'time': 1, 'lat': 90} at a.py:0.",
+            "Set chunks={'time': 120, 'lat': 90} instead of {'time': 1, 'lat': 90} at a.py:0.",
         ),
-        (['ds = ds.chunk({"time": 2})'], 3.0, "Set chunks={'time': 6} in place of {'time': 2}"),
+        (['ds = ds.chunk({"time": 2})'], 3.0, "Set chunks={'time': 6} instead of {'time': 2}"),
         # Sizes that are no numbers, two lines that set some, and a factor that is unknown.
         (['ds = ds.chunk({"time": "auto"})'], 3.0, ""),
         (['ds = ds.chunk({"time": size})'], 3.0, ""),

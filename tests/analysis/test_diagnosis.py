@@ -126,7 +126,8 @@ def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> Non
     table = diagnose(trace, rules).set_index("Rule")
 
     assert table.loc["blocked-tasks", "Suggestion"] == (
-        "Change it. More threads a worker would gain nothing: workers spill for want of memory."
+        "Change it. More threads per worker would gain nothing: workers spill because memory runs "
+        "out."
     )
     # What it promised was to be gained by that.
     assert pd.isna(table.loc["blocked-tasks", "Seconds at stake (s)"])

@@ -35,7 +35,7 @@ _WORK = 0.1
 _JOINS = ("hashjoin", "hash-join")
 _SPREAD_KEYS = {
     False: "Smaller partitions do not split a key. Reduce the rows of a key before they are "
-    "shuffled (groupby().agg() in place of apply()), or salt it: shuffle by the key and a random "
+    "shuffled (groupby().agg() instead of apply()), or salt it: shuffle by the key and a random "
     "number from 0 to 9, then combine the ten parts of each key.",
     True: "Smaller partitions do not split a key. If one side of the merge fits into a worker's "
     "memory, merge(..., broadcast=True) leaves the other side where it is; else aggregate before "
@@ -136,7 +136,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         f"{{function}}, whose median{layer if longest_by_layer else ''} is {{median}}.",
         "Key {key}; {_most}. Most likely cause of those of {function}: {cause}. See stragglers().",
         "Of the tasks of {function} "
-        f"{_WHY.get(cause, 'nothing tells why these took longer: profile one of them')}.",
+        f"{_WHY.get(cause, 'profile one: why these took longer is not recorded')}.",
         key=run.key_text(row),
         longest=Seconds(stragglers.seconds[worst]),
         median=Seconds(stragglers.median[worst]),
@@ -368,15 +368,16 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         if names
         else "client.run(lambda: __import__(...))"
     )
-    once = "Each worker pays that once: a longer run loses no more. "
+    once = "Each worker pays this once, so a longer run loses no more. "
     if arriving >= 0.5 * seconds:
         yield Finding.of(
             "first-use",
-            f"{imports}: these waited on their way, up to {{longest}} each.",
-            "The workers' event loops imported for {share} of the tasks' time on their way. "
+            f"{imports}. Each of these tasks waited for up to {{longest}}.",
+            "The workers' event loops imported for {share} of the time from sending the tasks to "
+            "receiving them. "
             f"{once}See loop_blocks().",
             "If runs are as short as this one, import beforehand while the program reads and "
-            f"builds, {beforehand}, or keep workers in place of starting new ones.",
+            f"builds, {beforehand}, or keep workers instead of starting new ones.",
             longest=Seconds(run.slots.on_its_way.max()),
             share=Share(share),
             libraries={name: Seconds(took) for name, took in libraries.items()},
@@ -390,7 +391,7 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     worker = run.trace.tasks["worker_id"].to_numpy()
     more = ", and first runs of {more_functions:more function}" if len(np.unique(codes)) > 1 else ""
     library = imported_by(run.trace, name, _IMPORTS * float(first.excess[own].sum()))
-    did = f"They import {library}. " if library else "The trace does not tell what they did. "
+    did = f"They import {library}. " if library else "What they did is not recorded. "
     yield Finding.of(
         "first-use",
         "The first runs of {function} on a worker take far longer than those that follow: {took} "
@@ -401,7 +402,7 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         "See stragglers() and per_task_bottleneck().",
         "Let workers do beforehand what {function} needs at its first use: import libraries "
         "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
-        "and keep workers in place of starting new ones.",
+        "and keep workers instead of starting new ones.",
         took=Seconds(np.median(first.excess[own] + first.usual[own])),
         usual=Seconds(first.usual[own][0]),
         runs=Count(own.sum()),

@@ -52,16 +52,16 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
     # The client's event loop that fetches them sends the graphs as well.
     sends = bool(run.sent_large)
     call = str(calls["call"].iloc[0])
-    beside = (
-        "Graphs with large values are sent by the same event loop: how much of this is theirs the "
-        "trace cannot tell. "
+    sending = (
+        "Graphs with large values are sent by the same event loop. How much of this time they took "
+        "is not recorded. "
     )
     yield Finding.of(
         "single-gathers",
         "The client fetches results one by one: {calls:call} of {call}, which take {receiving} "
         "beyond what it waited for results to be computed.",
         "{each} each, most at {line}; it waited {waiting} for results to be computed. "
-        f"{beside if sends else ''}See client_calls().",
+        f"{sending if sends else ''}See client_calls().",
         "Give all to one dask.compute(...): what several of them need is then computed once, and "
         "their tasks run side by side."
         if call == "compute"
@@ -92,10 +92,10 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
         return
     yield Finding.of(
         "large-results",
-        "Large results come to the client: {received}, for which it waits {receiving} after they "
+        "The client receives large results: {received}. It waits {receiving} for them after they "
         "were computed.",
         "In {calls:call}, most at {line}. See client_calls() and client_time().",
-        "Keep them on the cluster (persist() in place of compute(), futures in place of gather()), "
+        "Keep them on the cluster (persist() instead of compute(), futures instead of gather()), "
         "reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
         received=Bytes(received),
         receiving=Seconds(seconds),
@@ -149,11 +149,11 @@ def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
     return float(seconds.sum()) - inside + min(inside, idle)
 
 
-_OR_ONCE = "; or hand over once what several have, with hash=False in scatter()."
+_OR_ONCE = ". Or scatter a value that several calls share once, with scatter(value, hash=False)."
 #: How hashing is spared, by what hands the value over.
 _SPARED = {
-    "from_pandas": "Have tasks read the table (dd.read_parquet(), dd.from_map()) in place of "
-    "from_pandas() of one that the client holds: it is hashed each time, and sent as well.",
+    "from_pandas": "Have tasks read the table (dd.read_parquet(), dd.from_map()) instead of "
+    "from_pandas() of a table that the client holds, which is hashed and sent each time.",
     "from_array": "Give name=False to from_array(): it is not hashed then.",
     "scatter": "Give hash=False to scatter(): it is not hashed then.",
     **dict.fromkeys(("submit", "map"), f"Give pure=False or key= to submit() and map(){_OR_ONCE}"),
@@ -284,14 +284,14 @@ _CHANGES = {
 #: And where samples show that the program makes graphs meanwhile.
 _BUILDING = (
     "Make less of a graph: fewer, larger calls (one delayed function for a batch of inputs or for "
-    "several steps, map() in place of a loop), and persist() parts as they are made, as each call "
+    "several steps, map() instead of a loop), and persist() parts as they are made, as each call "
     "may go through all that it is given. See client_activity() for the lines."
 )
 
 #: And where they show that it imports.
 _IMPORTING = (
-    "A program pays its imports once: a longer run loses no more. If runs are as short as this, "
-    "import within the functions that need it, after the first tasks were submitted."
+    "Import libraries inside the functions that need them, after the first tasks were submitted, "
+    "if runs are as short as this one. A longer run loses no more, as a program imports once."
 )
 
 

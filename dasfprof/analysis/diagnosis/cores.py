@@ -79,24 +79,23 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     )
     yield Finding.of(
         "lock-bound",
-        f"Threads of one process keep each other waiting for Python's global lock (GIL): {who}"
+        f"Threads of one process wait for the GIL, which each of them needs: {who}"
         if by_samples
         else f"Threads of one process wait while they have cores to use: {who}",
         "{blocked} of their time these tasks neither used a core nor waited for one"
         + (
-            "; by samples of stacks {sampled} of it was spent waiting for that lock. "
+            ". By samples of stacks, {sampled} of it was spent waiting for the GIL. "
             if by_samples
-            else ": for Python's global lock (GIL), as pure Python code does, for another "
-            "lock, or in a sleep, for a service, for a file. Without enough samples of their "
-            "stacks the trace cannot tell these apart. "
+            else ". They waited for the GIL, as pure Python code does, for another lock, a "
+            "service or a file, or they slept. There are not enough samples of their stacks to "
+            "distinguish these. "
         )
         + f"{{tasks:task}} on {{workers:worker}}. {needs_cores(waits)}"
         'See time_accounting("function").',
-        f"Use processes in place of threads: {processes}"
+        f"Use processes instead of threads: {processes}"
         if by_samples
-        else "Samples of stacks of a longer run would: hot_lines() tells waits "
-        "for the interpreter's lock from others. If it is that lock, use processes in place "
-        f"of threads: {processes}",
+        else "Record a longer run, whose samples show in hot_lines() whether tasks wait for the "
+        f"GIL. If they do, use processes instead of threads: {processes}",
         function=most_of(run, rows),
         sampled=Share(lock) if by_samples else None,
         at_a_time=Factor(at_a_time[found].mean()),
@@ -107,9 +106,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         core_wait=waits,
         threads=threads_per_worker(run),
         settings=[
-            processes_in_place_of_threads(
-                run, None if by_samples else "they wait for the interpreter's lock"
-            )
+            processes_in_place_of_threads(run, None if by_samples else "they wait for the GIL")
         ],
         seconds=run.saved(lost, running=without_waiting(run, rows)),
         at_most="high" if by_samples else "medium",
@@ -259,7 +256,7 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
         )
     unknown = "; whether they are set is not recorded" if unlimited is None else ""
     return (
-        f"The tasks' libraries start threads of their own: set {wanted} for the workers{unknown}."
+        f"Set {wanted} for the workers, as the tasks' libraries start additional threads{unknown}."
     )
 
 
@@ -317,9 +314,9 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
         "tuples, instances) have become more by some number, and goes through such objects, those "
         "in results that workers keep among them. See per_function_bottleneck().",
         "Have fewer such objects in {function} and in results that workers keep: NumPy arrays, "
-        "Arrow tables or columns of a DataFrame in place of lists and dicts. If it is results that "
-        "are many, and they stay, client.run(gc.freeze) once they are there has the collector "
-        "pass them over; cycles among them are then never freed.",
+        "Arrow tables or columns of a DataFrame instead of lists and dicts. If many results stay "
+        "in memory, call client.run(gc.freeze) when they exist: the collector then skips them, "
+        "and never frees reference cycles among them.",
         function=str(run.function_names[most]),
         share=Share(taken[most] / cpu[most]),
         taken=Seconds(taken[most]),

@@ -55,7 +55,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     by_serialising = moved.serialising[most] >= _EXPLAINS * seconds
     shuffled, hosts = shuffled_bytes(run.trace), run.trace.tasks["host"].nunique()
     cheaper = (
-        "use arrays or frames in place of objects and lists, a cheaper __reduce__, or do what "
+        "use arrays or frames instead of objects and lists, use a cheaper __reduce__, or do what "
         "needs it within {function}."
     )
     slow = ""
@@ -118,10 +118,10 @@ def _share_memory(run: RunFigures) -> Advice:
     causes="blocked-tasks io-bound straggling-tasks degrading-functions serial-chain too-few-tasks "
     "imbalance transfer-bound memory-pressure tasks-too-small late-receipt",
     refutes="more-threads",
-    because="workers spill for want of memory",
+    because="workers spill because memory runs out",
 )
 def spilling(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that write results to disk for want of memory, and read them back."""
+    """Find workers that write results to disk because memory runs out, and read them back."""
     written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
     share = run.share_of(ThreadTime.UNSPILL_AND_SPILL)
     around = run.share_of(ThreadTime.TASK_OVERHEAD)
@@ -133,11 +133,11 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     limit, process = run.memory_limits[worst], run.memory_peaks[worst]
     thresholds = memory_thresholds(run.trace, worst)
     wanted = max(peak / thresholds.target, float(np.nan_to_num(process)) / thresholds.spill)
-    now = " in place of {limit}" if np.isfinite(limit) else ""
+    now = " instead of {limit}" if np.isfinite(limit) else ""
     shares = {"of its limit in results": thresholds.target, "in all": thresholds.spill}
     spills = " or ".join(f"{Share(at)} {what}" for what, at in shares.items() if np.isfinite(at))
-    why = f" (it spills from {spills} on)" if spills else ""
-    # Of an unknown limit nothing tells whether that is more or less.
+    why = f" (it spills at {spills})" if spills else ""
+    # Whether that is more than an unknown limit is not recorded.
     more, changes = _more_memory(run, wanted, now + why) if wanted > limit else ("Use", [])
     disk, on_disk, needed, room = spilled_at_once(run.trace), "", "", ""
     if disk is not None:
@@ -155,13 +155,13 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
             )
     yield Finding.of(
         "spilling",
-        "Workers spill to disk for want of memory: {written} were written and {read} read back.",
-        "{spilling} of the threads' time is spent on that, and {around} around functions "
-        f"besides; one worker held up to {{held}} of results{on_disk}"
+        "Workers run out of memory and spill to disk: {written} were written and {read} read back.",
+        "Spilling takes {spilling} of the threads' time, and overhead around functions {around}. "
+        f"One worker held up to {{held}} of results{on_disk}"
         f"{'; the process of one had up to {process}' if np.isfinite(process) else ''}. "
         f'{needed}See time_accounting("worker") and node_disk_usage().',
-        f"{more} fewer threads a worker and smaller chunks, and release what is not needed any "
-        f"more (del futures; no persist of what is used once).{room}",
+        f"{more} fewer threads per worker and smaller chunks, and release what is no longer needed "
+        f"(del futures; do not persist what is used once).{room}",
         written=Bytes(written.sum()),
         read=Bytes(read.sum()),
         spilling=Share(share),
@@ -243,10 +243,10 @@ def _near_limit(run: RunFigures) -> Iterator[Finding]:
     more, changes = _more_memory(run, wanted)
     yield Finding.of(
         "memory-pressure",
-        "A worker came near its memory limit: its process had {used} of {limit}.",
-        f"{{workers:worker}} had {least} or more of theirs; {each[worst].pauses_and_kills()}. See "
-        "processes_resource_usage().",
-        f"{more} fewer threads a worker or smaller chunks.",
+        "A worker came near its memory limit: its process used {used} of {limit}.",
+        f"{{workers:worker}} used at least {least} of their limits. "
+        f"{each[worst].pauses_and_kills()}. See processes_resource_usage().",
+        f"{more} fewer threads per worker or smaller chunks.",
         used=Bytes(used),
         limit=Bytes(run.memory_limits[worst]),
         wanted=Bytes(wanted),

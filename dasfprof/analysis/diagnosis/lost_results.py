@@ -79,7 +79,8 @@ _FAR, _PART_OF_AGE = 0.5, 0.5
 def with_ages(run: RunFigures, departures: Mapping[int, Departure]) -> dict[int, Departure]:
     """Return how lives of workers ended, with Why.AGE for unexplained ones at the same age.
 
-    It is no such age if a worker became older, or if the same tasks ran at most of these deaths.
+    An age is not the reason if a worker became older, or if the same tasks ran at most of these
+    deaths.
     """
     workers, tasks = run.trace.workers, run.trace.tasks["worker_id"].to_numpy()
     left, started = (workers[name].to_numpy(dtype=float) for name in ("left", "started"))
@@ -231,7 +232,7 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
 
 @rule("given-up-tasks")
 def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find unfinished tasks that clients gave up: by a restart, a cancellation, or lost futures."""
+    """Find unfinished tasks that clients cancelled or released, or that a restart took away."""
     yield from _restarted(run)
     if run.end is not None and run.end.how is How.LEFT:
         return
@@ -243,10 +244,10 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
     yield Finding.of(
         "given-up-tasks",
-        "The client gave up {tasks:task} that had not ended, {tasks_of_function} of {function}: it "
-        "cancelled them, or dropped their futures.",
+        "The client cancelled {tasks:task} that had not ended, or released their futures. "
+        "{tasks_of_function} of them are tasks of {function}.",
         "They had run for {ran}. See processed_tasks().",
-        "If that was not meant, keep the futures in a variable until their results are used.",
+        "Keep the futures in a variable until their results are used, unless this was intended.",
         function=str(name),
         tasks=Count(len(released)),
         tasks_of_function=Count(number),
@@ -281,17 +282,17 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     times = f", the first of {Count(len(restarts)):restart}" if len(restarts) != 1 else ""
     seen = f"{{begun}} of them {'were' if begun != 1 else 'was'} seen running, for {{ran}} in all"
     ended = (
-        "{went_on} ended before its worker did, {failed} of these in an error, of which the "
-        "scheduler did not hear. "
+        "{went_on} ended before its worker did, {failed} of these in an error, which the "
+        "scheduler did not learn. "
     )
     yield Finding.of(
         "given-up-tasks",
-        f"{{tasks:task}} {'were' if tasks != 1 else 'was'} unfinished when "
-        f"{'{who}' if who else 'a client'} restarted "
-        f"{'{workers:worker}' if workers else 'the workers'}, which gave "
-        f"{'them' if tasks != 1 else 'it'} up.",
+        f"{'{who}' if who else 'A client'} restarted "
+        f"{'{workers:worker}' if workers else 'the workers'} while {{tasks:task}} "
+        f"{'were' if tasks != 1 else 'was'} unfinished, which cancelled "
+        f"{'them' if tasks != 1 else 'it'}.",
         f"{when}{{sent}} had been sent to a worker; "
-        f"{seen if begun else 'nothing tells whether they had begun'}. "
+        f"{seen if begun else 'whether they had started was not recorded'}. "
         f"{ended if len(went_on) else 'None of them failed. '}"
         f"{'The first worker was back {back} later. ' if len(back) else ''}"
         "See cluster_changes() and processed_tasks().",

@@ -36,11 +36,11 @@ _COURSE = (
 )
 #: What tells a leak from memory that the allocator keeps.
 _TRIM = (
-    "This trace cannot tell a leak from memory that malloc keeps after it was freed: "
-    "client.run(lambda: ctypes.CDLL('libc.so.6').malloc_trim(0)), with import ctypes within it, "
-    "would. What that frees malloc kept: call it now and then, or set MALLOC_TRIM_THRESHOLD_ "
-    "lower. What it does not free is in module globals, caches, actors or reference cycles of "
-    "what tasks use; until that is fixed, workers with --lifetime begin anew."
+    "Call client.run(lambda: ctypes.CDLL('libc.so.6').malloc_trim(0)), with import ctypes within "
+    "it, to distinguish a leak from memory that malloc keeps after it was freed. If that frees the "
+    "memory, call it now and then, or lower MALLOC_TRIM_THRESHOLD_. Otherwise it is in module "
+    "globals, caches, actors or reference cycles; until that is fixed, restart workers regularly "
+    "with --lifetime."
 )
 _HISTORIES = (
     "histories, which are limited in length (distributed.admin.log-length, "
@@ -100,30 +100,29 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
         **_of_limits(run, processes, processes.unmanaged.last - processes.unmanaged.first),
         "results": Count(round(processes.number.last - processes.number.first)),
     }
-    together = "It is that of {workers:worker} together when nothing was under way"
+    together = "This is the memory of {workers:worker} together while no task ran"
     # Dask takes objects that it does not know to be small.
     if processes.number.course is Course.RISES:
         return Finding.of(
             "memory-grows",
-            "Workers hold {results:result} more than at first, and their processes grow beyond "
-            f"what Dask takes results to be: {_COURSE}.",
-            f"{together}. Whether these results are larger than Dask measures them, or tasks leave "
-            "memory behind, this trace cannot tell. See memory_growth().",
-            "Let futures go that are needed no more. For types of your own, tell Dask their size: "
-            "dask.sizeof.sizeof.register.",
+            "Workers hold {results:result} more than at first, and their processes grow by more "
+            f"than Dask measures for these results, {_COURSE}.",
+            f"{together}. Either these results are larger than Dask measures, or tasks leave "
+            "memory behind; which of the two is not recorded. See memory_growth().",
+            "Release futures that are no longer needed. For your own types, register their size "
+            "with dask.sizeof.sizeof.register.",
             **figures,
         )
     by_runs = [one for one in growth_by_runs(run.trace) if _much(one.drift)]
     one = by_runs[0] if len(by_runs) == 1 else None
     named = (
-        "{a_run} stay with each run of {function}: so over {runs:run} beside which no other "
+        "Each run of {function} leaves {a_run} behind, in {runs:run} during which no other "
         "function ran. "
     )
     of_limits = "" if figures["share"] is None else ", {share} of the workers' limits"
     return Finding.of(
         "memory-grows",
-        "Memory of workers' processes that is of no result grows with each computation, "
-        f"{_COURSE}{of_limits}.",
+        f"Unmanaged memory of the workers grows with each computation, {_COURSE}{of_limits}.",
         f"{together}; in the second half it rose by {{since_half}}. {named if one else ''}See "
         'memory_growth() and memory_growth("function").',
         _TRIM,
@@ -149,19 +148,19 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
         named = (
             f"{{of_function}} of that are results of {{function}}"
             f"{', built at {line}' if most.line else ''}{wanted if most.why == WANTED else ''} and "
-            "not let go. "
+            "not released. "
         )
     return Finding.of(
         "memory-grows",
         f"Results stay from computation to computation: those in workers' memory grow {_COURSE}.",
-        f"{named}It is the memory of {{workers:worker}} together when nothing was under way. See "
+        f"{named}This is the memory of {{workers:worker}} together while no task ran. See "
         "memory_growth().",
-        "If the program needs them later, that is as it should be, and what grows will need room. "
-        "If not, let go of the futures and persisted collections: del, or client.cancel(); a "
-        "notebook's Out[] and a list of futures hold them as well.",
+        "Release futures and persisted collections that the program no longer needs, with del or "
+        "client.cancel(). A notebook's Out[] and lists of futures hold them as well. If the "
+        "program needs the results later, plan for the memory.",
         of="results",
         **_figures(growth, processes.results),
-        # What a program keeps on purpose is no fault.
+        # A program may keep results on purpose.
         **{**_of_limits(run, processes, rise), "at_least": "low"},
         function=most and most.function,
         of_function=most and Bytes(most.size.last - most.size.first),
@@ -180,18 +179,19 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
         tasks = Count(max(more, 0)) if known.course is Course.RISES or more <= 0 else None
     if tasks is None:
         advice = (
-            f"What it keeps are tasks that clients hold futures of, with their graphs; {_HISTORIES}"
-            ". Which of these it is this trace cannot tell."
+            "Release futures that are no longer needed: the scheduler keeps their tasks and "
+            f"graphs. It also keeps {_HISTORIES}. Which of these grows is not recorded."
         )
     elif tasks > 0:
         advice = (
-            "It knew {tasks:task} more at last than at first, and keeps their graphs with them: "
-            "let go of futures and persisted collections that are needed no more."
+            "Release futures and persisted collections that are no longer needed. The scheduler "
+            "knew {tasks:task} more at the end than at first, and keeps their graphs."
         )
     else:
         advice = (
-            "It did not know more tasks at last than at first, so that it is no futures that are "
-            f"held. Which it is of {_HISTORIES} this trace cannot tell."
+            "Check the scheduler's histories first. It did not know more tasks at the end than at "
+            f"first, so futures do not explain the growth. What remains are {_HISTORIES}. Which of "
+            "these grows is not recorded."
         )
     return Finding.of(
         "memory-grows",

@@ -52,15 +52,15 @@ def limit_or_cause(limit: Figures) -> str:
 
     It names figures: `function`, and `limit` with its own.
     """
-    begin = "Hold what {function} takes against its limit:"
+    begin = "Compare the time that {function} takes with its limit:"
     given = "those that timed out had run for {limit.ran} (the median)"
     if np.isnan(limit.most):
         return (
-            f"{begin} none of its tasks ended well, so that nothing tells how long they take; "
-            f"{given}. Run one without the limit."
+            f"{begin} none of its tasks succeeded, so how long they take is unknown; {given}. Run "
+            "one without the limit."
         )
     advice = (
-        "So the limit is not too low: look at what they waited for, and retry that."
+        "The limit is not too low. Look at what they waited for, and retry that."
         if limit.ran >= _FAR * limit.most
         else "Set the limit well above what they take, or give each task less to do."
     )
@@ -105,13 +105,13 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     limit = find_limit(run, name, category)
     yield Finding.of(
         "failed-attempts",
-        "{attempts:attempt} failed and had to be made again, most with {category} in {function}: "
+        "{attempts:attempt} failed and were repeated, most with {category} in {function}: "
         "{lost} of thread time.",
         "{share} of all attempts. The first message: {message} See processed_tasks().",
         limit_or_cause(limit)
         if limit
-        else "Make {function} not fail: catch and retry {category} inside of it where it is cheap, "
-        "or mend what causes it; retries= starts the whole task again.",
+        else "Prevent the failures of {function}: fix their cause, or catch {category} inside it "
+        "and retry there, where that is cheap. retries= runs the complete task again.",
         function=name,
         attempts=Count(kept.sum()),
         category=category,
@@ -164,13 +164,13 @@ def errors(run: RunFigures) -> Iterator[Finding]:
         "errors",
         f"{{tasks:task}} ended in an error: {{_named}}{others}{because}.",
         f"The first: {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
-        "A client had given these tasks up before the scheduler heard of their errors: nothing "
-        "depends on them. The error may come of that; where it does not, it is to be mended."
+        "Fix the error if it does not result from the cancellation. A client had cancelled these "
+        "tasks before the scheduler learned of their errors, so no result depends on them."
         if nobodys
         else limit_or_cause(limit)
         if limit
-        else "Mend {function}, or give retries= where the error passes by itself; what depends on "
-        "these tasks has no result.",
+        else "Fix {function}, or pass retries= if the error disappears by itself. Tasks that "
+        "depend on these have no result.",
         function=name,
         tasks=Count(len(erred)),
         nobodys=nobodys,

@@ -12,10 +12,10 @@ from dasfprof.analysis.diagnosis.client import line_of
 from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends, find_trends
-from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run.times import TaskTimes
@@ -97,19 +97,19 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     unknown = "" if client else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
         "client-gaps",
-        "Graphs come late: for {waited} ({share} of the run) the scheduler knew of no task, in "
+        "Graphs come late: for {waited} ({share} of the run) the scheduler had no task, in "
         "{gaps:gap}, though the client waited for results."
         if waits
         else "The cluster waits for the client: for {waited} ({share} of the run) no task was "
         "submitted, in {gaps:gap}.",
         f"The longest, {{longest}}, is before {{function}}. {{client}}{calls}See critical_path(), "
         "client_activity() and time_accounting().",
-        "What it had sent was on its way, or taken up by the scheduler: keep large objects out of "
-        "graphs (client.scatter() them once, or load them in tasks), and have fewer, larger tasks."
+        "Keep large objects out of graphs (client.scatter() them once, or load them in tasks), and "
+        "make fewer, larger tasks. The graphs were in transit, or the scheduler was unpacking them."
         if waits
-        else f"{unknown}If it works on results, do that as tasks; if it needs none of them yet, "
-        "submit more in one go: dask.compute(a, b, c), with intermediate results on the cluster "
-        "(persist()). If it builds and pickles graphs, keep large objects out of them: "
+        else f"{unknown}Submit more at once, with dask.compute(a, b, c) and persist(), if your "
+        "program does not need results in between. If it processes results between computations, "
+        "do that in tasks. If it builds and pickles graphs, keep large objects out of them: "
         "client.scatter() them once.",
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
         waited=Seconds(seconds),
@@ -323,8 +323,8 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         why = (
             "All were called with arguments of the same types and sizes. "
             if alike
-            else "Whether later tasks have more to do, or something grows from call to call, the "
-            "trace cannot tell: nothing shows that their arguments are alike. "
+            else "Either later tasks have more to do, or something grows from call to call. Their "
+            "arguments were not recorded, or differ. "
         )
         state = (
             "ook in {function} for what grows from call to call: caches, lists and files that are "
@@ -333,7 +333,7 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         )
         yield Finding.of(
             "degrading-functions",
-            "{function} gets slower as the run goes on: its last tasks take {times} times as long "
+            "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
             f"{{attempts:attempt}}, the last third by the first: {by_name}. {why}{{hottest}}See "
             "degradation().",

@@ -155,12 +155,12 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
         words = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
         change = Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))
         return [words, left], [change]
-    shapes = ", chunks={advice.new_chunks} in place of {advice.chunks}" if f.chunks else ""
+    shapes = ", chunks={advice.new_chunks} instead of {advice.chunks}" if f.chunks else ""
     chunks = str(f.new_chunks or f.new_size)
     return [
         where,
         "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
-        f"{{advice.new_size}} in place of {{advice.size}}{shapes}, if its time grows in "
+        f"{{advice.new_size}} instead of {{advice.size}}{shapes}, if its time grows in "
         "proportion.",
         left,
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
@@ -188,7 +188,7 @@ def where_chunks_are_set(run: RunFigures, factor: float | None) -> str:
         return ""
     name = min(sizes, key=lambda name: sizes[name])
     larger = {**sizes, name: round(sizes[name] * factor)}
-    words = f"Set chunks={larger} in place of {sizes} at {excerpt(next(iter(found)))}."
+    words = f"Set chunks={larger} instead of {sizes} at {excerpt(next(iter(found)))}."
     return words.replace("{", "{{").replace("}", "}}")
 
 
@@ -201,10 +201,10 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
         return
     yield Finding.of(
         "scheduler-bound",
-        "The scheduler holds the run up: for {idle} of their time threads idle while it has "
-        "runnable tasks to send, or until it has heard that the last ones ended.",
-        "It handled {tasks_a_second:.0f} tasks a second; {on_path} of the critical path are spent "
-        "at it. See critical_path_summary() and cluster_sizing().",
+        "The scheduler delays the run: threads idle for {idle} of their time while it has runnable "
+        "tasks to send, or until it learns that their last tasks ended.",
+        "It handled {tasks_a_second:.0f} tasks per second. {on_path} of the critical path are "
+        "spent in it. See critical_path_summary() and cluster_sizing().",
         "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
         "keep large objects out of the graph; and look for what else its process does.",
         idle=Share(share),
@@ -233,8 +233,8 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     large = "large arguments and functions that are unpickled there (client.scatter() them), "
     yield Finding.of(
         "late-receipt",
-        "Workers take tasks in late: for {idle} of their time threads idle while tasks are on "
-        "their way from the scheduler, for up to {longest}"
+        "Workers receive tasks late: threads idle for {idle} of their time while tasks are in "
+        "transit from the scheduler, for up to {longest}"
         f"{because if busy else ''}.",
         "{on_path} of the critical path; most of it tasks of {function}. For {blocked} of this "
         "time the event loop of the worker did not answer. See critical_path_summary() and "

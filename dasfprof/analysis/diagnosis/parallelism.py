@@ -119,7 +119,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
     own = narrow.rows[mine][codes == name_code]
     times = Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2))
-    sized = f", chunks of {Bytes(usual / times)} in place of {{chunk}}" if usual > _CHUNK else ""
+    sized = f", chunks of {Bytes(usual / times)} instead of {{chunk}}" if usual > _CHUNK else ""
     begins, waits = not run.trace.task_dependencies[0][own].any(), run.waits_for_cores
     yield Finding.of(
         "too-few-tasks",
@@ -176,7 +176,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "dominating-function",
         "One function takes most of the time: {function} has {share} of all seconds of tasks, "
-        f"{{median}} a task (the median{uneven}).",
+        f"{{median}} per task (the median{uneven}).",
         "{tasks:task}, {lasted} in all, first uses and waits for a core left out; the tasks of all "
         "others take {others} on average. It uses the CPU for {on_cpu} of its time. {hottest}See "
         "per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
@@ -217,12 +217,12 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             continue
         yield Finding.of(
             "row-wise",
-            "{function} handles tables row by row: for {by_row} of its time pandas calls Python "
-            "code for one row after the other.",
+            "{function} handles tables row by row: for {by_row} of its time, pandas calls Python "
+            "code for each row.",
             "By samples of {tasks:task}, {values} of their time is spent on taking single values "
             "out of rows. {hottest}See hot_lines().",
             'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() of a '
-            "dict) in place of apply(axis=1), iterrows() or a loop over rows.",
+            "dict) instead of apply(axis=1), iterrows() or a loop over rows.",
             function=name,
             by_row=Share(share),
             values=Share(values),

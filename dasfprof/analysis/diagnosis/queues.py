@@ -95,10 +95,10 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
             continue
         yield Finding.of(
             "waits-for-tasks",
-            "Tasks of {function} wait for other tasks and keep their threads meanwhile: {kept} of "
-            "thread time, {share} of all.",
-            "Their samples stand in Dask's client for {stands} of their time, {tasks:task}; while "
-            "they ran, others that could have run waited {queued} in all for a thread. {hottest}"
+            "Tasks of {function} wait for other tasks and occupy their threads meanwhile: {kept} "
+            "of thread time, {share} of all.",
+            "By samples, {tasks:task} spent {stands} of their time in Dask's client. While they "
+            "ran, runnable tasks waited {queued} in all for a thread. {hottest}"
             'See time_accounting("function") and hot_lines().',
             "Give the thread back before the wait: distributed.secede() in {function} (and "
             "rejoin() after it), or submit and wait within `with worker_client():`, which does "
@@ -307,14 +307,14 @@ def _assigned_early(run: RunFigures, queues: _Queues, queued: str, **figures: An
         "For {blocked} of that the event loop of their worker did not answer: nothing can be "
         "stolen from it then. "
     )
-    release = "Let code that holds the GIL for long release it, or run it in a process of its own. "
+    release = "Release the GIL in code that holds it for long, or run that in a separate process. "
     saturation = (
-        "The scheduler sends a worker more tasks than it has threads: "
-        "distributed.scheduler.worker-saturation: 1.0 has them wait until one is free."
+        "Set distributed.scheduler.worker-saturation to 1.0, so that the scheduler sends a worker "
+        "no more tasks than it has threads."
     )
     stealing = (
-        "The scheduler chose their workers as they came, before it knew how long each takes: keep "
-        "distributed.scheduler.work-stealing on."
+        "Keep distributed.scheduler.work-stealing on: the scheduler chose their workers before it "
+        "knew how long each takes."
     )
     is_blocked = share >= _BLOCKED
     set_saturation = Change({"distributed.scheduler.worker-saturation": "1.0"})
@@ -325,7 +325,7 @@ def _assigned_early(run: RunFigures, queues: _Queues, queued: str, **figures: An
         f"{queued}Few of them asked for a worker or have inputs. {by_loop if is_blocked else ''}"
         'See time_accounting("worker").',
         f"{release if is_blocked else ''}{saturation if queues.queued else stealing} Tasks that "
-        "take far longer than others are best submitted first.",
+        "take far longer than others should be submitted first.",
         queued=queues.queued,
         blocked=Share(share) if is_blocked else None,
         at_most="medium",

@@ -252,7 +252,7 @@ Find = Callable[[RunFigures], Iterator[Finding]]
 
 #: Kinds of advice that findings refute, and how to say that one would not help.
 ADVICE = {
-    "more-threads": "More threads a worker would gain nothing",
+    "more-threads": "More threads per worker would gain nothing",
     "share-memory": "Workers with more threads would move less, and wait more",
     "fewer-threads": "Fewer threads would gain nothing",
     "move-data": "Where these run cannot be changed by client.rebalance() or workers=",

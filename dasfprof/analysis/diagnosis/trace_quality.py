@@ -27,13 +27,12 @@ _CLOCK = 0.5
 _MOST_NOTES = 5
 #: What to do about notes by their kind, first to last.
 _ADVICE: dict[NoteKind, str] = {
-    "client-gone": "Let the program that begins a run stay until run.stop() has returned; "
-    "dasfprof.orphan-timeout says how long a run goes on without it. A scheduler that is started "
+    "client-gone": "Keep the program that begins a run alive until run.stop() has returned. "
+    "dasfprof.orphan-timeout sets how long a run continues without it. A scheduler that is started "
     "with --preload dasfprof.preload records without a client.",
-    "caught-errors": "The logs of these processes tell what could not be recorded: please report "
-    "it.",
-    "lost-events": "Let the directory of the traces and its files be as they are until recording "
-    "has ended; what was moved may be put back beside the other files.",
+    "caught-errors": "Please report what the logs of these processes name.",
+    "lost-events": "Leave the directory of the traces unchanged until recording has ended. Files "
+    "that were moved can be put back next to the others.",
 }
 
 

@@ -38,13 +38,13 @@ _ALL_ENDED = ("client-elsewhere", "lost-keys")
 #: How a run ended with tasks that had not, by the figure ``when``.
 _WHEN = {
     "left": "when its client left",
-    "cut": "where its files end, which were not closed",
+    "cut": "at the end of its files, which were not closed",
     "closed": "when recording ended",
     "broken up": "when all its workers left together",
-    "only worker left": "when its only worker left, just before the recording ended: nothing tells "
-    "whether it died or was shut down",
+    "only worker left": "when its only worker left, just before the recording ended (whether it "
+    "died or was shut down is not recorded)",
     "interrupted": "when SIGINT came, as of Ctrl-C",
-    "given up": "when its client gave {them} up",
+    "given up": "when its client released {them}",
 }
 #: What is gone, where no cause is seen but what ended the evidence.
 _GONE = {
@@ -97,7 +97,7 @@ def _summary(
     seconds = seconds or state.quiet or run.wall
     late, tasks = _failed_with_the_end(run), left["tasks"]
     if end.how is How.GOES_ON:
-        begin = f"The run goes on with {tasks:unfinished task}"
+        begin = f"The run continues with {tasks:unfinished task}"
     else:
         begin = f"{tasks:task} {'was' if tasks == 1 else 'were'} unfinished {_when_in_words(left)}"
         begin = f"The run did not end: {begin}" if severity == "high" else begin

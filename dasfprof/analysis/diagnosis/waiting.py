@@ -89,25 +89,24 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
         cores = sum(run.trace.surroundings.cores.values())
         least_wall = float(run.cpu.sum()) / cores if cores else 0.0
         lock = (
-            "One lock of the process"
+            "a lock in their process"
             if sampled
-            else "A lock of the process, or something else of which each has one,"
+            else "a lock in their process, or something else that each process has once"
         )
         shown = (
-            "Samples of its tasks stand in the lock's acquire for {in_lock} of their time."
+            "By samples, its tasks spend {in_lock} of their time in the lock's acquire()."
             if sampled
             else "In each process its tasks end one after the other, at even distances, and the "
             "first of those that begin together last one, two, three, ... such distances."
         )
         yield Finding.of(
             "process-lock",
-            f"{lock} keeps its threads apart: tasks of {{function}} wait for it for {{in_lock}} of "
-            "their time.",
+            f"Tasks of {{function}} wait for {lock}, for {{in_lock}} of their time.",
             f"{shown} {{tasks:task}}, {{lasted}} in all. {{hottest}}See hot_lines() and "
             'time_accounting("function").',
-            "Use processes in place of threads, as each has a lock of its own: {threads} times as "
-            "many workers with threads_per_worker=1. More threads in a process wait for the same "
-            "lock.",
+            "Use processes instead of threads, as each process has its own lock: {threads} times "
+            "as many workers with threads_per_worker=1. More threads in a process wait for the "
+            "same lock.",
             function=name,
             in_lock=Share(in_lock),
             sampled=sampled,
@@ -165,11 +164,11 @@ def _for_storage(run: RunFigures, rows: Array, in_calls: bool, **figures: Any) -
     return Finding.of(
         "io-bound",
         f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
-        f"{{waiting}} of the threads' time is spent waiting. {more}",
+        f"The threads spend {{waiting}} of their time waiting for it. {more}",
         [
-            "Let {function} read less: only the columns and rows that are needed, compressed "
+            "Read less in {function}: only the columns and rows that are needed, compressed "
             "formats in larger pieces (Parquet, Zarr), from local or faster disks.",
-            _more_threads("Or run more threads a worker.") if failed is None else _TURNED_DOWN,
+            _more_threads("Or run more threads per worker.") if failed is None else _TURNED_DOWN,
         ],
         function=name,
         on_cpu=cpu_share(run, name),
@@ -189,9 +188,9 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
     return Finding.of(
         "waits-in-turn",
         "Tasks wait in turn: {function} is served one at a time, every {turn}, however many "
-        "there are; {waiting} of the threads' time is spent so.",
+        "there are. The threads spend {waiting} of their time on this.",
         "{tasks:task} on {workers:worker}, {lasted} in all: they end at even distances, "
-        "and last the longer, the more there are at once. {hottest}See hot_lines() and "
+        "and last longer when more of them run at once. {hottest}See hot_lines() and "
         "processed_tasks().",
         "Look for what {function} waits for: a lock, a file, a connection, a service. More "
         "threads or workers wait for the same: make what it does for one task cheaper, or have "
@@ -225,36 +224,34 @@ def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) 
     called = "calls of actors, each of which answers one at a time; " if actors else ""
     look = f"Look for what {{function}} waits for: {called}sleeps, locks, a service, the network."
     text = (
-        "Tasks sleep or wait: {function} uses the CPU for {on_cpu} of its time, and {waiting} of "
-        "the threads' time is spent so."
+        "Tasks sleep or wait: {function} uses the CPU for {on_cpu} of its time, and the threads "
+        "spend {waiting} of their time on this."
     )
     suggestion: list[str | Advice] = [
         look,
-        "Whether each waits for something of its own, so that more of them could wait side by "
-        "side, or all for the same, this trace cannot tell"
-        + ("." if waits else "; more samples of stacks would."),
+        "Whether all wait for the same thing, or each for its own so that more could wait in "
+        "parallel, is not recorded" + ("." if waits else "; more samples of stacks would show it."),
     ]
     if of_others or in_pool:
         text = (
-            "Tasks wait for threads or processes of their own: those of {function} stand in "
-            "concurrent.futures for {in_pool} of their time, and use the CPU for {on_cpu}."
+            "Tasks wait for threads or processes that they started: those of {function} spend "
+            "{in_pool} of their time in concurrent.futures, and use the CPU for {on_cpu}."
             if in_pool
             else "Tasks wait while other threads of their processes work: those of {function} use "
             "the CPU for {on_cpu} of their time, other threads for {other_threads} in all."
         )
         suggestion = [
-            "If {function} starts threads of its own, or a library does for it, the cores are "
-            "theirs: start no more of them than there are cores, over all tasks that run at a "
-            "time."
+            "Start no more threads than there are cores, over all tasks that run at a time, if "
+            "{function} or a library that it uses starts them."
         ]
     elif advised:
         words = (
-            "As it has to wait, let more of it run side by side: "
-            f"threads_per_worker={more} in place of {{threads}}."
+            "Run more of it in parallel, as it waits: "
+            f"threads_per_worker={more} instead of {{threads}}."
         )
         suggestion = [look, _more_threads(words, more, promises=True)]
     elif any(waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
-        suggestion = [f"Samples stand where a lock is asked for: hold it for less. {look}"]
+        suggestion = [f"Hold the lock that samples show for less time. {look}"]
     elif failed is not None:
         suggestion = [look, _TURNED_DOWN]
     return Finding.of(
