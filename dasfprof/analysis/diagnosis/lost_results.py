@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,12 +11,13 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.registry import Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
+from dasfprof.analysis.model.departures import departures_of
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.steps import NO_LINES, has_lines, line_groups, line_words
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import RESTARTED, How, begins_with, given_up, stimulus_texts
-from dasfprof.analysis.run.worker_exits import Departure, Why, departure
+from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
@@ -68,59 +68,6 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
     )
 
 
-#: Workers die of their age if at least so many do so at an age that differs by at most these
-#: seconds or this fraction, at times that are further apart, and they are most of the unexplained.
-_SAME_AGE, _AGE_SECONDS, _AGE_FRACTION = 3, 2.0, 0.05
-#: Maximum fraction of its limit that the memory of such a worker has; maximum fraction of its age
-#: for which a task had run there, or the task may be what ended it.
-_FAR, _PART_OF_AGE = 0.5, 0.5
-
-
-def with_ages(run: RunFigures, departures: Mapping[int, Departure]) -> dict[int, Departure]:
-    """Return how lives of workers ended, with Why.AGE for unexplained ones at the same age.
-
-    An age is not the reason if a worker became older, or if the same tasks ran at most of these
-    deaths.
-    """
-    workers, tasks = run.trace.workers, run.trace.tasks["worker_id"].to_numpy()
-    left, started = (workers[name].to_numpy(dtype=float) for name in ("left", "started"))
-    ages, lost = left - started, run.attempts
-    lost = lost[((lost["category"] == WORKER_LOST) & np.isfinite(lost["run"])).to_numpy(dtype=bool)]
-
-    def may_be(life: int, ended: Departure) -> bool:
-        by_host = ended.why is Why.MEMORY and not isinstance(workers["exit_reason"].iloc[life], str)
-        ran = lost["run"][(lost["life"] == life).to_numpy(dtype=bool)].max()
-        return (
-            (by_host or ended.why is Why.UNKNOWN)
-            and ended.memory < _FAR * ended.limit
-            and bool((tasks == life).any())
-            and not ran > _PART_OF_AGE * ages[life]
-            and np.isfinite(ages[life])
-        )
-
-    lives = [life for life, ended in departures.items() if may_be(life, ended)]
-    lives.sort(key=lambda life: ages[life])
-    spread = max(_AGE_SECONDS, _AGE_FRACTION * ages[lives].max()) if lives else 0.0
-    same = max(
-        ([one for one in lives if 0 <= ages[one] - ages[first] <= spread] for first in lives),
-        key=len,
-        default=[],
-    )
-    keys = lost["key_id"][lost["life"].isin(same).to_numpy(dtype=bool)]
-    again = lost["life"][keys.index[keys.duplicated(keep=False)]].nunique()
-    last = np.where(np.isnan(left), workers["last_seen"].to_numpy(dtype=float), left) - started
-    if (
-        len(same) < max(_SAME_AGE, len(lives) / 2)
-        or np.ptp(left[same]) <= 2 * spread
-        or again > len(same) / 2
-        or np.nanmax(last) > ages[same].max() + spread
-    ):
-        return dict(departures)
-    bounds = float(ages[same].min()), float(ages[same].max())
-    aged = {life: replace(departures[life], why=Why.AGE, ages=bounds) for life in same}
-    return {**departures, **aged}
-
-
 # --- Rules about workers that were lost, and about results that were computed again ---------------
 
 #: The share of the threads' time in tasks that was spent on results that had been there before.
@@ -143,7 +90,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     causes = find_causes(run.state) if run.state is not None else []
     if {str(labels[life]) for life in lives} <= {c.worker for c in causes if c.kind == HOLDER_DIED}:
         return  # told with who waits for the lock
-    departures = with_ages(run, {int(life): departure(run.trace, int(life)) for life in lives})
+    departures = departures_of(run.trace)
     whys = [one.why for one in departures.values()]
     first = {Why.AGE} & set(whys) or set(Why) - {Why.UNKNOWN}
     named = np.array([why in first for why in whys])

@@ -7,14 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.departures import departure_of, departures_of
 from dasfprof.analysis.run.run_end import How, RunEnd
-from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
@@ -271,12 +268,10 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
     causes = find_causes(run.state) if run.state is not None else []
     # What waits for a lock that such a worker held comes first: for it the run does not end.
     held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
-    lost = run.attempts[(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
-    lives = np.unique(lost["life"].to_numpy()).tolist()
     for cause in causes:
         if cause.kind == "killed-workers":
             severity: Severity = "medium" if cause.worker in held else "high"
-            rhythm = find_rhythm(run, {life: departure(run.trace, life) for life in lives})
+            rhythm = find_rhythm(run, departures_of(run.trace))
             deaths = _deaths(run, cause)
             died = [
                 f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
@@ -305,7 +300,7 @@ def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
         Figures(
             worker=elide(clean(workers["worker"].iloc[life]), 60),
             left=Seconds(float(run.trace.left[life])),
-            exit=in_words(departure(run.trace, life)),
+            exit=in_words(departure_of(run.trace, life)),
         )
         for life in dict.fromkeys(own["life"].tolist())
     ]

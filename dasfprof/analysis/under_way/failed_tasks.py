@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.departures import departure_of
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
-from dasfprof.analysis.run.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
@@ -116,7 +116,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     if row["message"]:
         return {}
     lives = lives_lost_with(run, int(row["key_id"]))
-    ends = [departure(run, life) for life in lives]
+    ends = [departure_of(run, life) for life in lives]
     if not ends:
         return {}
     codes, functions = run.keys.functions()

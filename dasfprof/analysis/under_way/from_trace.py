@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
+from dasfprof.analysis.model.departures import departure_of
 from dasfprof.analysis.model.memory_kills import results_in_memory
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
-from dasfprof.analysis.run.worker_exits import departure, is_persons
+from dasfprof.analysis.run.worker_exits import is_persons
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.failed_tasks import (
     Stacks,
@@ -183,7 +184,7 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
     for number in lost.tolist():
         own = open_[open_["life"] == number]
         if len(own):
-            how = departure(run, number)
+            how = departure_of(run, number)
             keys = run.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
             address = str(run.workers["address"].iloc[number])
             found.append(
