@@ -250,6 +250,22 @@ def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -
     assert "client.replicate" not in advice and "drop workers=" not in advice
 
 
+def test_a_fat_input_of_a_shuffle_does_not_come_of_its_keys(tmp_path: Path) -> None:
+    tasks, begin = [], [0.0, 0.0]
+    for n in range(12):
+        worker, lasts, size = n % 2, 6.0 if n == 0 else 0.3, 200_000 * (90 if n == 0 else 1)
+        tasks.append(Task(f"part-{n}", worker, begin[worker], begin[worker] + lasts, size=size))
+        begin[worker] += lasts
+    parts = [task.key for task in tasks]
+    tasks.append(Task("shuffle-barrier-1", 0, 7.6, 7.7, dependencies=parts))
+    for n in range(4):
+        start = 7.7 + n // 2 * 0.3
+        take = Task(f"take-{n}", n % 2, start, start + 0.3, size=600_000)
+        take.dependencies, take.ready, take.runnable = ["shuffle-barrier-1"], 7.7, 7.7
+        tasks.append(take)
+    assert_found(Plan(tasks, threads=1), tmp_path, "fat-partitions", of_key=False)
+
+
 # --- cores ---------------------------------------------------------------------------------------
 
 
@@ -614,15 +630,29 @@ APPLIES = [
     ("FrameApply.apply_series_generator", "/x/site-packages/pandas/core/apply.py", 1000),
     ("risk", "/home/me/join.py", 5),
 ]
-TAKES = ("Series.__getitem__", "/x/site-packages/pandas/core/series.py", 900)
+SERIES = "/x/site-packages/pandas/core/series.py"
+ITEM = ("Series.__getitem__", SERIES, 900)
+VALUE, MASKED = ("Series._get_value", SERIES, 990), ("Series._get_rows_with_mask", SERIES, 960)
+#: Frames as they are on Python 3.10.
+BARE = [(name.rpartition(".")[2], *rest) for name, *rest in [*APPLIES, ITEM]]
 
 
-@pytest.mark.parametrize("takes", [True, False])
-def test_a_function_by_row(tmp_path: Path, takes: bool) -> None:
+@pytest.mark.parametrize(
+    ("frames", "is_by_row"),
+    [
+        ([*APPLIES, ITEM], True),
+        (BARE, True),
+        ([APPLIES[1], ITEM, VALUE], True),
+        (APPLIES, False),
+        # A mask of a column is an item of it, too.
+        ([APPLIES[1], ITEM, MASKED], False),
+    ],
+)
+def test_a_function_by_row(tmp_path: Path, frames: list[Any], is_by_row: bool) -> None:
     """Four threads apply for 4 s each, by rows or by what the samples do not show to be rows."""
     plan = Plan(filled(["apply"], 1.0, count=16))
-    plan.stands["apply"] = [*APPLIES, TAKES] if takes else APPLIES
-    if takes:
+    plan.stands["apply"] = frames
+    if is_by_row:
         expected = {"severity": "high", "seconds": 4.0, "by_row": 1.0, "values": 1.0, "tasks": 16}
         assert_found(plan, tmp_path, "row-wise", **expected)
     else:

@@ -12,7 +12,7 @@ from dasfprof.analysis.diagnosis.registry import Advice, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.model.transfers import p2p_runs
+from dasfprof.analysis.model.transfers import p2p_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.stack_samples.places import imported_by
 from dasfprof.analysis.wording import Bytes, Count, Factor, Seconds, Share
@@ -105,11 +105,12 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return functions of P2P shuffles that made runs' partitions, and whether one was by key."""
+    """Return functions whose P2P shuffles made runs' partitions, and whether one was by key."""
     (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    made = p2p_runs(run.trace) & (np.isin(keys, items[np.isin(of_run, rows)]))
-    made[rows] |= p2p_runs(run.trace)[rows]
+    outputs = p2p_outputs(run.trace)
+    made = outputs & np.isin(keys, items[np.isin(of_run, rows)])
+    made[rows] |= outputs[rows]
     names = {str(name) for name in run.function_names[run.functions.codes[made]]}
     return names, bool(names) and not any("rechunk" in name for name in names)
 
@@ -353,37 +354,14 @@ def _each(counts: Mapping[str, Count]) -> str:
 )
 def first_use(run: RunFigures) -> Iterator[Finding]:
     """Find costs that each worker pays once: slow first runs, and imports as tasks arrive."""
-    first, (share, libraries) = run.first_uses, run.imported_on_the_way
+    yield from _imports_as_tasks_arrive(run)
+    first = run.first_uses
+    if not len(first.rows):
+        return
     lost = float(first.excess.sum())
     estimate = max(run.idle_behind(first.rows, first.excess), lost / run.threads)
-    seconds = arriving = share * run.seconds_of(ThreadTime.ON_ITS_WAY)
-    if len(first.rows):
-        seconds += run.saved(estimate, running=run.with_durations(first.rows, first.usual))
+    seconds = run.saved(estimate, running=run.with_durations(first.rows, first.usual))
     if not seconds > 0 or seconds < _GAIN * run.wall:
-        return
-    names = [name for name in libraries if name][:_MOST_SLOW]
-    imports = f"Workers imported {', '.join(names) or 'libraries'} as their first tasks arrived"
-    beforehand = (
-        f"client.run(lambda: __import__({names[0]!r}))"
-        if names
-        else "client.run(lambda: __import__(...))"
-    )
-    once = "Each worker pays this once, so a longer run loses no more. "
-    if arriving >= 0.5 * seconds:
-        yield Finding.of(
-            "first-use",
-            f"{imports}. Each of these tasks waited for up to {{longest}}.",
-            "The workers' event loops imported for {share} of the time from sending the tasks to "
-            "receiving them. "
-            f"{once}See loop_blocks().",
-            "If runs are as short as this one, import beforehand while the program reads and "
-            f"builds, {beforehand}, or keep workers instead of starting new ones.",
-            longest=Seconds(run.slots.on_its_way.max()),
-            share=Share(share),
-            libraries={name: Seconds(took) for name, took in libraries.items()},
-            seconds=seconds,
-            at_most="low",
-        )
         return
     codes = run.functions.codes[first.rows]
     most = int(np.bincount(codes, weights=first.excess).argmax())
@@ -391,15 +369,16 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     worker = run.trace.tasks["worker_id"].to_numpy()
     more = ", and first runs of {more_functions:more function}" if len(np.unique(codes)) > 1 else ""
     library = imported_by(run.trace, name, _IMPORTS * float(first.excess[own].sum()))
-    did = f"They import {library}. " if library else "What they did is not recorded. "
+    did = (
+        f"They import {library}. " if library.isidentifier() else "What they did is not recorded. "
+    )
     yield Finding.of(
         "first-use",
         "The first runs of {function} on a worker take far longer than those that follow: {took} "
         "against {usual} (medians).",
         f"{{runs:first run}} on {{workers}} of {{workers_of_function:worker}}{more}: {{lost}} of "
         "thread time beyond what is usual, waits for a core left out; {on_cpu} of it on the CPU. "
-        f"{did}{once}{f'{imports}. ' if arriving > 0 else ''}"
-        "See stragglers() and per_task_bottleneck().",
+        f"{did}{_ONCE}See stragglers() and per_task_bottleneck().",
         "Let workers do beforehand what {function} needs at its first use: import libraries "
         "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
         "and keep workers instead of starting new ones.",
@@ -415,4 +394,31 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         seconds=seconds,
         at_most="low",
         function=name,
+    )
+
+
+_ONCE = "Each worker pays this once, so a longer run loses no more. "
+
+
+def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
+    imported, libraries = run.imported_on_the_way
+    seconds = run.share_of_imports * run.seconds_of(ThreadTime.ON_ITS_WAY)
+    if not seconds > 0 or seconds < _GAIN * run.wall:
+        return
+    # Modules of the program and of Python have no name here.
+    names = [name for name in libraries if name.isidentifier()][:_MOST_SLOW]
+    module = repr(names[0]) if names else "..."
+    yield Finding.of(
+        "first-use",
+        f"Workers imported {', '.join(names) or 'modules'} as their first tasks arrived, which "
+        "waited for up to {longest} each.",
+        "The workers' event loops imported for {share} of the time from sending tasks to receiving "
+        f"them. {_ONCE}See loop_blocks().",
+        "Import beforehand, while the program reads and builds, if runs are as short as this one: "
+        f"client.run(lambda: __import__({module})). Or keep workers instead of starting new ones.",
+        longest=Seconds(run.slots.on_its_way[imported > 0].max()),
+        share=Share(run.share_of_imports),
+        libraries={name: Seconds(took) for name, took in libraries.items()},
+        seconds=seconds,
+        at_most="low",
     )

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -177,18 +178,23 @@ def where_chunks_are_set(run: RunFigures, factor: float | None) -> str:
     """
     lines = run.trace.lines
     texts = zip(lines["line"], lines["text"], strict=True) if len(lines) else ()
-    found: dict[str, dict[str, int]] = {}
-    for line, text in texts:
-        for words in _CHUNKS_BY_NAME.findall(text) if isinstance(text, str) else ():
-            with contextlib.suppress(ValueError, SyntaxError):
-                found[line] = ast.literal_eval(words)
-    sizes = next(iter(found.values()), {})
-    known = bool(sizes) and all(isinstance(size, int) and size > 0 for size in sizes.values())
-    if len(found) != 1 or not known or factor is None:
+    matches = [
+        (line, words)
+        for line, text in texts
+        for words in (_CHUNKS_BY_NAME.findall(text) if isinstance(text, str) else ())
+    ]
+    if len(matches) != 1 or factor is None:
+        return ""
+    sizes: Any = None
+    with contextlib.suppress(ValueError, SyntaxError, TypeError):
+        sizes = ast.literal_eval(matches[0][1])
+    if not sizes or not isinstance(sizes, dict):
+        return ""
+    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
         return ""
     name = min(sizes, key=lambda name: sizes[name])
     larger = {**sizes, name: round(sizes[name] * factor)}
-    words = f"Set chunks={larger} instead of {sizes} at {excerpt(next(iter(found)))}."
+    words = f"Set chunks={larger} instead of {sizes} at {excerpt(matches[0][0])}."
     return words.replace("{", "{{").replace("}", "}}")
 
 
@@ -222,7 +228,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     """
     share = run.share_of(ThreadTime.ON_ITS_WAY)
     on_path = run.path_seconds(SegmentKind.ON_ITS_WAY)
-    recurs, way = 1.0 - run.imported_on_the_way[0], run.slots.on_its_way
+    recurs, way = 1.0 - run.share_of_imports, run.slots.on_its_way
     late = recurs * share >= _LATE and recurs * on_path >= _LATE * run.wall
     if not late or run.has_process_pools:
         return

@@ -205,15 +205,19 @@ class RunFigures(UnusualRuns):
         return seconds_of_carrying(self.trace, handling)
 
     @cached_property
-    def imported_on_the_way(self) -> tuple[float, dict[str, float]]:
-        """Fraction of the tasks' time on their way for which workers imported; seconds by library.
+    def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
+        """Seconds for which workers imported while each run was in transit; seconds by library.
 
         The libraries that took longest come first.
         """
         seconds, libraries = imports_on_the_way(self.trace)
+        return seconds, dict(sorted(libraries.items(), key=lambda library: -library[1]))
+
+    @property
+    def share_of_imports(self) -> float:
+        """Fraction of the tasks' time in transit for which workers imported."""
         way = float(self.slots.on_its_way.sum())
-        ordered = sorted(libraries.items(), key=lambda library: -library[1])
-        return float(seconds.sum()) / way if way > 0 else 0.0, dict(ordered)
+        return float(self.imported_on_the_way[0].sum()) / way if way > 0 else 0.0
 
     @property
     def has_process_pools(self) -> bool:

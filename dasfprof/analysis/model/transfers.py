@@ -160,11 +160,22 @@ def _result_sizes(run: Run) -> Array:
 @once_per_trace
 def p2p_runs(run: Run) -> Array:
     """Return which task runs hand data to a P2P shuffle, wait for it, or take data from it."""
-    function = run.tasks["function"]
-    barrier = (function == P2P_BARRIER).to_numpy(dtype=bool)
+    barrier, takes, hands = _p2p_parts(run)
+    return _alike(run, barrier | takes | hands)
+
+
+@once_per_trace
+def p2p_outputs(run: Run) -> Array:
+    """Return which task runs take data from a P2P shuffle."""
+    return _alike(run, _p2p_parts(run)[1])
+
+
+def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
+    """Return which task runs are barriers of shuffles, take data from these, or hand data over."""
+    barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
-        return barrier
-    names, key_ids = function.cat, run.tasks["key_id"].to_numpy()
+        return barrier, barrier, barrier
+    key_ids = run.tasks["key_id"].to_numpy()
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(key_ids)), np.maximum(lengths, 0))
     handed = np.zeros(len(run.keys), dtype=bool)
@@ -173,11 +184,16 @@ def p2p_runs(run: Run) -> Array:
     of_barrier[key_ids[barrier]] = True
     takes = np.zeros(len(key_ids), dtype=bool)
     takes[row[of_barrier[items]]] = True
-    # By function, so that one run whose dependencies nobody told is with its like.
-    found = np.zeros(len(names.categories) + 1, dtype=bool)
-    found[names.codes.to_numpy()[barrier | takes | handed[key_ids]]] = True
-    found[-1] = False
-    return found[names.codes.to_numpy()]
+    return barrier, takes, handed[key_ids]
+
+
+def _alike(run: Run, rows: Array) -> Array:
+    """Return all runs of these runs' functions: dependencies of some may not be recorded."""
+    codes = run.tasks["function"].cat.codes.to_numpy()
+    functions = np.zeros(codes.max(initial=-1) + 2, dtype=bool)
+    functions[codes[rows]] = True
+    functions[-1] = False
+    return functions[codes]
 
 
 @once_per_trace

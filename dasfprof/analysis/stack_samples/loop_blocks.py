@@ -142,24 +142,23 @@ def blocked_on_the_way(run: Run) -> Array:
 
 
 def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
-    """Return for how long the loop of its worker imported while each run was on its way there.
+    """Return for how long the loop of its worker imported while each run was in transit there.
 
-    A row each of `TaskSlots`, in seconds; and the seconds of these imports by library.
+    One row per run of `TaskSlots`, in seconds; and the seconds of these imports by library.
     """
     slots, libraries = run.slots, dict[str, float]()
-    found, spans = np.zeros(len(slots.worker)), dict[int, list[tuple[float, float]]]()
+    imported = np.zeros(len(slots.worker))
     for block in loop_blocks(run):
-        if block.imported is not None and block.worker_id >= 0:
-            libraries[block.imported] = (
-                libraries.get(block.imported, 0.0) + block.stop - block.start
-            )
-            spans.setdefault(block.worker_id, []).append((block.start, block.stop))
-    for worker, times in spans.items():
-        rows = np.flatnonzero((slots.worker == worker) & ~slots.reception_unknown)
-        begins, ends = (run.on_one_clock(each, [worker]) for each in zip(*times, strict=True))
-        blocked = union(begins, ends)
-        found[rows] = overlap(slots.sent[rows], slots.times.received[rows], *blocked)
-    return found, libraries
+        if block.imported is None or block.worker_id < 0:
+            continue
+        rows = np.flatnonzero((slots.worker == block.worker_id) & ~slots.reception_unknown)
+        begin, end = run.on_one_clock([block.start, block.stop], [block.worker_id] * 2)
+        spans = np.array([begin]), np.array([end])
+        met = overlap(slots.sent[rows], slots.times.received[rows], *spans)
+        imported[rows] += met
+        if met.any():
+            libraries[block.imported] = libraries.get(block.imported, 0.0) + float(end - begin)
+    return imported, libraries
 
 
 def blocked_while_ready(run: Run) -> Array:

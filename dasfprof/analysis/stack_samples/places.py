@@ -295,9 +295,14 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
     return found
 
 
-#: Functions of pandas in which Python code gets rows one by one; and in which it gets their values.
-_BY_ROW = ("FrameApply.apply_series_generator", "FrameColumnApply.series_generator")
-_OF_ROW = "Series.__getitem__"
+#: Functions of pandas, by the ends of their files, in which Python code gets rows one by one; in
+#: which it gets items of a column or row; and that the latter calls for a single value.
+_BY_ROW = {
+    ("pandas/core/apply.py", "apply_series_generator"),
+    ("pandas/core/apply.py", "series_generator"),
+    ("pandas/core/frame.py", "iterrows"),
+}
+_ITEM, _VALUE = ("pandas/core/series.py", "__getitem__"), ("pandas/core/series.py", "_get_value")
 #: Threshold (fraction): samples in which values of rows are taken, from which rows are the cause.
 _BY_VALUE = 0.2
 
@@ -308,15 +313,33 @@ def time_by_row(run: Run, function: str) -> tuple[float, float]:
     Both are 0 where samples are few or do not show it.
     """
     samples, stacks = samples_of(run, function)[0], all_stacks(run)
-    rows, values, total = 0.0, 0.0, float(samples.interval.sum())
-    for stack, seconds in zip(samples.stack.tolist(), samples.interval.tolist(), strict=True):
-        frames = stacks[stack] if stack >= 0 else ()
-        names = {frame.function for frame in frames if "pandas/core/" in frame.file}
-        values += seconds * (_OF_ROW in names)
-        rows += seconds * (not names.isdisjoint((*_BY_ROW, _OF_ROW)))
-    if len(samples) < _FEWEST_SAMPLES or values < _BY_VALUE * total:
+    if len(samples) < _FEWEST_SAMPLES:
         return 0.0, 0.0
-    return rows / total, values / total
+    rows, values, total = 0.0, 0.0, float(samples.interval.sum())
+    seconds = np.bincount(samples.stack[samples.stack >= 0], samples.interval[samples.stack >= 0])
+    for number in np.flatnonzero(seconds).tolist():
+        by_row, of_row = _row_calls(stacks[number])
+        rows += float(seconds[number]) * (by_row or of_row)
+        values += float(seconds[number]) * of_row
+    return (rows / total, values / total) if values >= _BY_VALUE * total else (0.0, 0.0)
+
+
+def _row_calls(stack: Stack) -> tuple[bool, bool]:
+    """Return whether pandas hands out rows one by one in a stack, and whether it takes a value.
+
+    Masks and slices of a column are items of it as well, and not what takes long in rows.
+    """
+    calls = []
+    for frame in stack:
+        file, function = frame.file.replace("\\", "/"), frame.function.rpartition(".")[2]
+        calls.append((file[file.rfind("pandas/core/") :], function))
+    by_row = not _BY_ROW.isdisjoint(calls)
+    inner = [*calls[1:], _VALUE]
+    taken = any(
+        call == _ITEM and (by_row or called == _VALUE)
+        for call, called in zip(calls, inner, strict=True)
+    )
+    return by_row, taken
 
 
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
