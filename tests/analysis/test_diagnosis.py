@@ -76,8 +76,19 @@ def test_no_symptom_stands_above_what_is_worth_more(tmp_path: Path) -> None:
     # Gaps of the client explain idle workers; spilling may cause stragglers.
     assert table["Suggestion"].tolist()[2:] == [
         "Change it.",
-        "Do what client-gaps advises: this follows from it.",
+        "Do what client-gaps advises first: this may follow from it.",
     ]
+
+
+def test_a_cause_without_seconds_does_not_outweigh_a_symptom_that_has_some(tmp_path: Path) -> None:
+    grows = ("memory-grows", math.nan)
+    weighed = diagnosed(tmp_path / "weighed", ("memory-pressure", 5.0), grows)
+    assert weighed.set_index("Rule").loc["memory-pressure", ["Cause", "Severity"]].tolist() == [
+        None,
+        "high",
+    ]
+    equal = diagnosed(tmp_path / "equal", ("memory-pressure", math.nan), grows)
+    assert equal.set_index("Rule").loc["memory-pressure", "Cause"] == "memory-grows"
 
 
 def test_what_was_measured_is_said_where_no_seconds_are_at_stake(tmp_path: Path) -> None:

@@ -315,8 +315,8 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     imports = longest is Stage.PROGRAM and IMPORTS in client
     change, value = _IMPORTING if imports else _BUILDING if builds else _CHANGES[longest], ""
     sent = run.trace.sent_values
-    sent = sent[sent["time"].to_numpy(dtype=float) <= first] if len(sent) else sent
-    size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float) if len(sent) else np.zeros(0)
+    sent = sent[sent["time"].to_numpy(dtype=float) <= first]
+    size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float)
     carries = bool(size.sum() >= _LARGE_VALUES)
     if carries:
         value = (

@@ -238,7 +238,8 @@ def _near_limit(run: RunFigures) -> Iterator[Finding]:
     if not near.any():
         return
     worst = int(np.nanargmax(np.where(near, share, np.nan)))
-    used, least = run.memory_peaks[worst], Share(each[worst].near(_NEAR_LIMIT))
+    used = run.memory_peaks[worst]
+    least = Share(min(each[life].near(_NEAR_LIMIT) for life in np.flatnonzero(near).tolist()))
     wanted = used / min(each[worst].pause, each[worst].near(_NEAR_LIMIT))
     more, changes = _more_memory(run, wanted)
     yield Finding.of(

@@ -329,6 +329,8 @@ def _assigned_early(run: RunFigures, queues: _Queues, queued: str, **figures: An
         queued=queues.queued,
         blocked=Share(share) if is_blocked else None,
         at_most="medium",
+        # That tasks wait behind others follows from how long the others take.
+        isolated=True,
         settings=[set_saturation] if queues.queued and not is_blocked else [],
         **figures,
     )

@@ -238,7 +238,9 @@ def _causes(cause: Finding, one: Finding, earlier: bool) -> bool:
     if cause.isolated or (one.rule in FIRST and cause.rule not in FIRST):
         return False
     if _explains(cause, one):
-        return np.isnan(cause.weight) or _seconds(cause) >= _A_PART * _seconds(one)
+        # A cause without seconds does not outweigh a symptom that has some.
+        known = not np.isnan(cause.weight)
+        return np.isnan(one.weight) or (known and _seconds(cause) >= _A_PART * _seconds(one))
     rule = RULES.get(cause.rule)
     return earlier and rule is not None and one.rule in rule.causes
 

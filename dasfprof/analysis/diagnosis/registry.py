@@ -192,7 +192,7 @@ class Finding:
         words = f"It may follow from {', '.join(causes)}."
         found = self.adding(words, may_follow_from=tuple(causes))
         if explained:
-            advice = [f"Do what {cause.rule} advises: this follows from it."]
+            advice = [f"Do what {cause.rule} advises first: this may follow from it."]
             found = dataclasses.replace(found, suggestion=advice, settings=())
         return dataclasses.replace(found, at_most="low", at_least="info", cause=cause)
 

@@ -13,11 +13,11 @@ from dasfprof.analysis.wording import Count, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import excerpt
 
-#: Kinds of notes that are no fault of a trace: the run goes on, it has no GPU, its data came from
-#: the client, only some of the pipeline has steps, or there was no cluster. Missing samples have a
-#: sentence of their own.
+#: Kinds of notes that are not faults of a trace: the run continues, it has no GPU, its data came
+#: from the client, only some of the pipeline has steps, there was no cluster, or the system does
+#: not report some facts. Missing samples have a separate sentence.
 _NO_FAULT: frozenset[NoteKind] = frozenset(
-    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "no-cluster")
+    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "no-cluster", "system")
 )
 #: Kinds of notes that workers cause that die.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))

@@ -28,7 +28,7 @@ _USUAL = {
 #: Numbers of signals by which people and programs end a process: SIGHUP, SIGINT and SIGTERM.
 _REQUESTS = (1, 2, 15)
 #: Names of signals that the system of the analysis may lack, as Windows does.
-_NAMES = {1: "SIGHUP", 3: "SIGQUIT", 7: "SIGBUS", 9: "SIGKILL"}
+_NAMES = {1: "SIGHUP", 3: "SIGQUIT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL"}
 #: The reason for which the scheduler gives up a worker without heartbeats, as Dask calls it.
 _TTL = "check-worker-ttl"
 #: A process may have died of memory that had such a share of its limit when it was last sampled, or

@@ -105,6 +105,8 @@ def gain(trace: Run, **changes: Any) -> float:
         If there is no such function, or seconds or factors are out of range.
     """
     replay = replay_of(trace)
+    if replay.refusal:
+        return float("nan")
     return replay.inputs.wall - replay.predicted(changed_wall(trace, **changes))
 
 

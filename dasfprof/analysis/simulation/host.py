@@ -18,7 +18,7 @@ from dasfprof.database.columns import Array
 class HostReplay:
     """Replays of a run on other workers of its host.
 
-    Unlike `Replay`, it leaves out what task runs waited for CPUs, and no prediction is shorter than
+    Unlike `Replay`, it leaves out what task runs waited for CPUs, and no replay is shorter than
     their CPU time divided by the number of cores.
     """
 
