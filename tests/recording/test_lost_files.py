@@ -72,7 +72,7 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     assert "It was removed, moved or unmounted while the run was recorded." in told
     assert notes(traces, "lost-events")[0].startswith(f"{words} that had been recorded")
     assert words in finding(traces)
-    assert "what was moved may be put back" in finding(traces)
+    assert "moved can be put back" in finding(traces)
     assert "was removed, moved, cut or unmounted" in caplog.text  # the scheduler is in this process
     assert not notes(traces, "not-closed")
     # Each file says what was before.
