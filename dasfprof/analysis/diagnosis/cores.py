@@ -6,14 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import (
-    FEWER,
-    Change,
-    Finding,
-    Value,
-    needs_cores,
-    rule,
-)
+from dasfprof.analysis.diagnosis.registry import FEWER, Change, Finding, Value, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, process_cpu
 from dasfprof.analysis.model.thread_time import ThreadTime

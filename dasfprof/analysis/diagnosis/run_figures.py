@@ -13,11 +13,7 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying
-from dasfprof.analysis.model.critical_path import (
-    PathSegments,
-    SegmentKind,
-    path_segments,
-)
+from dasfprof.analysis.model.critical_path import PathSegments, SegmentKind, path_segments
 from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
 from dasfprof.analysis.model.stragglers import (
     TIMES_OTHERS,

@@ -325,8 +325,7 @@ class _View:
         if not thieves or placement.input_seconds(row) > seconds * _TOO_DEAR - _LATENCY:
             return -1
         thief = min(
-            thieves,
-            key=lambda w: occupancy[w] / self._threads[w] + placement.fetch_seconds(row, w),
+            thieves, key=lambda w: occupancy[w] / self._threads[w] + placement.fetch_seconds(row, w)
         )
         fetching = placement.fetch_seconds(row, thief)
         own = placement.fetch_seconds(row, victim)

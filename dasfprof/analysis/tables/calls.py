@@ -163,12 +163,7 @@ def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...
     return found.stats, files  # type: ignore[attr-defined]
 
 
-@question(
-    "Calls and their times",
-    "lines",
-    expendable=("Primitive Calls",),
-    needs="call_profiles",
-)
+@question("Calls and their times", "lines", expendable=("Primitive Calls",), needs="call_profiles")
 def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
     """Sum up what cProfile counted, over all workers.
 

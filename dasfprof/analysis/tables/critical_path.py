@@ -9,15 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.client_time import Stage, find_first_task
-from dasfprof.analysis.model.critical_path import (
-    SegmentKind,
-    path_segments,
-    running_on_path,
-)
-from dasfprof.analysis.model.links import (
-    NAMES,
-    find_predecessors,
-)
+from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
+from dasfprof.analysis.model.links import NAMES, find_predecessors
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run

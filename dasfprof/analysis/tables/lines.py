@@ -255,10 +255,7 @@ def plan(run: Run) -> pd.DataFrame:
 
 
 @question(
-    "What the parts of the plan handed to each other",
-    "lines",
-    page="plan-edges",
-    needs="tasks",
+    "What the parts of the plan handed to each other", "lines", page="plan-edges", needs="tasks"
 )
 def plan_edges(run: Run) -> pd.DataFrame:
     """List which nodes of the plan took results of which.

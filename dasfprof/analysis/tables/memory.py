@@ -20,12 +20,7 @@ from dasfprof.text import format_duration, format_size
 # --- How much memory functions held --------------------------------------------------------------
 
 
-@question(
-    "Memory of functions",
-    "balance",
-    short="memory",
-    expendable=("Median (MB)", "Worker"),
-)
+@question("Memory of functions", "balance", short="memory", expendable=("Median (MB)", "Worker"))
 def function_memory(run: Run) -> pd.DataFrame:
     """Say how much memory workers' processes held while functions ran, by the samples there are.
 

@@ -12,14 +12,7 @@ from dasfprof.analysis.numeric.groups import Groups, GroupSums
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.run.slots import STATUSES
-from dasfprof.analysis.tables.columns import (
-    LISTED,
-    Listed,
-    first_rows,
-    folded,
-    step_column,
-    text,
-)
+from dasfprof.analysis.tables.columns import LISTED, Listed, first_rows, folded, step_column, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
@@ -85,9 +78,7 @@ def _in_order(table: pd.DataFrame) -> Array:
 
 
 _FIRST = InParts(
-    _first,
-    lambda _, parts: first_rows(parts, _in_order),
-    lambda *parts: folded(parts, _in_order),
+    _first, lambda _, parts: first_rows(parts, _in_order), lambda *parts: folded(parts, _in_order)
 )
 
 

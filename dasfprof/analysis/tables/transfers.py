@@ -141,10 +141,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     times = {}
     if by != "shuffle":
         counts["Keys"] = sums.sum("keys").astype(np.int64)
-        times = {
-            "Network (s)": sums.sum("network"),
-            "Deserialize (s)": sums.sum("deserialize"),
-        }
+        times = {"Network (s)": sums.sum("network"), "Deserialize (s)": sums.sum("deserialize")}
     columns = {
         **{label: text(names[:, place]) for place, label in enumerate(labels)},
         **counts,

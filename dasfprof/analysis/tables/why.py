@@ -14,9 +14,7 @@ from dasfprof.text import elide
 
 
 @question(
-    "What a task waited for, and where its inputs were",
-    "time",
-    expendable=("Run ID", "Start (s)"),
+    "What a task waited for, and where its inputs were", "time", expendable=("Run ID", "Start (s)")
 )
 def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     """List what one task waited for, and the workers' queues when it was assigned to one.
