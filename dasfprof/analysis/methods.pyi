@@ -191,15 +191,14 @@ class Questions:
 
     def cluster_sizing(
         self,
-        durations: Sequence[float] | None = None,
-        *,
         deadline: float | str | None = None,
+        *,
         threads_per_worker: int | None = None,
         memory_limit: float | None = None,
         price: float | str | pd.DataFrame | Sequence[Mapping[str, Any]] | None = None,
         start_up: float | str = 0.0,
     ) -> pd.DataFrame:
-        """Find how many workers a wanted duration needs, or which cluster meets a deadline for least."""
+        """Find the cheapest cluster that meets a deadline."""
 
     def chunk_sizing(
         self,
@@ -251,15 +250,6 @@ class Questions:
     ) -> pd.DataFrame:
         """Count the attempts at tasks by interval, host, worker and status."""
 
-    def memory_forecast(
-        self,
-        workers: Sequence[int] | None = None,
-        *,
-        threads: int | None = None,
-        memory_limit: float | None = None,
-    ) -> pd.DataFrame:
-        """Predict what the fullest worker would hold at most on other numbers of workers."""
-
     def scaling(
         self,
         workers: Sequence[int] | None = None,
@@ -276,6 +266,15 @@ class Questions:
         speedup: Mapping[str, float] | None = None,
     ) -> pd.DataFrame:
         """Predict the wall time of the run after a change; several changes count together."""
+
+    def memory_forecast(
+        self,
+        workers: Sequence[int] | None = None,
+        *,
+        threads: int | None = None,
+        memory_limit: float | None = None,
+    ) -> pd.DataFrame:
+        """Predict what the fullest worker would hold at most on other numbers of workers."""
 
     def logs(
         self,

@@ -55,6 +55,13 @@ def test_deadlines_are_met_for_little(tmp_path: Path) -> None:
     assert max(one.cost for one in found) <= 1.15
 
 
+def test_the_recorded_duration_is_the_usual_deadline(tmp_path: Path) -> None:
+    """Two workers took 240 s; 6 % more would be late, so that three are needed."""
+    best = recorded(tmp_path).cluster_sizing(start_up=60).iloc[0]
+    assert best["Workers"] == 3
+    assert best["Likely (s)"] == pytest.approx(60 + 160, rel=0.02)
+
+
 def test_start_up_is_part_of_the_time_and_paid(tmp_path: Path) -> None:
     table = recorded(tmp_path).cluster_sizing(deadline="130s", price=3.6, start_up="1 minute")
     best = table.iloc[0]
@@ -87,6 +94,8 @@ def test_kinds_of_machines_and_their_prices(tmp_path: Path) -> None:
     file = tmp_path / "kinds.csv"
     pd.DataFrame(kinds).to_csv(file, index=False)
     assert analyser.cluster_sizing(deadline=130.0, price=str(file)).equals(table)
+    more = [{**kinds[0], "speed": 1}, {**kinds[1], "speed": 1}, kinds[2]]
+    assert analyser.cluster_sizing(deadline=130.0, price=pd.DataFrame(more)).equals(table)
 
 
 def test_a_deadline_that_nothing_meets(tmp_path: Path) -> None:
@@ -125,8 +134,8 @@ def test_what_takes_turns_is_not_foretold(tmp_path: Path) -> None:
         ({"deadline": 10, "price": [{"name": "a", "threads": 0, "price": 1}]}, "one thread"),
         ({"deadline": 10, "price": []}, "price has the columns none"),
         ({"deadline": 10, "price": "no.csv"}, "price='no.csv'"),
-        ({"price": [{"name": "a", "threads": 2, "price": 1}]}, "need a deadline"),
-        ({"memory_limit": 1e9}, "need a deadline"),
+        ({"threads_per_worker": 0}, "threads_per_worker=0"),
+        ({"memory_limit": -1.0}, "memory_limit=-1.0"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], words: str, tmp_path: Path) -> None:

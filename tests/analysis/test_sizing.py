@@ -1,22 +1,16 @@
-"""Sizes by hand: threads for a duration, chunks for an overhead, and the chains that bound both."""
+"""Sizes by hand: chunks for an overhead, and the overhead of each task run."""
 
 from __future__ import annotations
 
-import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from examples import examples
-from hypothesis import given
-from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.sizing import longest_chain, task_overhead
+from dasfprof.analysis.model.sizing import task_overhead
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 
@@ -47,50 +41,6 @@ def written(path: Path, *rows: tuple[Any, ...], **more: Any) -> TraceAnalyser:
     for plugin, facts in more.items():
         Plugin(path / "run", plugin).write(facts)
     return TraceAnalyser(path / "run")
-
-
-def test_threads_for_a_duration(tmp_path: Path) -> None:
-    """16 s of work, of which 4 s are a chain of two tasks."""
-    rows = [ran(f"f-{i}", 2.0 * i, 2.0 * i + 2, dependencies=[]) for i in range(8)]
-    rows[5] = ran("f-5", 10.0, 12.0, dependencies=["f-1"])
-    analyser = written(tmp_path, *rows)
-    table = analyser.cluster_sizing([16.0, 8.0, 5.0, 4.25, 4.0, 1.0])
-
-    na = pd.NA
-    assert table["Threads at Least"].tolist() == [1, 2, 4, 4, na, na]
-    # (16 - 4) / (T - 4): 1, 3, 12 and 48.
-    assert table["Threads Enough"].tolist() == [1, 3, 12, 48, na, na]
-    assert table["Threads per Worker"].tolist() == [2] * 6
-    assert table["Workers at Least"].tolist() == [1, 1, 2, 2, na, na]
-    assert table["Workers Enough"].tolist() == [1, 2, 6, 24, na, na]
-    # One task ends every 2 s: in none of the seconds more than one.
-    assert table["Workers Fed as Seen"].tolist() == [1.0] * 6
-    assert table["Workers Fed by Documentation"].tolist() == [1000.0] * 6
-    assert [verdict[:17] for verdict in table["Verdict"]] == [
-        *["To be reached, if"] * 4,
-        *["Not to be reached"] * 2,
-    ]
-    one = analyser.cluster_sizing([8.0], threads_per_worker=1)
-    assert one["Workers Enough"].tolist() == [3]
-    # From the arrival of the first, at -0.25 s, to the end of the last at 16 s.
-    assert analyser.cluster_sizing()["Wanted Duration (s)"].tolist() == [
-        16.25 * times for times in (2, 1, 0.5, 0.25, 0.125)
-    ]
-
-
-def test_a_scheduler_that_cannot_keep_up(tmp_path: Path) -> None:
-    tick = 1 / 1024
-    rows = [
-        ran(f"f-{i}", i * tick, (i + 1) * tick, timestamp=T + i * tick, duration=tick)
-        for i in range(4096)
-    ]
-    analyser = written(tmp_path, *rows)
-    table = analyser.cluster_sizing([0.25])
-
-    # 4 s of work in a quarter of a second; 1024 tasks of 1/1024 s keep one thread busy.
-    assert table["Threads at Least"].tolist() == [16]
-    assert table["Workers Fed as Seen"].tolist() == pytest.approx([0.5], rel=0.01)
-    assert table["Verdict"][0].startswith("The scheduler may not keep up: it was seen to handle 10")
 
 
 def test_chunks_for_an_overhead(tmp_path: Path) -> None:
@@ -143,8 +93,6 @@ def test_traces_that_tell_little(tmp_path: Path, write: Any) -> None:
     events = [compute(f"f-{i}", T + i, 1.0, "w") for i in range(4)]
     analyser = TraceAnalyser(write(tmp_path / "run", events))
 
-    assert analyser.cluster_sizing([2.0])["Threads at Least"].tolist() == [2]
-    assert analyser.cluster_sizing([2.0])["Threads per Worker"].tolist() == [1]
     (found,) = analyser.chunk_sizing().to_dict("records")
     assert np.isnan(found["Overhead per Task (s)"])
     assert found["Advice"].startswith("Unknown")
@@ -153,39 +101,8 @@ def test_traces_that_tell_little(tmp_path: Path, write: Any) -> None:
 def test_runs_without_tasks_and_wrong_arguments(tmp_path: Path) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [usage(T)]))
 
-    assert len(analyser.cluster_sizing()) == len(analyser.cluster_sizing([1.0])) == 0
+    assert len(analyser.cluster_sizing()) == len(analyser.cluster_sizing(1.0)) == 0
     assert len(analyser.chunk_sizing()) == 0
-    for durations in ([0.0], [1.0, -1.0], [float("nan")]):
-        with pytest.raises(InvalidArgumentError, match="durations="):
-            analyser.cluster_sizing(durations)
-    with pytest.raises(InvalidArgumentError, match="threads_per_worker=0"):
-        analyser.cluster_sizing([1.0], threads_per_worker=0)
     for share in (0.0, 1.0):
         with pytest.raises(InvalidArgumentError, match="overhead="):
             analyser.chunk_sizing(share)
-
-
-_graphs = st.lists(
-    st.tuples(st.integers(0, 16).map(lambda n: n / 8), st.sets(st.integers(0, 14), max_size=4)),
-    min_size=1,
-    max_size=15,
-)
-
-
-@examples(9)
-@given(_graphs)
-def test_the_longest_chain_of_random_graphs(graph: list[tuple[float, set[int]]]) -> None:
-    needs = [[other for other in others if other < i] for i, (_, others) in enumerate(graph)]
-    with tempfile.TemporaryDirectory() as directory:
-        events = [
-            compute(f"f-{i}", T + 4 * i, seconds, "w", dependencies=[f"f-{j}" for j in needs[i]])
-            for i, (seconds, _) in enumerate(graph)
-        ]
-        trace = TraceAnalyser(record(Path(directory, "run"), events)).run
-
-    @cache
-    def chain(task: int) -> float:
-        return graph[task][0] + max(map(chain, needs[task]), default=0.0)
-
-    found = longest_chain(trace, trace.tasks["duration"].to_numpy())
-    assert found == max(chain(task) for task in range(len(graph)))

@@ -1,4 +1,4 @@
-"""What sizes rest on: overhead of tasks, rate of the scheduler, longest chain of tasks."""
+"""The chunks of functions, the overhead of tasks, and the rate of the scheduler."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
@@ -129,7 +127,7 @@ def _in_blocks(
     return shape, tuple((tails.max(axis=0) + 1).tolist())
 
 
-# --- What sizes rest on: overhead of tasks, rate of the scheduler, longest chain of tasks ---------
+# --- What tasks cost: their overhead, and the rate of the scheduler -------------------------------
 
 #: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
 DOCUMENTED_RATE = 1000.0
@@ -173,7 +171,11 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
     cost = groups.median(task_overhead(run)[tasks.index.to_numpy()])
-    counts = known_threads(run)
+    workers = run.named
+    counts = known_thread_counts(run, workers)[
+        workers_with_tasks(run, workers, workers.numbers(run.tasks))
+    ]
+    counts = counts[np.isfinite(counts)]
     threads = float(counts.sum()) if len(counts) else float("nan")
     rate = np.fmax(highest_rate(run.recorded), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, threads / rate)
@@ -189,7 +191,8 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
         overhead=cost,
         wanted=wanted,
         times_larger=times,
-        runs_then=np.ceil(rounded(ratio(groups.sizes.astype(float), times))),
+        # Noise of floating point would round 3.0000000001 up to 4.
+        runs_then=np.ceil(np.round(ratio(groups.sizes.astype(float), times), 9)),
         for_the_scheduler=by_rate > by_share,
         chunk=chunks.size,
         threads=threads,
@@ -230,29 +233,6 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
     return free
 
 
-def longest_chain(run: Run, seconds: Array) -> float:
-    """Sum the seconds of the chain of dependent runs that takes the most: no run is shorter.
-
-    Parameters
-    ----------
-    run
-        The run.
-    seconds
-        What each run of `Trace.tasks` took.
-    """
-    rows, producers = dependency_rows(run)
-    seen = producers < len(seconds)
-    rows, producers = rows[seen], producers[seen]
-    # What is taken ends before what takes it, so this is an order of the graph.
-    order = np.argsort(run.times.stop[rows], kind="stable")
-    before, own = [0.0] * len(seconds), seconds.tolist()
-    for row, producer in zip(rows[order].tolist(), producers[order].tolist(), strict=True):
-        chain = before[producer] + own[producer]
-        if chain > before[row]:  # noqa: PLR1730  (max() takes twice as long)
-            before[row] = chain
-    return float((np.array(before) + seconds).max(initial=0.0))
-
-
 def highest_rate(recorded: dict[str, Array]) -> float:
     """Return the most tasks a second that the run finished, held for a second; NaN without tasks.
 
@@ -273,27 +253,3 @@ def highest_rate(recorded: dict[str, Array]) -> float:
         return float(len(times) / span) if span > 0 else float("nan")
     within = np.searchsorted(times, times + 1.0) - np.arange(len(times))
     return float(within.max())
-
-
-def thread_seconds(run: Run, times: TaskTimes) -> Array:
-    """Return for how long each task run held its thread."""
-    tasks = run.tasks
-    with np.errstate(invalid="ignore"):
-        held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
-    seceded = (tasks["seceded"] - tasks["executing"]).to_numpy(dtype=float)
-    seconds: Array = np.nan_to_num(np.where(np.isfinite(seceded), seceded, held))
-    return np.maximum(seconds, 0.0)
-
-
-def known_threads(run: Run) -> Array:
-    """The number of threads of each worker of which a file tells it."""
-    workers = run.named
-    counts = known_thread_counts(run, workers)[
-        workers_with_tasks(run, workers, workers.numbers(run.tasks))
-    ]
-    return counts[np.isfinite(counts)]
-
-
-def rounded(numbers: Array) -> Array:
-    """Take away the noise of floating point, which would round 3.0000000001 up to 4."""
-    return np.round(numbers, 9)

@@ -2,76 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from dask.utils import parse_bytes, parse_timedelta
 
-from dasfprof.analysis.model.sizing import (
-    DOCUMENTED_RATE,
-    chunk_costs,
-    highest_rate,
-    known_threads,
-    longest_chain,
-    rounded,
-    thread_seconds,
-)
+from dasfprof.analysis.model.client_time import find_first_task
+from dasfprof.analysis.model.sizing import chunk_costs
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.times import TaskTimes
-from dasfprof.analysis.tables.cluster_choice import (
-    Prices,
-    clusters_in_time,
-    recorded_or_given_limit,
-)
+from dasfprof.analysis.run.memory_thresholds import memory_thresholds
+from dasfprof.analysis.simulation.clusters import MachineType, SizedCluster, sized_clusters
+from dasfprof.analysis.simulation.memory import memory_forecast_of
+from dasfprof.analysis.simulation.replay import check_count, is_positive, replay_of
 from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.predictions import recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.text import format_duration, format_size
 
-#: Durations that are asked about if none are given, by the recorded one.
-_USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
+#: Machines: a price for an hour of a worker as recorded, or a table of types, or its CSV file.
+Prices: TypeAlias = float | str | pd.DataFrame | Sequence[Mapping[str, Any]]
+#: Columns of a table of machine types.
+_COLUMNS = ("name", "threads", "memory", "price", "workers", "speed")
+_NEEDED = ("name", "threads", "price")
 
 
-@question("How many workers a wanted duration needs", "balance")
-@np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
+@question("Which cluster meets a deadline for least", "balance")
 def cluster_sizing(
     run: Run,
-    durations: Sequence[float] | None = None,
-    *,
     deadline: float | str | None = None,
+    *,
     threads_per_worker: int | None = None,
     memory_limit: float | None = None,
     price: Prices | None = None,
     start_up: float | str = 0.0,
 ) -> pd.DataFrame:
-    """Find how many workers a wanted duration needs, or which cluster meets a deadline for least.
+    """Find the cheapest cluster that meets a deadline.
 
     Parameters
     ----------
-    durations
-        Seconds. None: the recorded duration, its double, half, quarter and eighth.
     deadline
-        Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. The
-        answer is then another table, of replays: see below.
+        Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. None:
+        the recorded duration, after the start-up.
     threads_per_worker
         None: the recorded number, the median over workers.
     memory_limit
-        With a deadline: bytes that a worker may take. None: as recorded.
+        Bytes that a worker may take. None: as recorded.
     price
-        With a deadline: the price of a worker for an hour; or a table of machine types (a
-        DataFrame, a list of dicts or the path of a CSV file), with the columns ``name``,
-        ``threads`` (or ``cores``) and ``price`` for an hour, and, where known, ``memory`` (bytes,
-        or a text such as ``"16 GiB"``), ``workers`` of a machine (default: as many as give each the
-        recorded threads) and ``speed`` (2: its threads are twice as fast as recorded).
+        The price of a worker for an hour; or a table of machine types (a DataFrame, a list of dicts
+        or the path of a CSV file), with the columns ``name``, ``threads`` (or ``cores``) and
+        ``price`` for an hour, and, where known, ``memory`` (bytes, or a text such as ``"16 GiB"``),
+        ``workers`` of a machine (default: as many as give each the recorded threads) and ``speed``
+        (2: its threads are twice as fast as recorded).
     start_up
-        With a deadline: seconds until workers are there. They are paid, and part of the time.
+        Seconds until workers are there. They are paid, and part of the time.
 
     Returns
     -------
     DataFrame
-        With a deadline, one row per cluster of 1 to 200 workers that was replayed: those that meet
-        the deadline, by cost, then others, by time:
+        One row per cluster of 1 to 200 workers that was replayed: those that meet the deadline, by
+        cost, then others, by time:
 
         - ``Kind``, ``Machines``, ``Workers``, ``Threads per Worker``
         - ``Start-up (s)``: with what the client took before its first graph; ``Likely (s)``: from
@@ -81,81 +77,138 @@ def cluster_sizing(
           predicted, or too late anyway
         - ``Verdict``, or why nothing can be predicted
 
-        Without, one row per duration:
-
-        - ``Wanted Duration (s)``
-        - ``Threads at Least``: fewer cannot run the tasks in time; ``Threads Enough``: so many can,
-          in any order, if nothing but tasks takes time. NA: no number can, as the longest chain of
-          dependent tasks takes longer
-        - ``Threads per Worker``, ``Workers at Least``, ``Workers Enough``
-        - ``Workers Fed as Seen``: at the highest rate of tasks that this scheduler held for a
-          second; ``Workers Fed by Documentation``: at 1 ms per task, as Dask documents. Less than
-          1: not even one worker's threads
-        - ``Verdict``
-
-        Pauses of the client, transfers and start-up are not in these bounds.
+    Raises
+    ------
+    InvalidArgumentError
+        If a number, a time or the table of machine types cannot be used.
 
     Notes
     -----
-    With W the seconds of all task runs and C those of the longest chain of dependent ones, P
-    threads take ``max(C, W/P) <= T <= C + (W - C) / P`` seconds, if nothing but tasks takes time
-    (Graham 1969, Brent 1974). Solved for P that is ``W / T`` threads at the least, and
-    ``(W - C) / (T - C)`` of them are enough. The first is the tuning guide's formula,
-    ``processes = tasks * seconds a task / wanted duration`` (it is printed there without the
-    number of tasks, and upside down). The scheduler can feed ``rate * seconds a task`` threads,
-    as the guide has it too.
-
-    With a deadline, the run is replayed (see `scaling`) on a ladder of numbers of workers, and
-    between the last that is late and the first that is in time by halves. The cost is price times
-    time. At most it takes 6 % more than is likely, or half of the calibration error, whichever is
-    more.
+    The run is replayed (see `scaling`) on a ladder of numbers of workers, and between the last that
+    is late and the first that is in time by halves. The cost is price times time. At most it takes
+    6 % more than is likely, or half of the calibration error, whichever is more. `scaling` has the
+    bounds that no number of threads can beat.
     """
-    _check(durations, threads_per_worker)
-    if deadline is not None:
-        if isinstance(price, int | float) and not 0 <= price < np.inf:
+    replay, first = replay_of(run), find_first_task(run)
+    if threads_per_worker is not None:
+        check_count("threads_per_worker", threads_per_worker)
+    recorded = replay.cluster.threads
+    threads = threads_per_worker or (int(np.median(recorded)) if len(recorded) else 1)
+    before = 0.0 if first is None else float(np.nan_to_num(max(first.late, 0.0)))
+    start = _seconds("start_up", start_up, least=0.0) + before
+    until = start + replay.inputs.wall if deadline is None else _seconds("deadline", deadline)
+    types = _machine_types(price, threads, recorded_or_given_limit(run, memory_limit))
+    sized = sized_clusters(run, types, until, start)
+    cheapest = next((cluster for cluster in sized if cluster.meets_deadline), None)
+    comfortable = memory_thresholds(run).comfortable
+    needed = [math.nan if one.process is None else one.process.most / comfortable for one in sized]
+    table = pd.DataFrame(
+        {
+            "Machines": np.array([cluster.machines for cluster in sized], dtype=np.int64),
+            "Workers": np.array([c.machines * c.machine.workers for c in sized], dtype=np.int64),
+            "Threads per Worker": np.array([c.machine.threads for c in sized], dtype=np.int64),
+            "Start-up (s)": np.full(len(sized), start),
+            "Likely (s)": np.array([cluster.likely for cluster in sized], dtype=float),
+            "At Most (s)": np.array([cluster.most for cluster in sized], dtype=float),
+            "Idle (%)": np.array([cluster.idle * 100 for cluster in sized], dtype=float),
+            "Cost": np.array([cluster.cost for cluster in sized], dtype=float),
+            "Memory per Worker (MB)": np.array(needed, dtype=float) / 1e6,
+            "Verdict": text([_verdict(run, until, cluster, cheapest) for cluster in sized]),
+        }
+    )
+    table.insert(0, "Kind", text([cluster.machine.name for cluster in sized]))
+    table.insert(8, "Cost of Idle", table["Cost"] * table["Idle (%)"] / 100)
+    return table
+
+
+def _verdict(run: Run, until: float, cluster: SizedCluster, cheapest: SizedCluster | None) -> str:
+    process, limit = cluster.process, cluster.machine.memory
+    priced, acts = math.isfinite(cluster.cost), memory_thresholds(run)
+    if cluster.refusal:
+        return cluster.refusal
+    if cluster is cheapest:
+        memory = ""
+        if process is None:
+            memory = f"; its memory is not predicted: {memory_forecast_of(run).obstacle}"
+        elif not limit > 0:
+            memory = f"; give each worker {format_size(process.most / acts.comfortable)}"
+        elif process.most > acts.spills * limit:
+            memory = "; it may spill"
+        return f"The {'cheapest that meets it' if priced else 'least that does'}{memory}."
+    if cluster.meets_deadline and cheapest is not None:
+        more = cluster.effort / cheapest.effort - 1
+        return f"Meets it, and {'costs' if priced else 'takes'} {more:.0%} more."
+    if process is not None:
+        need = format_size(process.most)
+        return (
+            f"Lacks memory: the fullest worker needs up to {need}, and each has "
+            f"{format_size(limit)}."
+        )
+    if cluster.likely > until:
+        return f"Too late, by {format_duration(cluster.likely - until)}."
+    return f"Likely in time, but not nine times of ten (at most {format_duration(cluster.most)})."
+
+
+def _machine_types(price: Prices | None, threads: int, memory: float) -> list[MachineType]:
+    if price is None or isinstance(price, int | float):
+        if price is not None and not 0 <= price < math.inf:
             raise InvalidArgumentError(
                 f"price={price!r}: expected the price of a worker for an hour, 0 or more."
             )
-        return clusters_in_time(
-            run,
-            deadline,
-            price=price,
-            threads_per_worker=threads_per_worker or _threads_per_worker(run),
-            memory_limit=recorded_or_given_limit(run, memory_limit),
-            start_up=start_up,
+        each = math.nan if price is None else float(price)
+        return [MachineType("as recorded", 1, threads, memory, each)]
+    if isinstance(price, str | os.PathLike):
+        try:
+            price = pd.read_csv(price)
+        except (OSError, ValueError) as error:
+            raise InvalidArgumentError(f"price={price!r}: {error}") from error
+    table = price if isinstance(price, pd.DataFrame) else pd.DataFrame(list(price))
+    table = table.rename(columns={"cores": "threads"})
+    missing = [name for name in _NEEDED if name not in table]
+    if missing or not len(table):
+        raise InvalidArgumentError(
+            f"price has the columns {', '.join(map(str, table.columns)) or 'none'}, and no "
+            f"{missing[0] if missing else 'rows'}: expected one row per machine type, with name, "
+            "threads (or cores), price for an hour, and, where known, memory, workers of each, "
+            "and speed."
         )
-    if price is not None or memory_limit is not None:
-        raise InvalidArgumentError("price and memory_limit need a deadline: pass deadline= too.")
-    recorded = run.recorded
-    times = run.times
-    seconds = thread_seconds(run, times)
-    work, chain, wall = float(seconds.sum()), longest_chain(run, seconds), _wall(times)
-    if durations is None:
-        durations = [wall * times for times in _USUAL] if work > 0 and wall > 0 else []
-    wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
-    each = threads_per_worker or _threads_per_worker(run)
-    feasible = wanted > chain
-    least = np.where(feasible, np.ceil(rounded(np.divide(work, wanted))), np.nan)
-    enough = np.full(len(wanted), np.nan)
-    np.divide(work - chain, wanted - chain, out=enough, where=feasible)
-    enough = np.maximum(np.ceil(rounded(enough)), least)
-    rate = highest_rate(recorded)
-    mean = work / max(len(seconds), 1)
-    fed = np.array([rate, DOCUMENTED_RATE]) * mean / each
-    workers = np.ceil(least / each)
-    return pd.DataFrame(
-        {
-            "Wanted Duration (s)": wanted,
-            "Threads at Least": whole(least),
-            "Threads Enough": whole(enough),
-            "Threads per Worker": np.full(len(wanted), each),
-            "Workers at Least": whole(workers),
-            "Workers Enough": whole(np.ceil(enough / each)),
-            "Workers Fed as Seen": np.full(len(wanted), fed[0]),
-            "Workers Fed by Documentation": np.full(len(wanted), fed[1]),
-            "Verdict": pd.Series(_verdicts(workers, chain, np.nanmax(fed), rate), dtype=object),
-        }
-    )
+    return [_machine_type(row, threads) for row in table.to_dict("records")]
+
+
+def _machine_type(row: Mapping[Any, Any], recorded: int) -> MachineType:
+    given = {name: row[name] for name in _COLUMNS if name in row and not pd.isna(row[name])}
+    try:
+        threads = int(given["threads"])
+        workers = int(given.get("workers", max(threads // recorded, 1)))
+        machine = MachineType(
+            str(given["name"]),
+            workers,
+            threads // workers,
+            float(parse_bytes(given["memory"])) / workers if "memory" in given else math.nan,
+            float(given["price"]),
+            float(given.get("speed", 1.0)),
+        )
+    except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+        raise InvalidArgumentError(f"price: {dict(row)!r} is no machine type: {error}") from error
+    if not (machine.threads >= 1 and machine.price >= 0 and is_positive(machine.speed)):
+        raise InvalidArgumentError(
+            f"price: {dict(row)!r}: expected at least one thread per worker, a price of 0 or more, "
+            "and a speed above 0."
+        )
+    return machine
+
+
+def _seconds(name: str, given: float | str, least: float | None = None) -> float:
+    """Return a time in seconds, as a number or a text with a unit."""
+    try:
+        seconds = float(parse_timedelta(given, default="s"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        seconds = math.nan
+    if not (seconds > 0 or seconds == least) or not math.isfinite(seconds):
+        raise InvalidArgumentError(
+            f"{name}={given!r}: give seconds, or a time such as '10 minutes'."
+        )
+    return seconds
 
 
 @question("How large chunks should be", "balance")
@@ -216,52 +269,6 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
         }
     )
     return table.take(found.order).reset_index(drop=True)
-
-
-def _wall(times: TaskTimes) -> float:
-    """Return the seconds from the first task's arrival to the last one's end."""
-    if not len(times):
-        return 0.0
-    return float(np.nanmax(times.known) - np.nanmin(times.arrival))
-
-
-def _threads_per_worker(run: Run) -> int:
-    """Return the usual number of threads of a worker; 1 where no file tells."""
-    counts = known_threads(run)
-    return max(int(np.median(counts)), 1) if len(counts) else 1
-
-
-def _check(durations: Sequence[float] | None, threads_per_worker: int | None) -> None:
-    for duration in durations or ():
-        if not (np.isfinite(duration) and duration > 0):
-            raise InvalidArgumentError(
-                f"durations={durations!r}: give a list of seconds, each more than 0, or None for "
-                "some around the recorded one."
-            )
-    if threads_per_worker is not None and threads_per_worker < 1:
-        raise InvalidArgumentError(
-            f"threads_per_worker={threads_per_worker!r}: give 1 or more, or None for as many as "
-            "were recorded."
-        )
-
-
-def _verdicts(workers: Array, chain: float, fed: float, rate: float) -> list[str]:
-    verdicts = []
-    for least in workers.tolist():
-        if np.isnan(least):
-            verdict = (
-                f"Not to be reached: the longest chain of dependent tasks takes {chain:.3g} s, "
-                "however many threads there are. Shorten or split its tasks."
-            )
-        elif least > fed:
-            verdict = (
-                f"The scheduler may not keep up: it was seen to handle {rate:.0f} tasks a second. "
-                "Make the tasks larger first: see chunk_sizing()."
-            )
-        else:
-            verdict = "To be reached, if the client and transfers do not take the time."
-        verdicts.append(verdict)
-    return verdicts
 
 
 def _advice(times: Array, of_each_thread: Array, by_rate: Array) -> list[str]:
