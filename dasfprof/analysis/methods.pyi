@@ -53,9 +53,6 @@ class Questions:
     ) -> pd.DataFrame:
         """Put every second of every thread of every worker's life into exactly one class."""
 
-    def process_cpu(self) -> pd.DataFrame:
-        """Divide the CPU of each worker's process among its users, from first to last sample."""
-
     def cost(
         self,
         by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
@@ -232,6 +229,12 @@ class Questions:
     def node_summary(self) -> pd.DataFrame:
         """Sum up `processed_tasks` by node."""
 
+    def task_counts(
+        self,
+        interval: float | None = None,
+    ) -> pd.DataFrame:
+        """Count the attempts at tasks by interval, host, worker and status."""
+
     def node_resource_usage(self) -> pd.DataFrame:
         """List what was sampled of each host."""
 
@@ -243,12 +246,6 @@ class Questions:
 
     def host_processes(self) -> pd.DataFrame:
         """List the programs that used much of a host, the run's own and others'."""
-
-    def task_counts(
-        self,
-        interval: float | None = None,
-    ) -> pd.DataFrame:
-        """Count the attempts at tasks by interval, host, worker and status."""
 
     def scaling(
         self,

@@ -8,12 +8,12 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 from traces import Plan, Task
 
 import dasfprof
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.processes import other_threads_cpu, process_cpu
 
 
@@ -25,9 +25,18 @@ def used(*readings: tuple[float, float, float | None]) -> list[tuple[int, float,
     ]
 
 
-def shares(table: pd.DataFrame) -> dict[tuple[str, str], float]:
-    names = zip(table["Used By"], table["Function"], strict=True)
-    return dict(zip(names, table["CPU (s)"], strict=True))
+def shares(analyser: TraceAnalyser) -> dict[tuple[str, str], float]:
+    """Return the CPU seconds by user and function, of which there is one process."""
+    found = process_cpu(analyser.run)
+    (process,) = found.processes.to_dict("records")
+    seconds = {
+        (kind, row["function"]): row[kind]
+        for row in found.functions.to_dict("records")
+        for kind in ("tasks", "others")
+    }
+    seconds |= {(kind, ""): process[kind] for kind in ("service", "idle", "unapportioned")}
+    assert sum(x for x in seconds.values() if x > 0) == pytest.approx(process["seconds"])
+    return {name: used for name, used in seconds.items() if used > 0}
 
 
 def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
@@ -43,18 +52,15 @@ def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
     )
     analyser = plan.write(tmp_path / "run")
     assert other_threads_cpu(analyser.run) == {"solve": pytest.approx(7.0)}
-    table = analyser.process_cpu()
-    assert shares(table) == {
-        ("other threads", "solve"): pytest.approx(7.0),
+    assert shares(analyser) == {
+        ("others", "solve"): pytest.approx(7.0),
         ("unapportioned", ""): pytest.approx(3.0),
-        ("event loop, Dask", ""): pytest.approx(3.0),
-        ("no task", ""): pytest.approx(2.0),
+        ("service", ""): pytest.approx(3.0),
+        ("idle", ""): pytest.approx(2.0),
         ("tasks", "solve"): pytest.approx(1.5),
         ("tasks", "load"): pytest.approx(0.5),
     }
-    assert table["CPU (s)"].sum() == pytest.approx(17.0)
-    assert table["Share (%)"].sum() == pytest.approx(100.0)
-    assert (table["Uncertain (s)"] == 0).all()
+    assert (process_cpu(analyser.run).functions["uncertain"] == 0).all()
 
 
 def test_a_run_beside_another_function_for_a_part_is_uncertain(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_old_files_do_not_tell_the_event_loop_from_other_threads(tmp_path: Path)
     analyser = plan.write(tmp_path / "run")
     assert other_threads_cpu(analyser.run) == {}
     expected = {("tasks", "solve"): 1.0, ("unapportioned", ""): 7.0}
-    assert shares(analyser.process_cpu()) == pytest.approx(expected)
+    assert shares(analyser) == pytest.approx(expected)
     assert np.isnan(process_cpu(analyser.run).processes["service"]).all()
 
 
@@ -118,5 +124,5 @@ def test_threads_that_a_task_starts(tmp_path: Path, request: pytest.FixtureReque
     # A worker of a slow machine takes more for itself.
     slack = 0.1 if request.config.getoption("--long") else 0.3
     assert found == pytest.approx(told, rel=slack, abs=3 * slack)
-    table = shares(analyser.process_cpu())
+    table = shares(analyser)
     assert table["tasks", "with_a_pool"] < 0.1 * found

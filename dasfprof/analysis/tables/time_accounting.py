@@ -19,7 +19,6 @@ from dasfprof.analysis.model.accounting import (
     make_accounts,
     price_of_findings,
 )
-from dasfprof.analysis.model.processes import process_cpu as whose_cpu
 from dasfprof.analysis.model.steps import line_groups, step_groups
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import ratio
@@ -137,62 +136,6 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     if of_tasks:  # they do not idle
         whole = whole[whole["Thread Time (s)"] > 0].reset_index(drop=True)
     return whole
-
-
-@question("Whose the CPU of processes was", "time", short="process-cpu", needs="samples")
-def process_cpu(run: Run) -> pd.DataFrame:
-    """Divide the CPU of each worker's process among its users, from first to last sample.
-
-    Returns
-    -------
-    DataFrame
-        A row a process and user of it, processes by host and worker, the most CPU first:
-
-        - ``Host``, ``Worker`` (the first, where several share a process)
-        - ``Used By``: ``tasks``: the threads of task runs; ``other threads``: those that tasks'
-          libraries or P2P shuffles started, while one function alone ran; ``event loop, Dask``:
-          with dasfprof's threads and the main thread; ``no task``: other threads while none ran;
-          ``unapportioned``: other threads while several functions ran, or coroutines, and where
-          nothing tells them from the event loop
-        - ``Function``: for the first two; empty else
-        - ``CPU (s)``; ``Uncertain (s)``: by how much it may be off, as nobody knows when a task run
-          computed
-        - ``Share (%)``: of the process's
-    """
-    found = whose_cpu(run)
-    rows: list[tuple[int, str, str, float, float]] = []
-    for worker in found.processes.index.tolist():
-        own = found.processes.loc[worker]
-        functions = found.functions[found.functions["worker_id"] == worker]
-        used = [
-            row
-            for name, tasks, others, uncertain in zip(
-                *(functions[name] for name in ("function", "tasks", "others", "uncertain")),
-                strict=True,
-            )
-            for row in (("tasks", name, tasks, 0.0), ("other threads", name, others, uncertain))
-        ]
-        used += [
-            ("event loop, Dask", "", own["service"], 0.0),
-            ("no task", "", own["idle"], 0.0),
-            ("unapportioned", "", own["unapportioned"], 0.0),
-        ]
-        some = [row for row in used if row[2] > 0]
-        rows += [(worker, *row) for row in sorted(some, key=lambda row: -row[2])]
-    seconds = np.array([row[3] for row in rows], dtype=float)
-    whole = found.processes["seconds"].reindex([row[0] for row in rows]).to_numpy(dtype=float)
-    table = pd.DataFrame(
-        {
-            **places_of(run, [row[0] for row in rows]),
-            "Used By": text([row[1] for row in rows]),
-            "Function": text([row[2] for row in rows]),
-            "CPU (s)": seconds,
-            "Uncertain (s)": np.array([row[4] for row in rows], dtype=float),
-            "Share (%)": ratio(seconds, whole) * 100,
-        }
-    )
-    order = sorted(range(len(rows)), key=lambda row: (table["Host"][row], table["Worker"][row]))
-    return table.take(order).reset_index(drop=True)
 
 
 # --- The lives of workers: each one's host, job and process, when it came and went, and why -------
