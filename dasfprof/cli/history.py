@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from dasfprof.cli.sources import price_option
 from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, count_of, elide
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Signs of the longest bar.
 _BAR = 16
@@ -51,12 +47,11 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
 
     Runs in subdirectories are included. Each directory gets a file .dasfprof-history.json with
     summaries of its runs, so that only new runs are read. With a price, the cost of each run
-    is listed, and the cost of each client's tasks. Clients with the same name, as in
-    Client(name="ann"), count as one.
+    is listed.
 
-    The JSON document has "schema", "runs" and "trends", and with a price "clients". The HTML page
-    links to existing reports: files with a run's name and .html, as `dasfprof report` writes
-    them, next to the run's files or next to the page.
+    The JSON document has "schema", "runs" and "trends". The HTML page links to existing reports:
+    files with a run's name and .html, as `dasfprof report` writes them, next to the run's files or
+    next to the page.
 
     \b
     Examples:
@@ -66,7 +61,6 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
       dasfprof history --json traces | jq '.trends[] | select(.Trend == "slower")'
     """
     from dasfprof.analysis.history import history as history_of
-    from dasfprof.analysis.history import paid_by_client
     from dasfprof.report.page.history import pipelines_of, write_history
 
     table = history_of(directory, by=by)  # type: ignore[arg-type]  # Click has checked it
@@ -78,28 +72,16 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
     if as_json:
         from dasfprof.report.documents import json_of, records, schema_of
 
-        told = {"schema": schema_of("history"), "runs": records(table), "trends": trends}
-        if "paid" in table.attrs:
-            told["clients"] = records(paid_by_client(table))
-        click.echo(json_of(told))
+        document = {"schema": schema_of("history"), "runs": records(table), "trends": trends}
+        click.echo(json_of(document))
     if as_json or page is not None:
         return
-    paid = paid_by_client(table) if "paid" in table.attrs else None
     table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")
     for position, (name, runs, trend) in enumerate(pipelines_of(table)):
         shown = f" (the last {last})" if len(runs) > last else ""
         about = f", {count_of(len(runs), 'run')}{shown}{trend}"
         heading(elide(name, terminal_width()), about, apart=position > 0)
         newest = runs.tail(last).drop(columns=["Pipeline", "Directory"])
-        newest.insert(3, "Bar", _bars(newest["Wall Time (s)"]))
+        share = (newest["Wall Time (s)"] / newest["Wall Time (s)"].max()).fillna(0.0)
+        newest.insert(3, "Bar", ["█" * round(each * _BAR) for each in share.tolist()])
         echo(format_table(newest, terminal_width(), expendable=_EXPENDABLE))
-    if paid is not None:
-        heading("Whose tasks cost that", apart=True)
-        echo(format_table(paid, terminal_width()))
-
-
-def _bars(seconds: pd.Series) -> list[str]:
-    """Draw each wall time as a share of the longest."""
-    longest = float(seconds.max())
-    known = seconds.fillna(0.0).tolist()
-    return ["█" * round(value / longest * _BAR) if longest > 0 else "" for value in known]

@@ -79,16 +79,9 @@ def test_trend_of_the_wall_time(
     assert found["p-Value"] == pytest.approx(p or np.nan, rel=0.02, nan_ok=True)
 
 
-def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
-    whole = {"ended": True, "goes_on": False, "seconds": 4.0, "shape": "s", "left": None}
-    left = {"tasks": 12, "seconds": 30.0, "unknown": 0}
-    going = [whole | {"goes_on": True, "left": now} for now in (left, left | {"unknown": 2}, None)]
-    assert _changes_of([whole, *going]) == [
-        "",
-        "goes on: 12 tasks left, about 30 s",
-        "goes on: 12 tasks left, at least 30 s",
-        "goes on",
-    ]
+def test_a_run_that_goes_on_is_said_to() -> None:
+    ended = {"ended": True, "goes_on": False, "seconds": 4.0, "shape": "s"}
+    assert _changes_of([ended, ended | {"goes_on": True}]) == ["", "goes on"]
 
 
 def test_pipelines_by_name_or_graph(tmp_path: Path) -> None:
@@ -155,7 +148,7 @@ def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
     write(tmp_path, 0, 4.0)
     (tmp_path / FILE).write_text(kept)
     assert len(dasfprof.history(tmp_path, progress=False)) == 1
-    assert json.loads((tmp_path / FILE).read_text())["version"] == 3
+    assert json.loads((tmp_path / FILE).read_text())["version"] == 4
 
 
 def test_nothing_to_list(tmp_path: Path) -> None:

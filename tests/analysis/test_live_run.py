@@ -11,9 +11,7 @@ import pytest
 from traces import Plugin, row
 
 from dasfprof.analysis.live import LiveRun
-from dasfprof.analysis.live.progress import still_to_come
-from dasfprof.analysis.trace import Trace
-from dasfprof.database import FileDatabase, open_run
+from dasfprof.database import FileDatabase
 from dasfprof.database.following import FollowedFile, process_facts
 from dasfprof.database.writer import Source
 from dasfprof.errors import SourceNotFoundError
@@ -171,20 +169,10 @@ def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     assert state.seconds_left == pytest.approx((20 * 2 + 4 * 1) / 2, rel=0.1)
     assert state.rate == pytest.approx(30 / 20)
     assert state.began == pytest.approx(now - 20)
-    # A trace of the run, read meanwhile, tells the same.
-    analysed = still_to_come(Trace.from_database(open_run(tmp_path)))
-    assert analysed is not None
-    assert (analysed.tasks, analysed.unknown) == (24, 0)
-    assert analysed.seconds == pytest.approx((20 * 2 + 4 * 1) / 2, rel=0.1)
     new = scheduler_state(now + 0.1, tasks={"new": {"waiting": 20}}, finished=finished[-1])
     file.add(SCHEDULER_STATE, new)
     state = LiveRun(tmp_path).read()
     assert (state.unknown_tasks, state.seconds_left) == (20, None)
-    analysed = still_to_come(Trace.from_database(open_run(tmp_path)))
-    assert analysed is not None
-    assert (analysed.tasks, analysed.seconds, analysed.unknown) == (20, None, 20)
-    file.database.close()
-    assert still_to_come(Trace.from_database(open_run(tmp_path))) is None
 
 
 @pytest.mark.parametrize(

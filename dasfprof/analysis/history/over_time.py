@@ -21,18 +21,15 @@ from dasfprof.analysis.history.summary import (
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.significance import CERTAIN, FEWEST, kendall_p, slope_of
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import utc
+from dasfprof.analysis.tables.columns import text, utc
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.config import setting
 from dasfprof.config.kinds import Price
 from dasfprof.database import find_runs
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
-from dasfprof.text import count_of, format_duration
 
 By = Literal["name", "graph"]
 
-#: How it is called that a run did not end, or has not yet.
-NOT_ENDED, GOES_ON = "did not end", "goes on"
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 
@@ -65,11 +62,10 @@ def history(
         ``Began (UTC)``, ``Wall Time (s)`` (from the first submission to the last finish),
         ``Efficiency (%)`` (share of the threads' time in which functions ran), ``Task Runs``,
         ``Failed``, ``Findings`` (their number by severity), ``Versions``, and ``Change``:
-        ``did not end``, or ``goes on`` and what is left, as far as that is known; ``other graph``
-        than the run before; else empty. ``Directory``: where its files are. With a price also
-        ``Worker Hours``, ``Idle (%)`` of them and ``Cost``; ``attrs["paid"]`` then has for each row
-        worker-hours and cost by client, idle ones among them, and ``attrs["currency"]`` the price's
-        label. ``attrs["trends"]`` has a dict for each pipeline, see Notes.
+        ``did not end``, ``goes on``, or ``other graph`` than the run before; else empty.
+        ``Directory``: where its files are. With a price also ``Worker Hours``, ``Idle (%)`` of them
+        and ``Cost``, and in ``attrs["currency"]`` the price's label. ``attrs["trends"]`` has a dict
+        for each pipeline, see Notes.
 
     Raises
     ------
@@ -93,12 +89,11 @@ def history(
     root = Path(directory)
     if not root.is_dir():
         raise SourceNotFoundError(f"there is no directory {os.fspath(directory)!r}.")
-    shown = is_wanted(progress)
-    places = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
+    inner = sorted(path for path in root.iterdir() if path.is_dir())
     runs = [
-        {**summary, "directory": os.fspath(place)}
-        for place in places
-        for summary in _summaries(place, progress=shown)
+        {**summary, "directory": os.fspath(path)}
+        for path in [root, *inner]
+        for summary in _summaries(path, progress=is_wanted(progress))
     ]
     if not runs:
         raise SourceNotFoundError(f"there is no run in {os.fspath(directory)!r}.")
@@ -119,53 +114,14 @@ def history(
 
 
 def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd.DataFrame:
-    """Add what runs cost, and who paid for that."""
-    none = (0.0, 0.0)
-    paid: list[dict[str, tuple[float, float]]] = []
-    for run in runs:
-        idle = {f"({name})": run["hours"].get(name, none) for name in ("waiting", "idle")}
-        spent = {**run["clients"], **idle}
-        paid.append({name: (each[0], price.of_hours(*each)) for name, each in spent.items()})
-    whole = [run["hours"].get("whole", none) for run in runs]
-    hours = np.array([workers for workers, _ in whole], dtype=float)
-    unused = np.array([own["(waiting)"][0] + own["(idle)"][0] for own in paid], dtype=float)
-    place = table.columns.tolist().index("Task Runs")
-    cost = [price.of_hours(*each) for each in whole]
-    table.insert(place, "Worker Hours", pd.Series(hours))
-    table.insert(place + 1, "Idle (%)", pd.Series(ratio(unused, hours) * 100))
-    table.insert(place + 2, "Cost", pd.Series(cost, dtype=float))
-    table.attrs |= {"paid": paid, "currency": price.label}
+    """Add what runs cost."""
+    hours, idle = (np.array([run[name] for run in runs]) for name in ("hours", "idle"))
+    index = table.columns.tolist().index("Task Runs")
+    table.insert(index, "Worker Hours", hours[:, 0])
+    table.insert(index + 1, "Idle (%)", ratio(idle[:, 0], hours[:, 0]) * 100)
+    table.insert(index + 2, "Cost", [price.of_hours(*each) for each in hours.tolist()])
+    table.attrs["currency"] = price.label
     return table
-
-
-def paid_by_client(table: pd.DataFrame) -> pd.DataFrame:
-    """Sum up what the runs of a history cost by client, the dearest first; idle hours come last.
-
-    Parameters
-    ----------
-    table
-        What `history` gives with a price.
-
-    Returns
-    -------
-    DataFrame
-        ``Client``, ``Runs``, ``Worker Hours``, ``Cost``.
-    """
-    sums: dict[str, list[float]] = {}
-    for run in table.attrs["paid"]:
-        for name, (hours, cost) in run.items():
-            own = sums.setdefault(name, [0, 0.0, 0.0])
-            own[0], own[1], own[2] = own[0] + 1, own[1] + hours, own[2] + cost
-    idle = ("(waiting)", "(idle)")
-    names = sorted(sums, key=lambda name: (name in idle, -sums[name][2], name))
-    return pd.DataFrame(
-        {
-            "Client": pd.Series(names, dtype=object),
-            "Runs": [int(sums[name][0]) for name in names],
-            "Worker Hours": [sums[name][1] for name in names],
-            "Cost": [sums[name][2] for name in names],
-        }
-    )
 
 
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
@@ -225,7 +181,7 @@ def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
     changes, shape = [], None
     for run in runs:
         if not _counts(run):
-            changes.append(_unended(run))
+            changes.append("goes on" if run["goes_on"] else "" if run["ended"] else "did not end")
             continue
         changes.append("other graph" if shape not in (None, run["shape"]) else "")
         shape = run["shape"]
@@ -259,45 +215,28 @@ def _counts(run: dict[str, Any]) -> bool:
     return run["ended"] and not run["goes_on"] and run["seconds"] is not None
 
 
-def _unended(run: dict[str, Any]) -> str:
-    if not run["goes_on"]:
-        return "" if run["ended"] else NOT_ENDED
-    left = run["left"]
-    if left is None:
-        return GOES_ON
-    known = left["seconds"] is not None
-    bound = "at least" if left["unknown"] else "about"
-    until = f", {bound} {format_duration(left['seconds'])}" if known else ""
-    return f"{GOES_ON}: {count_of(left['tasks'], 'task')} left{until}"
-
-
 def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
-    def numbers(name: str) -> np.ndarray:
-        return np.array([np.nan if run[name] is None else run[name] for run in runs], dtype=float)
-
-    def texts(values: list[Any]) -> pd.Series:
-        return pd.Series(values, dtype=object)
-
-    versions = [run["versions"] for run in runs]
+    facts = pd.DataFrame(runs, dtype=object)
+    versions = [
+        ", ".join(f"{name} {each[name]}" for name in _PACKAGES if name in each)
+        for each in facts["versions"]
+    ]
+    findings = [
+        ", ".join(f"{counts[name]} {name}" for name in SEVERITIES if counts.get(name)) or "none"
+        for counts in facts["findings"]
+    ]
     return pd.DataFrame(
         {
-            "Pipeline": texts([run["pipeline"] for run in runs]),
-            "Run": texts([run["run"] for run in runs]),
-            "Began (UTC)": utc(numbers("begin")),
-            "Wall Time (s)": numbers("seconds"),
-            "Efficiency (%)": numbers("efficiency") * 100,
-            "Task Runs": [int(run["tasks"]) for run in runs],
-            "Failed": [int(run["failed"]) for run in runs],
-            "Findings": texts([_findings(run["findings"]) for run in runs]),
-            "Versions": texts(
-                [", ".join(f"{p} {each[p]}" for p in _PACKAGES if p in each) for each in versions]
-            ),
-            "Change": texts(changes),
-            "Directory": texts([run["directory"] for run in runs]),
+            "Pipeline": text(facts["pipeline"]),
+            "Run": text(facts["run"]),
+            "Began (UTC)": utc(facts["begin"].to_numpy(dtype=float)),
+            "Wall Time (s)": facts["seconds"].astype(float),
+            "Efficiency (%)": facts["efficiency"].astype(float) * 100,
+            "Task Runs": facts["tasks"].astype(int),
+            "Failed": facts["failed"].astype(int),
+            "Findings": text(findings),
+            "Versions": text(versions),
+            "Change": text(changes),
+            "Directory": text(facts["directory"]),
         }
     )
-
-
-def _findings(counts: dict[str, int]) -> str:
-    named = [f"{counts[name]} {name}" for name in SEVERITIES if counts.get(name)]
-    return ", ".join(named) or "none"

@@ -15,7 +15,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -23,16 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.live.progress import still_to_come
-from dasfprof.analysis.model.accounting import (
-    IDLE,
-    WAITING,
-    Hours,
-    client_groups,
-    hours_of_groups,
-    hours_of_run,
-    make_accounts,
-)
+from dasfprof.analysis.model.accounting import hours_of_run, make_accounts
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.run import Run as NormalRun
@@ -63,12 +54,12 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
     ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
     ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
-    ``ended``, ``findings`` (their number by severity), ``versions``, ``goes_on``, ``left``
-    (of a run that does: see `StillToCome`), ``hours`` (of workers, and of their threads: ``whole``,
-    and of these ``idle`` and ``waiting``), ``clients`` (the same hours, by client). None: unknown.
+    ``ended``, ``findings`` (their number by severity), ``versions``, ``goes_on``, ``hours`` (of
+    workers, and of their threads), and ``idle``: those of them without a task. None: unknown.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
-    clients = _plain(hours_of_groups(trace, *client_groups(trace)))
+    hours = hours_of_run(trace)
+    without_task = [hours[name] for name in ("idle", "waiting") if name in hours]
     return {
         "run": run.name,
         "pipeline": pipeline_of(run.name),
@@ -82,14 +73,9 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
         "goes_on": not stays(trace),
-        "left": None if (left := still_to_come(trace)) is None else asdict(left),
-        "hours": _plain(hours_of_run(trace)),
-        "clients": {name: own for name, own in clients.items() if name not in (IDLE, WAITING)},
+        "hours": (hours["whole"].workers, hours["whole"].threads),
+        "idle": tuple(sum(getattr(x, of) for x in without_task) for of in ("workers", "threads")),
     }
-
-
-def _plain(hours: dict[str, Hours]) -> dict[str, tuple[float, float]]:
-    return {name: (each.workers, each.threads) for name, each in hours.items() if each.workers > 0}
 
 
 def pipeline_of(run: str) -> str:
@@ -130,7 +116,7 @@ logger = logging.getLogger(__name__)
 #: The file's name; nobody takes it for a trace.
 FILE = ".dasfprof-history.json"
 #: Of what is in it; files of others are not read.
-_VERSION = 3
+_VERSION = 4
 
 #: Size and time of change, in ns, of each file of a run, by its name.
 State = dict[str, list[int]]

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import UNFINISHED
-from dasfprof.database.ends import RecordingEnd
 
 #: Seconds over which rates are taken.
 _WINDOW = 30.0
@@ -162,33 +160,3 @@ def _unfinished(tasks: Any) -> dict[str, tuple[int, int]]:
 def _number(value: Any) -> float:
     """Return a number of a file, which may hold anything."""
     return value if isinstance(value, int | float) and 0 < value < 1e15 else 0
-
-
-# --- still_to_come: what a run that goes on had left when its trace was read ----------------------
-
-
-@dataclass(frozen=True)
-class StillToCome:
-    """What is left of a run that goes on."""
-
-    #: Tasks that the scheduler knows of and that have not finished.
-    tasks: int
-    #: Seconds until they have, see `Progress.time_left`; None: unknown.
-    seconds: float | None
-    #: Those of them of functions without a finished task: their time is not in `seconds`.
-    unknown: int
-
-
-def still_to_come(trace: Trace) -> StillToCome | None:
-    """Return what is left at the end of a trace; None if it has ended, or nothing is recorded."""
-    states = trace.scheduler_states
-    if trace.recording is not RecordingEnd.GOES_ON or not len(states):
-        return None
-    progress = Progress()
-    for row in zip(states["time"], states["tasks"], states["finished"], strict=True):
-        progress.append(*row)
-    left = sum(row.on_workers + row.waiting for row in progress.functions())
-    seconds, unknown = progress.time_left(trace.end)
-    if progress.quiet(trace.end) is not None:
-        seconds = None
-    return StillToCome(left, seconds, unknown) if left else None
