@@ -8,15 +8,13 @@ writes ``X`` and ``B`` (slices, and those that had not ended), ``s`` and ``f`` (
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dasfprof.report.documents import json_of, plain, shown
-from dasfprof.report.formats.drawn import FAILED, Argument, Counter, DrawnRun, Names, opened
+from dasfprof.report.formats.drawn import FAILED, Counter, DrawnRun, LabelledSlices, opened
 from dasfprof.report.formats.tracks import FIRST_THREAD, Arrows, Mark, Slices, Tracks
 
 if TYPE_CHECKING:
@@ -89,69 +87,52 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield task runs and transfers, each block with the arrows that lead to it; actors' calls."""
-    tasks, transfers, numbers = run.tasks, run.transfers, count(1)
+    """Yield task runs and transfers, each block with the arrows that lead to it; other calls."""
+    numbers = count(1)
 
-    def arrows(kind: str, found: Arrows, targets: Slices) -> Iterator[Event]:
+    def arrows(kind: str, arrows: Arrows, targets: Slices) -> Iterator[Event]:
         ends = zip(
-            tasks.slices.tracks[found.made].tolist(),
-            (found.leaving / 1000).tolist(),
-            targets.tracks[found.to].tolist(),
-            (found.arrival / 1000).tolist(),
+            run.tasks.slices.tracks[arrows.made].tolist(),
+            (arrows.leaving / 1000).tolist(),
+            targets.tracks[arrows.to].tolist(),
+            (arrows.arrival / 1000).tolist(),
             strict=True,
         )
-        for here, left, there, arrived in ends:
+        for source, left, target, arrived in ends:
             about = {"id": next(numbers), "name": kind, "cat": kind}
-            yield {"ph": "s", **places[here], "ts": left, **about}
-            yield {"ph": "f", "bp": "e", **places[there], "ts": arrived, **about}
+            yield {"ph": "s", **places[source], "ts": left, **about}
+            yield {"ph": "f", "bp": "e", **places[target], "ts": arrived, **about}
 
-    write = _writer(places, tasks.slices, tasks.functions(), "task", tasks.arguments())
-    for part in tasks.slices.blocks(_BLOCK):
-        keys = tasks.keys(part)
-        yield from write(part, keys=keys, open_=tasks.open[part], failed=tasks.failed[part])
-        yield from (_mark_event(mark, places) for mark in tasks.failures(part, keys))
-        yield from arrows("dependency", run.dependencies(part), tasks.slices)
-    arguments = transfers.arguments()
-    write = _writer(places, transfers.slices, transfers.names(), "transfer", arguments)
-    for part in transfers.slices.blocks(_BLOCK):
-        yield from write(part)
-        yield from arrows("transfer", run.moves(part), transfers.slices)
+    for part in run.tasks.slices.blocks(_BLOCK):
+        yield from _slices(run.tasks, part, "task", places)
+        yield from (_mark_event(mark, places) for mark in run.failures(part))
+        yield from arrows("dependency", run.dependencies(part), run.tasks.slices)
+    for part in run.transfers.slices.blocks(_BLOCK):
+        yield from _slices(run.transfers, part, "transfer", places)
+        yield from arrows("transfer", run.moves(part), run.transfers.slices)
     for calls, kind in ((run.calls, "actor call"), (run.functions, "function outside tasks")):
-        write = _writer(places, calls.slices, calls.names(), kind, calls.arguments())
         for part in calls.slices.blocks(_BLOCK):
-            yield from write(part)
+            yield from _slices(calls, part, kind, places)
 
 
-def _writer(
-    places: list[Event], slices: Slices, names: Names, category: str, arguments: Iterable[Argument]
-) -> Callable[..., Iterator[Event]]:
-    """Return what yields some of the slices; of task runs also given which are open, and so on."""
-    columns = {each.label: each.listed for each in arguments}
-    of_failed = {"cat": f"{category},{FAILED}", "cname": _FAILED_COLOUR}
-
-    def write(
-        part: slice, *, keys: Any = None, open_: Any = None, failed: Any = None
-    ) -> Iterator[Event]:
-        told = {} if keys is None else {"key": list(map(shown, keys))}
-        told |= {label: column(part) for label, column in columns.items()}
-        starts, stops = slices.starts[part], slices.stops[part]
-        none = np.zeros(len(starts), dtype=bool)
-        rows = zip(
-            slices.tracks[part].tolist(),
-            (starts / 1000).tolist(),
-            ((stops - starts) / 1000).tolist(),
-            names.listed(part),
-            (none if open_ is None else open_).tolist(),
-            (none if failed is None else failed).tolist(),
-            zip(*told.values(), strict=True),
-            strict=True,
-        )
-        for track, start, length, name, is_open, has_failed, values in rows:
-            lasts = {"ph": "B"} if is_open else {"ph": "X", "dur": length}
-            event: Event = {**lasts, **places[track], "ts": start, "name": name or ""}
-            event |= of_failed if has_failed else {"cat": category}
-            known = zip(told, values, strict=True)
-            event["args"] = {label: value for label, value in known if value is not None}
-            yield event
-
-    return write
+def _slices(
+    table: LabelledSlices, part: slice, category: str, places: list[Event]
+) -> Iterator[Event]:
+    slices, of_failed = table.slices, {"cat": f"{category},{FAILED}", "cname": _FAILED_COLOUR}
+    rows = zip(
+        slices.tracks[part].tolist(),
+        (slices.starts[part] / 1000).tolist(),
+        ((slices.stops[part] - slices.starts[part]) / 1000).tolist(),
+        table.names(part),
+        table.open[part].tolist(),
+        table.failed[part].tolist(),
+        zip(*(listed(part) for listed in table.arguments.values()), strict=True),
+        strict=True,
+    )
+    for track, start, length, name, is_open, has_failed, values in rows:
+        lasts = {"ph": "B"} if is_open else {"ph": "X", "dur": length}
+        event: Event = {**lasts, **places[track], "ts": start, "name": name or ""}
+        event |= of_failed if has_failed else {"cat": category}
+        known = zip(table.arguments, values, strict=True)
+        event["args"] = {label: value for label, value in known if value is not None}
+        yield event

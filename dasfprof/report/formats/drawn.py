@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -16,98 +15,75 @@ import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import LOST
-from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
 from dasfprof.report.documents import shown
 from dasfprof.report.formats.tracks import (
     RUN,
     Arrows,
     Mark,
-    OwnEventMarks,
     Producers,
     Slices,
-    StepSlices,
     ThreadTracks,
     Tracks,
     items_of,
     lay_out,
+    step_marks,
     to_nanoseconds,
     trimmed,
+    user_event_marks,
     whole_nanoseconds,
 )
 from dasfprof.report.page.link_data import ReceivedTransfers
 from dasfprof.report.page.resource_data import metrics_of
 from dasfprof.text import count_of, format_date
 
-#: Of seconds that are told of slices.
+#: Decimals of seconds in arguments.
 _DECIMALS = 6
+#: Returns the values of some slices, as JSON has them; None is unknown.
+Listed = Callable[[slice], list[Any]]
 
 
-@dataclass(frozen=True)
-class Names:
-    """A text of each row."""
-
-    label: str
-    #: The distinct texts.
-    texts: Sequence[str]
-    #: The text of each row; -1: there is none.
-    codes: Array
-
-    @classmethod
-    def of(cls, label: str, column: pd.Series[Any]) -> Names:
-        """Take a categorical column; empty texts are left out as NA is."""
-        texts = [str(text) for text in column.cat.categories]
-        codes = column.cat.codes.to_numpy().astype(np.int64)
-        empty = np.array([*(not text for text in texts), False])
-        return cls(label, texts, np.where(empty[codes], -1, codes))
-
-    @cached_property
-    def _shown(self) -> Array:
-        return np.array([*map(shown, self.texts), None], dtype=object)
-
-    def listed(self, part: slice) -> list[Any]:
-        """Return the texts of some rows, None where there is none."""
-        return list(self._shown[self.codes[part]])
-
-    def taken(self, rows: Array) -> Names:
-        """Return them of some of the rows."""
-        return Names(self.label, self.texts, self.codes[rows])
+def _texts(codes: Array, texts: Iterable[object]) -> Listed:
+    """Return what lists a text of each slice, by its code; empty texts and -1 are unknown."""
+    listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
+    return lambda part: list(listed[codes[part]])
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A number of each row."""
-
-    label: str
-    #: NaN where it is not known.
-    values: Array
-    #: Whether they are counts, without decimals.
-    whole: bool
-
-    def listed(self, part: slice) -> list[Any]:
-        """Return the numbers of some rows, None where they are not known."""
-        values = self.values[part]
-        told = values if self.whole else np.round(values, _DECIMALS)
-        found = told.astype(object)
-        found[~np.isfinite(told)] = None
-        return list(found)
-
-    def taken(self, rows: Array) -> Numbers:
-        """Return them of some of the rows."""
-        return Numbers(self.label, self.values[rows], self.whole)
+def _categories(column: pd.Series[Any], rows: Array) -> Listed:
+    return _texts(column.cat.codes.to_numpy()[rows], column.cat.categories)
 
 
-#: What can be told.
-Argument = Names | Numbers
+def _counts(values: Array) -> Listed:
+    """Return what lists whole numbers; NaN is unknown."""
+    return lambda part: [int(n) if np.isfinite(n) else None for n in values[part].tolist()]
 
 
-def numbers(table: pd.DataFrame, labels: dict[str, str], *, whole: bool) -> list[Argument]:
-    """Return the table's columns of numbers that have labels; older recorders lack some."""
-    return [
-        Numbers(label, table[name].to_numpy(dtype=None if whole else float), whole)
+def _seconds(values: Array) -> Listed:
+    rounded = np.round(values, _DECIMALS)
+    return lambda part: [n if np.isfinite(n) else None for n in rounded[part].tolist()]
+
+
+def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
+    """Return by label the columns of sizes and of seconds; older recorders lack some."""
+    return {
+        label: listed(table[name].to_numpy(dtype=float)[rows])
+        for labels, listed in ((sizes, _counts), (seconds, _seconds))
         for name, label in labels.items()
         if name in table
-    ]
+    }
+
+
+@dataclass(frozen=True)
+class LabelledSlices:
+    """Slices with a name and arguments each."""
+
+    slices: Slices
+    names: Listed
+    #: By label.
+    arguments: dict[str, Listed]
+    #: Which had not ended, and which failed.
+    open: Array
+    failed: Array
 
 
 #: The state of task runs that raised.
@@ -118,147 +94,83 @@ _SECONDS = {"cpu": "CPU (s)", "run_queue": "Waited for a core (s)"}
 _NAMES = ("worker", "step", "state", "type", "dtype", "exception")
 
 
-class TaskSlices:
-    """The task runs of a trace on the tracks of their threads.
+def _place_tasks(run: Run, tracks: Tracks) -> Slices:
+    """Place task runs on tracks of their threads, on several where they overlap (coroutines)."""
+    begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
+    placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
+    threads = ThreadTracks(run, placed, begins[placed])
+    rows = placed[threads.order]
+    starts, stops = to_nanoseconds(begins[rows], begins[rows] + durations[rows])
+    numbers = np.zeros(len(rows), dtype=np.int64)
+    for facts, first, end in zip(threads.facts, threads.offsets, threads.offsets[1:], strict=False):
+        stops[first:end] = trimmed(starts[first:end], stops[first:end])
+        worker, thread = facts["worker"], facts["thread"]
+        process = tracks.process(threads.hosts[worker])
+        kind = "coroutines" if thread is None else f"thread {thread}"
+        name = f"{threads.workers[worker]}, {kind}"
+        numbers[first:end] = lay_out(tracks, process, name, starts[first:end], stops[first:end])
+    return Slices(rows, starts, stops, numbers)
 
-    Parameters
-    ----------
-    trace
-        The trace.
-    tracks
-        Gets a track for each thread, more where runs of one overlap, as coroutines do.
-    ended
-        The rows of the trace's task runs from this one on had not ended: their slices begin, and do
-        not end, unless their worker was lost with them.
+
+def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
+    """Return the task runs; those from row `ended` on had not ended.
+
+    These begin and do not end, unless their worker was lost with them.
     """
-
-    def __init__(self, run: Run, tracks: Tracks, ended: int) -> None:
-        self._trace = run
-        open_ = np.arange(len(run.tasks)) >= ended
-        open_ &= (run.tasks["state"] != LOST).to_numpy(dtype=bool)
-        begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
-        placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
-        threads = ThreadTracks(run, placed, begins[placed])
-        rows = placed[threads.order]
-        starts, stops = to_nanoseconds(begins[rows], begins[rows] + durations[rows])
-        numbers = np.zeros(len(rows), dtype=np.int64)
-        for facts, first, end in zip(
-            threads.facts, threads.offsets, threads.offsets[1:], strict=False
-        ):
-            stops[first:end] = trimmed(starts[first:end], stops[first:end])
-            worker, thread = facts["worker"], facts["thread"]
-            process = tracks.process(threads.hosts[worker])
-            kind = "coroutines" if thread is None else f"thread {thread}"
-            name = f"{threads.workers[worker]}, {kind}"
-            numbers[first:end] = lay_out(tracks, process, name, starts[first:end], stops[first:end])
-        #: Where and when each ran.
-        self.slices = Slices(rows, starts, stops, numbers)
-        #: Which of the slices had not ended.
-        self.open = open_[rows]
-        #: Which of the slices failed.
-        self.failed = (run.tasks["state"] == FAILED).to_numpy(dtype=bool)[rows]
-
-    def functions(self) -> Names:
-        """Return what each slice is called: its function."""
-        return Names.of("name", self._trace.tasks["function"]).taken(self.slices.rows)
-
-    def keys(self, part: slice) -> Array:
-        """Return the keys of some of the slices as text."""
-        rows = self.slices.rows[part]
-        return self._trace.keys.texts(self._trace.tasks["key_id"].to_numpy()[rows])
-
-    def arguments(self) -> list[Argument]:
-        """Return all else that is known of the slices."""
-        tasks = self._trace.tasks
-        codes, shapes = pd.factorize(tasks["shape"].to_numpy(dtype=object))
-        told: list[Argument] = [
-            Numbers("run id", tasks["run_id"].to_numpy(), True),
-            *(Names.of(name, tasks[name]) for name in _NAMES),
-            Names("shape", [str(shape) for shape in shapes], codes),
-            *numbers(tasks, _SIZES, whole=True),
-            *numbers(tasks, _SECONDS, whole=False),
-        ]
-        statuses = self._trace.statuses.items()
-        told += [Numbers(f"{name} (s)", spent, False) for name, spent in statuses]
-        return [argument.taken(self.slices.rows) for argument in told]
-
-    def failures(self, part: slice, keys: Array) -> Iterator[Mark]:
-        """Yield a mark at the end of each failed one of some of the slices, given their keys."""
-        slices, exceptions = self.slices, self._trace.tasks["exception"]
-        for row in np.flatnonzero(self.failed[part]).tolist():
-            number = part.start + row
-            text = exceptions.iloc[slices.rows[number]]
-            args = {"key": keys[row], "exception": "" if pd.isna(text) else str(text)}
-            end = int(slices.stops[number]) - 1
-            yield Mark(int(slices.tracks[number]), end, None, FAILED, "error", args)
+    slices, tasks = _place_tasks(run, tracks), run.tasks
+    rows, states = slices.rows, tasks["state"]
+    codes, shapes = pd.factorize(tasks["shape"].to_numpy(dtype=object))
+    key_ids = tasks["key_id"].to_numpy()[rows]
+    arguments: dict[str, Listed] = {
+        "key": lambda part: list(map(shown, run.keys.texts(key_ids[part]))),
+        "run id": _counts(tasks["run_id"].to_numpy(dtype=float)[rows]),
+        **{name: _categories(tasks[name], rows) for name in _NAMES},
+        "shape": _texts(codes[rows], shapes),
+        **_numbers(tasks, rows, _SIZES, _SECONDS),
+        **{f"{name} (s)": _seconds(spent[rows]) for name, spent in run.statuses.items()},
+    }
+    is_open = (rows >= ended) & (states != LOST).to_numpy(dtype=bool)[rows]
+    has_failed = (states == FAILED).to_numpy(dtype=bool)[rows]
+    names = _categories(tasks["function"], rows)
+    return LabelledSlices(slices, names, arguments, is_open, has_failed)
 
 
-def _of_workers(
-    workers: NamedWorkers, numbers: Array, starts: Array, stops: Array, *, what: str, tracks: Tracks
-) -> Array:
-    """Add the tracks that spans of workers, given by their numbers, need; return those of each."""
-    found, titles = np.zeros(len(numbers), dtype=np.int64), workers.titles()
+def _on_workers(
+    run: Run, tracks: Tracks, what: str, spans: tuple[Array, Array, Array, Array]
+) -> Slices:
+    """Place spans (rows, numbers of named workers, begins and ends in seconds) on their tracks."""
+    rows, numbers, begins, ends = spans
+    starts, stops = to_nanoseconds(begins, ends)
+    of_slices, titles = np.zeros(len(rows), dtype=np.int64), run.named.titles()
     for number in pd.unique(numbers).tolist():
-        own = np.flatnonzero(numbers == number)
-        process = tracks.process(str(workers.hosts[number]))
+        at = np.flatnonzero(numbers == number)
+        process = tracks.process(str(run.named.hosts[number]))
         title = f"{titles[number]}, {what}"
-        found[own] = lay_out(tracks, process, title, starts[own], stops[own])
-    return found
+        of_slices[at] = lay_out(tracks, process, title, starts[at], stops[at])
+    return Slices(rows, starts, stops, of_slices)
 
 
-class ActorCallSlices:
-    """The calls of actors, or the functions outside of tasks, on tracks of their workers.
-
-    Parameters
-    ----------
-    run
-        The run.
-    tracks
-        Gets as many tracks a worker as it had calls at a time.
-    calls
-        The rows of its calls of actors, or of its functions.
-    what
-        What they are, for the tracks' names.
-    """
-
-    def __init__(
-        self, run: Run, tracks: Tracks, calls: pd.DataFrame, what: str = "calls of actors"
-    ) -> None:
-        self._trace, workers = run, run.named
-        self._calls = calls
-        begins = run.on_one_clock(calls["start"], calls["worker_id"])
-        ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
-        placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
-        numbers = workers.numbers(calls)
-        rows = placed[np.lexsort((begins[placed], workers.ranks()[numbers[placed]]))]
-        starts, stops = to_nanoseconds(begins[rows], ends[rows])
-        of_slices = _of_workers(workers, numbers[rows], starts, stops, what=what, tracks=tracks)
-        #: Where and when each was.
-        self.slices = Slices(rows, starts, stops, of_slices)
-
-    def names(self) -> Names:
-        """Return what each slice is called: the actor's class and the method, or the function."""
-        calls = self._calls
-        if "function" in calls:
-            return Names.of("name", calls["function"]).taken(self.slices.rows)
-        codes, functions = self._trace.keys.functions()
-        actors = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
-        names = [
-            f"{actor}.{method}"
-            for actor, method in zip(actors, calls["method"].astype(object), strict=True)
-        ]
-        places, texts = pd.factorize(np.array(names, dtype=object))
-        return Names("name", [str(text) for text in texts], places).taken(self.slices.rows)
-
-    def arguments(self) -> list[Argument]:
-        """Return all else that is known of the slices."""
-        calls = self._calls
-        if "function" in calls:
-            return [Names.of("state", calls["state"]).taken(self.slices.rows)]
-        places, texts = pd.factorize(self._trace.keys.texts(calls["key_id"].to_numpy()))
-        told = [Names("actor", [str(text) for text in texts], places)]
-        told.append(Names.of("state", calls["state"]))
-        return [argument.taken(self.slices.rows) for argument in told]
+def _call_slices(run: Run, tracks: Tracks, calls: pd.DataFrame, what: str) -> LabelledSlices:
+    """Return calls of actors, or functions outside of tasks, on tracks of their workers."""
+    begins = run.on_one_clock(calls["start"], calls["worker_id"])
+    ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
+    placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
+    numbers = run.named.numbers(calls)
+    rows = placed[np.lexsort((begins[placed], run.named.ranks()[numbers[placed]]))]
+    slices = _on_workers(run, tracks, what, (rows, numbers[rows], begins[rows], ends[rows]))
+    arguments = {"state": _categories(calls["state"], rows)}
+    none = np.zeros(len(rows), dtype=bool)
+    if "function" in calls:
+        return LabelledSlices(slices, _categories(calls["function"], rows), arguments, none, none)
+    codes, functions = run.keys.functions()
+    key_ids = calls["key_id"].to_numpy()[rows]
+    actors, methods = codes[key_ids].tolist(), calls["method"].astype(object).to_numpy()[rows]
+    names = [
+        shown(f"{functions[actor]}.{name}") for actor, name in zip(actors, methods, strict=True)
+    ]
+    keys = [shown(key) for key in run.keys.texts(key_ids)]
+    arguments = {"actor": lambda part: keys[part], **arguments}
+    return LabelledSlices(slices, lambda part: list(names[part]), arguments, none, none)
 
 
 #: Args of a transfer, by the column of `Trace.transfers` that has them.
@@ -266,53 +178,19 @@ _TRANSFER_SIZES = {"size": "size (B)", "keys": "keys"}
 _TRANSFER_SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
 
 
-class TransferSlices:
-    """The transfers of a trace on tracks of the workers that received them.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    tracks
-        Gets as many tracks a worker as it had transfers at a time.
-    """
-
-    def __init__(self, run: Run, tracks: Tracks) -> None:
-        self._trace = run
-        workers = run.named
-        self._found = found = ReceivedTransfers.of(run, workers)
-        rows, begins = found.rows, found.begins
-        starts, stops = to_nanoseconds(begins, begins + found.durations)
-        of_slices = _of_workers(
-            workers, found.receivers, starts, stops, what="transfers in", tracks=tracks
-        )
-        #: Where and when each was.
-        self.slices = Slices(rows, starts, stops, of_slices)
-
-    def names(self) -> Names:
-        """Return what each slice is called: where it came from."""
-        names = [f"from {name}" for name in self._found.names]
-        return Names("name", names, self._found.sources)
-
-    def arguments(self) -> list[Argument]:
-        """Return all else that is known of the slices."""
-        table = self._trace.transfers
-        told = [
-            Names.of("state", table["state"]),
-            *numbers(table, _TRANSFER_SIZES, whole=True),
-            *numbers(table, _TRANSFER_SECONDS, whole=False),
-        ]
-        return [argument.taken(self.slices.rows) for argument in told]
-
-    def arrows(self, producers: Producers, part: slice) -> Arrows:
-        """Return the arrows to some of the slices from the task runs whose results they moved."""
-        counts, ids = self._trace.transfer_keys
-        counts = np.maximum(counts, 0)
-        rows = self.slices.rows[part]
-        keys, of_row = items_of(ids, (np.cumsum(counts) - counts)[rows], counts[rows])
-        to = part.start + of_row
-        made = producers.of_keys(keys, self.slices.starts[to])
-        return Arrows.between(producers.slices, made, self.slices, to)
+def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
+    """Return the transfers, named after where they came from, on tracks of their receivers."""
+    received, table = ReceivedTransfers.of(run, run.named), run.transfers
+    rows, begins = received.rows, received.begins
+    spans = rows, received.receivers, begins, begins + received.durations
+    slices = _on_workers(run, tracks, "transfers in", spans)
+    names = _texts(received.sources, [f"from {name}" for name in received.names])
+    arguments = {
+        "state": _categories(table["state"], rows),
+        **_numbers(table, rows, _TRANSFER_SIZES, _TRANSFER_SECONDS),
+    }
+    none = np.zeros(len(rows), dtype=bool)
+    return LabelledSlices(slices, names, arguments, none, none)
 
 
 def graph_marks(run: Run, track: int) -> Iterator[Mark]:
@@ -395,15 +273,14 @@ class DrawnRun:
         self._about = self.tracks.add(RUN, "About")
         for host in sorted(set(run.named.hosts.tolist())):
             self.tracks.process(host)
-        self._steps = StepSlices(run, self.tracks)
-        self._own = OwnEventMarks(run, self.tracks)
+        self._steps = step_marks(run, self.tracks)
+        self._user_events = user_event_marks(run, self.tracks)
         self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
-        self.tasks = TaskSlices(run, self.tracks, ended)
-        self.transfers = TransferSlices(run, self.tracks)
-        self.calls = ActorCallSlices(run, self.tracks, run.actor_calls)
-        self.functions = ActorCallSlices(
-            run, self.tracks, run.worker_functions, "functions outside tasks"
-        )
+        self.tasks = _task_slices(run, self.tracks, ended)
+        self.transfers = _transfer_slices(run, self.tracks)
+        self.calls = _call_slices(run, self.tracks, run.actor_calls, "calls of actors")
+        outside = "functions outside tasks"
+        self.functions = _call_slices(run, self.tracks, run.worker_functions, outside)
         self._producers = Producers(run, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
@@ -423,11 +300,23 @@ class DrawnRun:
         about = self.about()
         return chain(
             [Mark(self._about, 0, None, about["run"], "about", about)],
-            self._steps.marks(),
-            self._own.marks(),
+            self._steps,
+            self._user_events,
             graph_marks(self._trace, self._graphs),
             life_marks(self._trace, self._lives),
         )
+
+    def failures(self, part: slice) -> Iterator[Mark]:
+        """Yield a mark at the end of each failed one of some of the task runs."""
+        tasks, slices = self.tasks, self.tasks.slices
+        at = np.flatnonzero(tasks.failed[part])
+        rows = slices.rows[part][at]
+        keys = self._trace.keys.texts(self._trace.tasks["key_id"].to_numpy()[rows])
+        exceptions = self._trace.tasks["exception"].iloc[rows].astype(object).tolist()
+        for number, key, text in zip((part.start + at).tolist(), keys, exceptions, strict=True):
+            args = {"key": key, "exception": "" if pd.isna(text) else str(text)}
+            end = int(slices.stops[number]) - 1
+            yield Mark(int(slices.tracks[number]), end, None, FAILED, "error", args)
 
     def dependencies(self, part: slice) -> Arrows:
         """Return the arrows to some of the task runs from those whose results they took."""
@@ -437,7 +326,14 @@ class DrawnRun:
 
     def moves(self, part: slice) -> Arrows:
         """Return the arrows to some of the transfers from the runs whose results they moved."""
-        return self.transfers.arrows(self._producers, part)
+        counts, ids = self._trace.transfer_keys
+        counts = np.maximum(counts, 0)
+        slices = self.transfers.slices
+        rows = slices.rows[part]
+        keys, of_row = items_of(ids, (np.cumsum(counts) - counts)[rows], counts[rows])
+        to = part.start + of_row
+        made = self._producers.of_keys(keys, slices.starts[to])
+        return Arrows.between(self.tasks.slices, made, slices, to)
 
     def counters(self) -> Iterator[Counter]:
         """Yield the readings of resources, each of its host."""

@@ -23,7 +23,7 @@ import numpy as np
 from dasfprof.analysis.trace.columns import row_of
 from dasfprof.errors import CannotWriteError, InvalidArgumentError, MissingExtraError
 from dasfprof.report.documents import shown
-from dasfprof.report.formats.drawn import Argument, DrawnRun, Numbers, opened
+from dasfprof.report.formats.drawn import DrawnRun, opened
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 #: Maximum number of spans in a request, and of links in a span (OpenTelemetry's own default).
 _BLOCK, _MAXIMUM_LINKS = 2000, 128
-#: Attributes of a task run's span, by the labels of `TaskSlices.arguments`.
+#: Attributes of a task run's span, by the labels of its slice.
 _ATTRIBUTES = {
+    "key": "dask.key",
     "run id": "dask.run_id",
     "worker": "dask.worker",
     "step": "dask.step",
@@ -252,37 +253,37 @@ class Spans:
         return numbers[max(bisect_right(starts, time) - 1, 0)]
 
     def _task_blocks(self) -> Iterator[list[ReadableSpan]]:
-        tasks = self._drawn.tasks
-        names, columns = tasks.functions(), tasks.arguments()
-        titles = [*names.texts, "task"]
+        tasks, slices = self._drawn.tasks, self._drawn.tasks.slices
+        columns = {
+            _ATTRIBUTES[label]: tasks.arguments[label]
+            for label in _ATTRIBUTES
+            if label in tasks.arguments
+        }
         threads = self._run.tasks["thread"].to_numpy(dtype=object)
         exceptions = self._run.tasks["exception"].to_numpy(dtype=object)
         workers = self._run.tasks["worker_id"].to_numpy()
         resources = {number: self._resource(number) for number in np.unique(workers).tolist()}
-        for part in tasks.slices.blocks(_BLOCK):
-            links = self._links(part)
-            keys, told = tasks.keys(part), _rows_of(columns, part)
-            spans = []
-            for place, row in enumerate(tasks.slices.rows[part].tolist()):
-                number, attributes = part.start + place, told[place]
-                attributes["dask.key"] = shown(keys[place])
-                thread = threads[row]
+        for part in slices.blocks(_BLOCK):
+            links, names, spans = self._links(part), tasks.names(part), []
+            rows = zip(*(listed(part) for listed in columns.values()), strict=True)
+            for number, name, values in zip(range(part.start, part.stop), names, rows, strict=True):
+                attributes = dict(zip(columns, values, strict=True))
+                row, start = slices.rows[number], int(slices.starts[number])
+                thread, step = threads[row], attributes["dask.step"]
                 if isinstance(thread, str) and thread.isdecimal():
                     attributes["thread.id"] = int(thread)
                 if tasks.open[number]:
                     attributes["dask.unfinished"] = True
-                start = int(tasks.slices.starts[number])
-                length = int(tasks.slices.stops[number]) - start
-                step = attributes.get("dask.step")
                 more: dict[str, Any] = {"links": links.get(number, ())}
                 if tasks.failed[number]:
-                    more |= _failure(exceptions[row], self._begin + start + length)
+                    end = self._begin + int(slices.stops[number])
+                    more |= _failure(exceptions[row], end)
                 spans.append(
                     self._span(
                         self._first_task + number,
                         1 if step is None else self._step_at(step, start),
-                        titles[names.codes[number]],
-                        times=(start, length),
+                        name or "",
+                        times=(start, int(slices.stops[number]) - start),
                         resource=resources[int(workers[row])],
                         attributes=attributes,
                         **more,
@@ -315,15 +316,3 @@ def _failure(exception: Any, at: int) -> dict[str, Any]:
 
 def _known(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
-
-
-def _rows_of(columns: list[Argument], part: slice) -> list[dict[str, Any]]:
-    """Return what is known of some task runs, by the names of attributes."""
-    rows: list[dict[str, Any]] = [{} for _ in range(part.stop - part.start)]
-    for column in columns:
-        if column.label in _ATTRIBUTES:
-            whole = isinstance(column, Numbers) and column.whole
-            for row, value in zip(rows, column.listed(part), strict=True):
-                if value is not None:
-                    row[_ATTRIBUTES[column.label]] = int(value) if whole else value
-    return rows

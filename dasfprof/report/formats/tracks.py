@@ -261,13 +261,6 @@ class Arrows:
         drawn = leaving >= sources.starts[made]
         return cls(made[drawn], to[drawn], leaving[drawn], arrival[drawn])
 
-    def __len__(self) -> int:
-        return len(self.made)
-
-    def taken(self, rows: Array) -> Arrows:
-        """Return some of them."""
-        return Arrows(self.made[rows], self.to[rows], self.leaving[rows], self.arrival[rows])
-
 
 class Producers:
     """Finds the task run that made a result.
@@ -337,90 +330,54 @@ class Mark:
     args: dict[str, Any]
 
 
-class OwnEventMarks:
-    """The events of user code on tracks of the run, those of each process and thread on their own.
+def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
+    """Return the events of user code: a slice for a span, an instant for all else.
 
-    Parameters
-    ----------
-    trace
-        The trace.
-    tracks
-        Gets a track for each process and thread that the events name, more where spans overlap.
+    Those of each process and thread are on a track of their own, on more where spans overlap.
     """
-
-    def __init__(self, run: Run, tracks: Tracks) -> None:
-        events = run.events
-        # What is of another clock has no place in the picture: a note of the trace says so.
-        drawn = (events["time"] >= run.begin) & (events["time"] <= run.end)
-        self._events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
-        starts = run.since_begin(self._events["time"])
-        spent = np.nan_to_num(self._events["duration"].to_numpy(dtype=float))
-        self._starts, self._stops = to_nanoseconds(starts, starts + spent)
-        self._tracks = np.zeros(len(starts), dtype=np.int64)
-        for (process, thread), group in self._events.groupby(["process", "thread"], sort=True):
-            self._place(f"Events of {process}, {thread}", group, tracks)
-
-    def _place(self, title: str, group: pd.DataFrame, tracks: Tracks) -> None:
+    events = run.events
+    # Events of another clock have no place in the picture: a note of the trace says so.
+    drawn = (events["time"] >= run.begin) & (events["time"] <= run.end)
+    events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
+    begins = run.since_begin(events["time"])
+    spent = np.nan_to_num(events["duration"].to_numpy(dtype=float))
+    starts, stops = to_nanoseconds(begins, begins + spent)
+    numbers = np.zeros(len(starts), dtype=np.int64)
+    for (process, thread), group in events.groupby(["process", "thread"], sort=True):
         rows = group.index.to_numpy()
         spans = rows[(group["kind"] == "span").to_numpy()]
-        self._tracks[rows] = len(tracks.names())  # the first that is added
-        self._tracks[spans] = lay_out(tracks, RUN, title, self._starts[spans], self._stops[spans])
-
-    def marks(self) -> Iterator[Mark]:
-        """Yield each row: a slice for a span, an instant for all else."""
-        told = zip(
-            self._events["name"].tolist(),
-            self._events["kind"].tolist(),
-            self._events["args"].tolist(),
-            self._tracks.tolist(),
-            self._starts.tolist(),
-            (self._stops - self._starts).tolist(),
-            strict=True,
-        )
-        for name, kind, args, track, start, duration in told:
-            lasts = duration if kind == "span" else None
-            title = name if kind in ("span", "instant") else f"{name} ({kind})"
-            yield Mark(track, start, lasts, title, "own", json_value(args))
+        numbers[rows] = len(tracks.names())  # the first that is added
+        title = f"Events of {process}, {thread}"
+        numbers[spans] = lay_out(tracks, RUN, title, starts[spans], stops[spans])
+    marks = []
+    places = zip(numbers.tolist(), starts.tolist(), (stops - starts).tolist(), strict=True)
+    for event, (track, start, duration) in zip(events.to_dict("records"), places, strict=True):
+        name, kind = event["name"], event["kind"]
+        lasts = duration if kind == "span" else None
+        title = name if kind in ("span", "instant") else f"{name} ({kind})"
+        marks.append(Mark(track, start, lasts, title, "own", json_value(event["args"])))
+    return marks
 
 
-class StepSlices:
-    """The steps of a run, one in another on tracks below each other.
+def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
+    """Return the steps of a run as slices, one in another on tracks below each other.
 
     A step lasts from when the client entered it until it left it. One that only annotations or
-    spans tell of lasts from its first task run to the end of its last.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    tracks
-        Gets as many tracks as there were steps at a time.
+    spans name lasts from its first task run to the end of its last.
     """
-
-    def __init__(self, run: Run, tracks: Tracks) -> None:
-        spans = pd.concat([_entered(run), _told_by_tasks(run)], ignore_index=True)
-        spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
-        self._names: list[str] = spans["step"].tolist()
-        counts = run.tasks["step"].value_counts().items()
-        self._counts = {str(step): int(number) for step, number in counts}
-        stops = spans["stop"].fillna(run.wall).to_numpy()
-        starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
-        numbers = lay_out(tracks, RUN, "Steps", starts, ends) if len(spans) else starts
-        self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
-
-    def marks(self) -> Iterator[Mark]:
-        """Yield each step."""
-        slices = self._slices
-        told = zip(
-            self._names,
-            slices.tracks.tolist(),
-            slices.starts.tolist(),
-            (slices.stops - slices.starts).tolist(),
-            strict=True,
-        )
-        for name, track, start, duration in told:
-            args = {"step": name, "task runs": self._counts.get(name, 0)}
-            yield Mark(track, start, duration, name, "step", args)
+    steps = pd.concat([_entered(run), _named_by_tasks(run)], ignore_index=True)
+    steps = steps[np.isfinite(steps["start"])].sort_values("start", kind="stable")
+    if not len(steps):
+        return []
+    ends = steps["stop"].fillna(run.wall).to_numpy()
+    starts, stops = to_nanoseconds(steps["start"].to_numpy(), ends)
+    numbers = lay_out(tracks, RUN, "Steps", starts, stops)
+    counts = {str(step): int(n) for step, n in run.tasks["step"].value_counts().items()}
+    places = zip(numbers.tolist(), starts.tolist(), (stops - starts).tolist(), strict=True)
+    return [
+        Mark(*place, name, "step", {"step": name, "task runs": counts.get(name, 0)})
+        for name, place in zip(steps["step"].tolist(), places, strict=True)
+    ]
 
 
 def _entered(run: Run) -> pd.DataFrame:
@@ -432,7 +389,7 @@ def _entered(run: Run) -> pd.DataFrame:
     return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
 
 
-def _told_by_tasks(run: Run) -> pd.DataFrame:
+def _named_by_tasks(run: Run) -> pd.DataFrame:
     """Return the steps that task runs name and the client did not enter."""
     start = run.recorded["start"]
     runs = pd.DataFrame(
