@@ -26,7 +26,7 @@ from dasfprof.errors import DasfprofError
 from dasfprof.handles.analyser import RunComparison, TraceAnalyser, compare
 from dasfprof.handles.registration import register_default_profiler
 from dasfprof.handles.run import ProfiledRun
-from dasfprof.report.notebook import CarriedParts, frame_html, parts_of, run_html, run_text
+from dasfprof.report.notebook import frame_html, run_html, run_text
 from dasfprof.report.page.html import write_report
 from dasfprof.report.run_summary import title_of
 from dasfprof.text import clean, escape
@@ -41,7 +41,6 @@ __all__ = ["RunView", "load_ipython_extension", "show"]
 
 #: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000
-_CARRIED = CarriedParts()
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -90,12 +89,7 @@ class RunView:
             if not large:
                 page = self.report.read_text(encoding="utf-8")
                 title = f"Report of {self._title}"
-                frame = frame_html(
-                    page,
-                    title,
-                    empty=not len(self.analyser.run.tasks),
-                    parts_elsewhere=_CARRIED.elsewhere(parts_of(page)),
-                )
+                frame = frame_html(page, title, empty=not len(self.analyser.run.tasks))
             where = f"{'is too large to be shown here' if large else 'as a file'}: "
             where += _link(self.report)
         except OSError as error:

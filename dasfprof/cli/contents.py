@@ -193,8 +193,7 @@ def _numbers(column: Column) -> Array:
     else:
         items = [item for item in column.to_list() if type(item) in (int, float)]
         array = np.array([item for item in items if abs(item) < _LATEST], dtype=float)
-    finite: Array = array[np.isfinite(array)]
-    return finite
+    return array[np.isfinite(array)]
 
 
 def _is_time(value: Any) -> bool:

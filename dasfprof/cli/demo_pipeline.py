@@ -63,8 +63,7 @@ def read_points(paths: list[Path], size: Size) -> da.Array:
 
 def load_chunk(path: str) -> Points:
     """Read one file."""
-    points: Points = np.load(path)
-    return points
+    return np.load(path)
 
 
 def normalise(points: da.Array) -> da.Array:
@@ -110,8 +109,7 @@ def sum_by_nearest(points: Points, centres: Points) -> Points:
 def nearest_centre(points: Points, centres: Points) -> Points:
     """Return the number of the centre nearest to each point."""
     distances = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
-    nearest: Points = distances.argmin(axis=1)
-    return nearest
+    return distances.argmin(axis=1)
 
 
 def summarise(points: da.Array, centres: Points) -> pd.DataFrame:

@@ -117,8 +117,7 @@ class Storage:
 
     def get(self, path: str) -> bytes:
         """Return the content of a file."""
-        data: bytes = self._files.cat_file(f"{self._root}/{path}")
-        return data
+        return self._files.cat_file(f"{self._root}/{path}")
 
     def directories(self) -> list[str]:
         """Return the names of the directories in it."""

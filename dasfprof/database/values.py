@@ -57,10 +57,7 @@ def pack(value: Any) -> bytes:
     ValueError, OverflowError, RecursionError
         If it has more than msgpack's 500 or so levels of nesting, or more than 4 GiB.
     """
-    packed: bytes = msgpack.packb(
-        value, default=_replace, strict_types=True, unicode_errors="surrogatepass"
-    )
-    return packed
+    return msgpack.packb(value, default=_replace, strict_types=True, unicode_errors="surrogatepass")
 
 
 def pack_any(value: Any) -> bytes:

@@ -136,8 +136,7 @@ def _optimised(collection: Any) -> tuple[dict[Any, Any], Mapping[Any, Any]]:
     except _Planned as planned:
         graph, keys = planned.graph, planned.keys
     graph = graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
-    needed: tuple[dict[Any, Any], Mapping[Any, Any]] = cull(dict(graph), keys)
-    return needed
+    return cull(dict(graph), keys)
 
 
 @dataclass

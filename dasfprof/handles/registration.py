@@ -107,8 +107,7 @@ def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
         return LocalRun(settings)
     client, owned = find_client(pipeline)
     steps = StepRecorder(settings, client, pipeline)
-    run: ProfiledRun = client.sync(_register, client, settings, owned, steps)
-    return run
+    return client.sync(_register, client, settings, owned, steps)
 
 
 @documented

@@ -259,8 +259,7 @@ class ProfiledRun:
             # as in a notebook, so another thread runs the coroutine.
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(lambda: asyncio.run(function(*args))).result()
-        result: T = self._client.sync(function, *args)
-        return result
+        return self._client.sync(function, *args)
 
     def _state(self) -> str:
         if self._stopped:

@@ -87,8 +87,7 @@ def schema_of(command: str) -> str:
 def read_schema(command: str) -> dict[str, Any]:
     """Return the schema of a command's document, in JSON Schema."""
     path = SCHEMAS / f"{command}-{VERSIONS[command]}.json"
-    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return schema
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 # --- Where the documentation is: each finding has a page of its rule's name -----------------------

@@ -6,11 +6,8 @@ script: a notebook that is not trusted, or is looked at on a web site, shows all
 
 from __future__ import annotations
 
-import hashlib
 import html
 import math
-import re
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -138,13 +135,6 @@ def _text(text: object) -> str:
 # no way to the notebook or the network. The page says how tall it is, and a script beside the frame
 # makes the frame as tall. Where no such script runs, as in a notebook that is not trusted, the
 # frame has a height that shows the timeline.
-#
-# Two thirds of the page of a small run are its style and script. Of the reports in one notebook,
-# the first carries them, and the script beside the others' frames puts them into those pages
-# (`CarriedParts`). A copy that is gone, since its cell was run again or deleted, is told in words;
-# a cell that is run again brings a copy along, since a kernel cannot know which outputs there are.
-# So does one of another name with the same source: notebooks that are kept as text name their cells
-# anew each time that they are opened, and all of their outputs may be new while the kernel is not.
 
 _CHARSET = '<meta charset="utf-8">'
 _STYLE = (
@@ -153,18 +143,9 @@ _STYLE = (
 #: Pixels of a frame whose page has not told how tall it is, and of one of a run without task runs.
 _HEIGHT, _EMPTY_HEIGHT = 1000, 360
 _LONGEST_TITLE = 700
-#: The parts of a page that all reports of one version of dasfprof have in common.
-_SHARED = re.compile(r'(<style>|<script type="text/plain" id="script">)([^<]*)')
-_WITHOUT_PARTS = (
-    f"<!doctype html>{_CHARSET}"
-    '<p style="font:14px/1.4 sans-serif;background:#fff;color:#222;padding:1em">'
-    "This report takes its script and style from another output of this notebook, which was not "
-    "found. Scroll to the first report, if it is there; or run this cell again, which brings them "
-    "along.</p>"
-)
 
 
-def frame_html(page: str, title: str, *, empty: bool = False, parts_elsewhere: bool = False) -> str:
+def frame_html(page: str, title: str, *, empty: bool = False) -> str:
     """Put a whole page into a frame of its own, which reaches neither the notebook nor the network.
 
     It may run the page's scripts and save the tables that they export.
@@ -177,67 +158,13 @@ def frame_html(page: str, title: str, *, empty: bool = False, parts_elsewhere: b
         The frame's.
     empty
         Whether the run has no task runs: then the frame is as low as what the page shows of it.
-    parts_elsewhere
-        Whether the page's style and script stand in another output of the notebook.
     """
     height = _EMPTY_HEIGHT if empty else _HEIGHT
     # Else links to its own places would lead to the notebook: a frame has the address around it.
     page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
-    kept = html.escape(page)
-    if parts_elsewhere:
-        height = _EMPTY_HEIGHT
-        rest = html.escape(_SHARED.sub(r"\1", page))
-        kept = f'{html.escape(_WITHOUT_PARTS)}" data-page="{rest}'
     return (
         '<iframe class="dasfprof-report" sandbox="allow-scripts allow-downloads" '
         f'title="{escape(elide(title, _LONGEST_TITLE))}" style="height:{height}px;{_STYLE}" '
-        f'data-parts="{parts_of(page)}" srcdoc="{kept}"></iframe>'
+        f'srcdoc="{html.escape(page)}"></iframe>'
         f"<script>{asset('notebook.js')}</script>"
     )
-
-
-def parts_of(page: str) -> str:
-    """Return the checksum of the style and the script of a page."""
-    text = "\0".join(found[2] for found in _SHARED.finditer(page))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-class CarriedParts:
-    """In which execution a cell of this kernel showed a report, by the checksum of the parts."""
-
-    def __init__(self) -> None:
-        self._shown: dict[str, dict[str, str]] = {}
-
-    def elsewhere(self, parts: str) -> bool:
-        """Note a report of the cell that runs; return whether another output carries its parts.
-
-        Parameters
-        ----------
-        parts
-            What `parts_of` returns.
-        """
-        running = _running_cell()
-        if running is None:
-            return False
-        names, execution = running
-        shown = self._shown.setdefault(parts, {})
-        before, others = {shown[name] for name in names if name in shown}, bool(shown)
-        shown.update(dict.fromkeys(names, execution))
-        # An earlier execution's output of this cell is gone, and it may have carried the copy.
-        return before == {execution} if before else others
-
-
-def _running_cell() -> tuple[tuple[str, str], str] | None:
-    """Return a cell's name and source, and its execution's name; None where cells have no names.
-
-    JupyterLab, Notebook 7 and VS Code do. Colab keeps each output in a frame of its own, where no
-    other one can be reached.
-    """
-    ipython = sys.modules.get("IPython")
-    if ipython is None or "google.colab" in sys.modules:
-        return None
-    request: dict[str, Any] = getattr(ipython.get_ipython(), "get_parent", dict)()
-    cell = request.get("metadata", {}).get("cellId")
-    if not cell:
-        return None
-    return (str(cell), request["content"]["code"]), request["header"]["msg_id"]

@@ -1,4 +1,4 @@
-"""A report in an output of a notebook: a frame as tall as its page, with parts that are shared."""
+"""A report in an output of a notebook: a frame as tall as its page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from clusters import wait_until
-from jupyter_client.manager import KernelManager
-from kernels import reached_by_files
 from opened_pages import DEADLINE, EVENTS, browser_path
 from traces import record, usage, write_trace
 
@@ -157,80 +155,6 @@ def test_only_a_number_is_a_height(height: str, opened: Opened) -> None:
     tab = opened(frame_html(page, "run") + heard)
     tab.wait_for_function("heights.length === 2")
     assert tab.evaluate("heights") == ["1000px", "456px"]
-
-
-def test_outputs_share_script_and_style(report: str, opened: Opened) -> None:
-    first = frame_html(report, "first")
-    later = frame_html(report, "later", parts_elsewhere=True)
-    # Escaping adds to what stands in attributes; the style and the packed script are over 110 kB.
-    assert len(first) - len(later) > 110_000
-    assert len(later) < 75_000
-
-    for outputs in ([first, later], [later, first]):
-        tab = opened(*outputs)
-        for number in range(2):
-            inner = whole(tab, number)
-            assert inner.text_content("h1") == "run"
-            styled = "getComputedStyle(document.querySelector('h1')).fontWeight"
-            assert inner.evaluate(styled) == "650", "that of the page"
-            inner.fill("#search", "fails")
-            inner.wait_for_selector("#found:has-text('1')", timeout=DEADLINE * 1000)
-
-
-def test_parts_that_are_gone_are_told_in_words(report: str, opened: Opened) -> None:
-    later = frame_html(report, "later", parts_elsewhere=True)
-    other_version = frame_html(report, "other").replace('data-parts="', 'data-parts="other', 1)
-    for outputs in ([later], [other_version, later]):
-        tab = opened(*outputs)
-        told = tab.frames[-1].text_content("p")
-        assert "run this cell again" in told
-
-
-#: Cells as a person runs them: the name that the notebook sends, a source, and which of their
-#: outputs take style and script from another one.
-EXECUTIONS = [
-    ("a", "first", [False, True]),  # two reports of one cell
-    ("b", "second", [True]),
-    ("b", "second", [False, True]),  # run again: it may have been the one that carried them
-    (None, "unnamed", [False, False]),  # a notebook that names no cells
-    ("c", "third", [True]),
-    ("a", "edited", [False]),
-    ("d", "third", [False]),  # the notebook was opened again, and names its cells anew
-    ("e", "fourth", [True]),
-]
-
-
-@pytest.fixture
-def kernel() -> Iterator[Any]:
-    """Give the client of a kernel."""
-    with reached_by_files() as config:
-        manager = KernelManager(kernel_name="python3", config=config)
-        manager.start_kernel()
-        client = manager.client()
-        client.start_channels()
-        try:
-            client.wait_for_ready(timeout=DEADLINE)
-            yield client
-        finally:
-            client.stop_channels()
-            manager.shutdown_kernel(now=True)
-
-
-def test_a_cell_that_is_run_again_carries_the_parts_along(kernel: Any) -> None:
-    make = "from dasfprof.report.notebook import CarriedParts\ncarried = CarriedParts()"
-    kernel.execute_interactive(make, timeout=DEADLINE)
-    for cell, source, expected in EXECUTIONS:
-        code = f"[carried.elsewhere('parts') for _ in range({len(expected)})]  # {source}"
-        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
-        metadata = {"cellId": cell} if cell else {}
-        message = kernel.session.msg("execute_request", content, metadata=metadata)
-        kernel.shell_channel.send(message)
-        while True:
-            told = kernel.get_iopub_msg(timeout=DEADLINE)
-            of_this = told["parent_header"].get("msg_id") == message["header"]["msg_id"]
-            if of_this and told["msg_type"] in ("execute_result", "error"):
-                break
-        assert told["content"].get("data") == {"text/plain": str(expected)}, (cell, told)
 
 
 def test_the_frame_is_a_whole_report_in_any_page(

@@ -128,8 +128,7 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def _name(code: CodeType) -> str:
-    name: str = getattr(code, "co_qualname", code.co_name)
-    return name
+    return getattr(code, "co_qualname", code.co_name)
 
 
 def _files_like(file: str) -> set[str]:

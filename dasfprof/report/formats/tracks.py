@@ -84,16 +84,14 @@ def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
 
 def whole_nanoseconds(times: Array) -> Array:
     """Round seconds to whole nanoseconds, from 0 to as many as a viewer can hold."""
-    rounded: Array = np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
-    return rounded
+    return np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
 
 
 def trimmed(starts: Array, stops: Array) -> Array:
     """Cut the ends of spans that overlap the next by no more than the clock's resolution."""
     late = stops[:-1] - starts[1:]
     cut = (late > 0) & (late <= _CLOCK_GRAIN) & (starts[1:] > starts[:-1])
-    ends: Array = np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
-    return ends
+    return np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
 
 
 def side_by_side(starts: Array, stops: Array) -> Array:
@@ -124,8 +122,7 @@ def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Arra
     places = side_by_side(starts, stops)
     more = range(2, int(places.max(initial=0)) + 2)
     ids = [tracks.add(process, name) for name in (title, *(f"{title} ({n})" for n in more))]
-    numbers: Array = np.array(ids, dtype=np.int64)[places]
-    return numbers
+    return np.array(ids, dtype=np.int64)[places]
 
 
 # --- The tracks of the timelines: one for each thread of each worker ------------------------------
@@ -211,8 +208,7 @@ def _unused(pairs: Array, most: int, threads: Array) -> Array:
     used = np.bincount(workers[codes > 0], minlength=len(threads))
     unused = np.maximum(threads - used, 0)
     worker, within = numbered(unused)
-    numbers: Array = worker * most + most - 1 - within
-    return numbers
+    return worker * most + most - 1 - within
 
 
 def natural_order(name: str) -> list[tuple[bool, int, str]]:
@@ -229,8 +225,7 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
     begun = np.searchsorted(starts, times)
     ended = np.searchsorted(ends, times)
     # The sum of min(time, end) - start over the tasks that have begun.
-    busy: Array = (begun - ended) * times + end_sums[ended] - order_sums[begun]
-    return busy
+    return (begun - ended) * times + end_sums[ended] - order_sums[begun]
 
 
 # --- Arrows between slices: from the task runs that made results to what took them ----------------

@@ -257,7 +257,6 @@ def _averaged(series: Series, points: int) -> Series:
     found = np.flatnonzero(counts)
 
     def mean(numbers: Array) -> Array:
-        averages: Array = np.bincount(places, weights=numbers)[found] / counts[found]
-        return averages
+        return np.bincount(places, weights=numbers)[found] / counts[found]
 
     return Series(series.label, series.host, mean(times), mean(values))
