@@ -12,21 +12,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from dasfprof import system
+import psutil
+
 from dasfprof.analysis.live import LiveRun, RunState
 from dasfprof.errors import TraceError
+from dasfprof.recording.side_process import SideProcess
 from dasfprof.report.documents import json_of, records
 from dasfprof.report.terminal.live_view import (
     counts_in_words,
@@ -144,13 +142,7 @@ class FindingsSoFar:
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run
-        self._findings: Sequence[dict[str, Any]] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] | None = None
-        self._cpu = 0.0
-        self._began = 0.0
-        self._since = time.monotonic()
-        self._taken = 0.0
+        self._process = SideProcess(MODULE, 10, _LONGEST)
         self._stood_still = False
 
     def __enter__(self) -> FindingsSoFar:
@@ -161,50 +153,21 @@ class FindingsSoFar:
 
     def close(self) -> None:
         """End the process that looks for findings, if one does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._process.close()
 
     def latest(self, state: RunState) -> Sequence[dict[str, Any]] | None:
         """Return the rows of the last diagnosis, None before the first; begin one if it is time.
 
         After the run's end none begins.
         """
-        now = time.monotonic()
-        changed = state.stands_still != self._stood_still
-        if self._process is not None:
-            if self._process.poll() is not None:
-                self._take()
-                self._since, self._taken = now, system.children_cpu() - self._cpu
-            elif now - self._began > _LONGEST:
-                self._process.kill()
-        elif state.goes_on is not False and (changed or now - self._since >= self._pause()):
-            self._stood_still = state.stands_still
-            self._begin(now)
-        return self._findings
-
-    def _pause(self) -> float:
-        return _TIMES * max(self._taken, _LEAST + _A_BYTE * self._run.size())
-
-    def _begin(self, now: float) -> None:
-        self._cpu, self._began, self._since = system.children_cpu(), now, now
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed where it is read)
-        with contextlib.suppress(OSError):
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, "findings", self._run.source],
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the view
-            )
-            system.lower_priority(self._process.pid, 10)
-
-    def _take(self) -> None:
-        assert self._output is not None
-        self._process = None
-        with self._output as output, contextlib.suppress(ValueError):
-            output.seek(0)
-            self._findings = json.load(output)
+        process = self._process
+        if not process.is_running() and state.goes_on is not False:
+            pause = _TIMES * max(process.cpu_seconds, _LEAST + _A_BYTE * self._run.size())
+            is_due = time.monotonic() - process.since >= pause
+            if is_due or state.stands_still != self._stood_still:
+                self._stood_still = state.stands_still
+                process.begin("findings", self._run.source)
+        return process.result
 
 
 def main(what: str, source: str, *others: str) -> None:
@@ -221,7 +184,10 @@ def main(what: str, source: str, *others: str) -> None:
         sys.stdout.write(json_of(records(analyser.diagnose())))
     elif what == "metrics":
         tables = {"findings": analyser.diagnose(), "time_accounting": analyser.time_accounting()}
-        sys.stdout.write(json_of({name: records(table) for name, table in tables.items()}))
+        told: dict[str, Any] = {name: records(table) for name, table in tables.items()}
+        now = time.time()
+        told |= {"analysed": now, "seconds": now - psutil.Process().create_time()}
+        sys.stdout.write(json_of(told))
     else:
         title = title_of(analyser.in_memory, default=Path(source).resolve().name)
         analyser.report(others[0], title=title)

@@ -8,20 +8,17 @@ while somebody asks.
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof import system
 from dasfprof.database import FileDatabase
 from dasfprof.recording.dask_internals.inspection.views import UNFINISHED, task_counts
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.side_process import SideProcess
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -82,12 +79,8 @@ class RunMetrics:
         self, scheduler: Any, settings: RunSettings, module: str, database: FileDatabase
     ) -> None:
         self._scheduler, self._settings, self._database = scheduler, settings, database
-        self._command = [sys.executable, "-m", module, "metrics"]
-        self._analysed: list[Sample] = []
-        self._due = 0.0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-        self._ended = False
+        self._process = SideProcess(module, 19, _LONGEST)
+        self._was_analysed = False
 
     @property
     def run(self) -> str:
@@ -96,89 +89,42 @@ class RunMetrics:
 
     def samples(self) -> Iterator[Sample]:
         """Yield what is known now; have the run analysed if that is due."""
-        self._analyse_if_due()
+        process = self._process
+        pause = max(_INTERVAL, _TIMES * process.seconds) if self._was_analysed else 0.0
+        if not process.is_running() and time.monotonic() - process.since >= pause:
+            self._was_analysed = True
+            process.begin("metrics", str(Path(self._settings.directory, self._settings.name)))
         yield "dasfprof_begin_timestamp_seconds", (), self._settings.created
         losses = self._database.writer.losses
         yield "dasfprof_lost_facts", (), float(sum(losses.by_cause.values()))
         yield from self._open_tasks()
-        yield from self._analysed
+        if process.result is not None:
+            yield from _samples_of(process.result)
 
     def _open_tasks(self) -> Iterator[Sample]:
         """Yield the open tasks of the functions that have most of them, and of all others."""
-        counts: dict[str, dict[str, int]] = {}
-        for function, states in task_counts(self._scheduler)[0].items():
-            kept = {state: states[state] for state in UNFINISHED if states.get(state)}
-            if kept:
-                counts[function] = kept
-        most = sorted(counts, key=lambda name: -sum(counts[name].values()))[:_MOST_FUNCTIONS]
-        rest: dict[str, int] = {}
-        for function, states in counts.items():
-            for state, number in states.items():
-                if function in most:
-                    yield "dasfprof_open_tasks", (function, state), float(number)
-                else:
-                    rest[state] = rest.get(state, 0) + number
-        for state, number in rest.items():
-            yield "dasfprof_open_tasks", (_OTHERS, state), float(number)
-
-    def _analyse_if_due(self) -> None:
-        with self._lock:
-            if self._ended or time.monotonic() < self._due:
-                return
-            self._due = time.monotonic() + _LONGEST
-        threading.Thread(target=self._analyse, name="dasfprof-metrics", daemon=True).start()
-
-    def _analyse(self) -> None:
-        began = time.monotonic()
-        try:
-            document = self._document()
-            took = time.monotonic() - began
-            if document is not None:
-                self._analysed = [
-                    ("dasfprof_analysed_timestamp_seconds", (), time.time()),
-                    ("dasfprof_analysis_duration_seconds", (), took),
-                    *_samples_of(document),
-                ]
-        except Exception:
-            logger.debug("a run could not be analysed for its metrics", exc_info=True)
-        now = time.monotonic()
-        self._due = now + max(_INTERVAL, _TIMES * (now - began))
-
-    def _document(self) -> dict[str, Any] | None:
-        """Return what an analysis tells of the run so far; None: nothing yet."""
-        source = Path(self._settings.directory, self._settings.name)
-        with self._lock:
-            if self._ended:
-                return None
-            self._process = process = subprocess.Popen(
-                [*self._command, str(source)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the scheduler
-            )
-        system.lower_priority(process.pid, 19)
-        try:
-            text, _ = process.communicate(timeout=_LONGEST)
-        finally:
-            self._kill()
-        return json.loads(text) if process.returncode == 0 else None
-
-    def _kill(self) -> None:
-        with self._lock:
-            process, self._process = self._process, None
-        if process is not None and process.poll() is None:
-            process.kill()
-            process.communicate()
+        counts: dict[tuple[str, str], int] = {}
+        by_function = {
+            function: {state: states[state] for state in UNFINISHED if states.get(state)}
+            for function, states in task_counts(self._scheduler)[0].items()
+        }
+        order = sorted(by_function, key=lambda name: -sum(by_function[name].values()))
+        for position, function in enumerate(order):
+            label = function if position < _MOST_FUNCTIONS else _OTHERS
+            for state, number in by_function[function].items():
+                counts[label, state] = counts.get((label, state), 0) + number
+        for labels, number in counts.items():
+            yield "dasfprof_open_tasks", labels, float(number)
 
     def end(self) -> None:
         """End, with an analysis that goes on."""
-        self._ended = True
-        self._kill()
+        self._process.close()
 
 
 def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
-    """Yield what an analysis tells."""
+    """Yield the results of an analysis, see `dasfprof.handles.live`."""
+    yield "dasfprof_analysed_timestamp_seconds", (), document["analysed"]
+    yield "dasfprof_analysis_duration_seconds", (), document["seconds"]
     counts: dict[tuple[str, str], int] = {}
     seconds: dict[str, float] = {}
     for finding in document.get("findings", ()):
@@ -260,10 +206,10 @@ def add_metrics(
         _collector.runs = (*_collector.runs, metrics)
 
     def end() -> None:
-        metrics.end()
         with _lock:
-            _collector.runs = tuple(one for one in _collector.runs if one is not metrics)
+            _collector.runs = tuple(run for run in _collector.runs if run is not metrics)
             if not _collector.runs:
                 REGISTRY.unregister(_collector)
+        metrics.end()
 
     return end

@@ -97,8 +97,12 @@ def test_findings_become_metrics(tmp_path: Path) -> None:
             {"Rule": "b", "Severity": "low", "Seconds at stake (s)": None},
         ],
         "time_accounting": [{"Class": "Computing", "Thread Time (s)": 4.0}],
+        "analysed": 1.7e9,
+        "seconds": 5.0,
     }
     assert list(_samples_of(document)) == [
+        ("dasfprof_analysed_timestamp_seconds", (), 1.7e9),
+        ("dasfprof_analysis_duration_seconds", (), 5.0),
         ("dasfprof_findings", ("a", "high"), 2.0),
         ("dasfprof_findings", ("b", "low"), 1.0),
         ("dasfprof_finding_seconds", ("a",), 3.0),
