@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from dasfprof.cli.sources import (
     open_analyser,
     price_option,
     source_argument,
-    step_document,
 )
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.documents import finding_page, finding_url
@@ -184,8 +183,9 @@ def analyse(  # noqa: PLR0917
             following = after_finding(findings or [], where)
             if function is not None:
                 following = after_function(tables, function, where)
-            first = {name: table.head(head or len(table)) for name, table in tables.items()}
-            click.echo(step_document(analyser, title, findings, first, following))
+            first = ((name, table.head(head or len(table))) for name, table in tables.items())
+            for piece in document(analyser, title, findings, first, following):
+                click.echo(piece, nl=False)
         elif findings is not None:
             print_finding(findings, where)
         elif function is not None:
@@ -205,8 +205,18 @@ def _answer(
     requests = _requests(analyses, analyser)
     analyser.prepare(requests)
     if as_json:
-        after = partial(after_overview, where=where)
-        for piece in document(analyser, title, requests, head, after):
+        findings: list[Finding] | None = None
+        following: list[str] = []
+        for request in requests:
+            if request.question.name == "diagnose":
+                findings = analyser.findings(**request.arguments)
+                following = after_overview([finding.rule for finding in findings], where)
+        tables = (
+            (request.file_stem, request.of(analyser).head(sys.maxsize if head is None else head))
+            for request in requests
+            if request.question.name != "diagnose"
+        )
+        for piece in document(analyser, title, findings and findings[:head], tables, following):
             click.echo(piece, nl=False)
         return
     if analyser.is_in_parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from dasfprof.analysis.diagnosis.registry import Finding
-    from dasfprof.analysis.tables.questions import Request
     from dasfprof.database import MultiEventDatabase
     from dasfprof.handles.analyser import TraceAnalyser
 
@@ -165,13 +164,13 @@ _BLOCK = 1 << 12
 def document(
     analyser: TraceAnalyser,
     title: str,
-    requests: Iterable[Request],
-    rows: int | None,
-    after: Callable[[Iterable[str]], list[str]],
+    findings: list[Finding] | None,
+    tables: Iterable[tuple[str, pd.DataFrame]],
+    following: list[str],
 ) -> Iterator[str]:
-    """Write answers as JSON, in ASCII, piece by piece.
+    """Write findings and tables as JSON, in ASCII, piece by piece.
 
-    The whole is an object of ``schema`` (its name and version), ``run`` (its name), ``summary``,
+    The document is an object of ``schema`` (its name and version), ``run`` (its name), ``summary``,
     ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (on missing data) and
     ``next`` (commands that lead on). The summary of a run that is analysed part by part is null. A
     table is a list of objects by label; NA and numbers that are not finite are null; times are ISO
@@ -183,75 +182,30 @@ def document(
         The run.
     title
         What it is called.
-    requests
-        The questions.
-    rows
-        How many rows of each; None: all.
-    after
-        Returns the commands that lead on from findings.
+    findings
+        The findings; None: the document has none.
+    tables
+        The tables by name.
+    following
+        The commands that lead on.
     """
-    head = json_of(_head(analyser, title))
-    yield head.removesuffix("}") + ",\n"
-    asked, following = list(requests), []
-    for request in asked:
-        if request.question.name == "diagnose":
-            found = analyser.findings(**request.arguments)
-            following = after(one.rule for one in found)
-            yield f'"findings": {json_of(_told(found[:rows]))}'
-            yield ",\n"
-    yield '"tables": {'
-    separator = "\n"
-    for request in asked:
-        if request.question.name != "diagnose":
-            yield separator
-            yield from _member(request.file_stem, request.of(analyser), rows)
-            separator = ",\n"
-    notes = json_of([note.text for note in analyser.in_memory.notes])
-    yield f'}},\n"notes": {notes},\n"next": {json_of(following)}}}\n'
-
-
-def step_document(
-    analyser: TraceAnalyser,
-    title: str,
-    findings: list[Finding] | None,
-    tables: Mapping[str, pd.DataFrame],
-    following: list[str],
-) -> str:
-    """Return some findings and tables of a run as a `document`, with the commands that lead on."""
-    told = {} if findings is None else {"findings": _told(findings)}
-    return json_of(
-        {
-            **_head(analyser, title),
-            **told,
-            "tables": {name: records(table) for name, table in tables.items()},
-            "notes": [note.text for note in analyser.in_memory.notes],
-            "next": following,
-        }
-    )
-
-
-def _head(analyser: TraceAnalyser, title: str) -> dict[str, Any]:
     from dasfprof.report.run_summary import summarise
 
     summary = None if analyser.is_in_parts else summarise(analyser.run)
-    return {"schema": schema_of("analyse"), "run": title, "summary": summary}
-
-
-def _told(findings: list[Finding]) -> list[dict[str, Any]]:
-    """Return findings with the pages of the documentation about them."""
-    return [
-        {**one.to_dict(), "Page": finding_url(one.rule) or finding_page(one.rule)}
-        for one in findings
-    ]
-
-
-def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:
-    """Write a table, a row a line."""
-    yield f"{json_of(name)}: ["
-    whole = frame if rows is None else frame.head(rows)
-    separator = "\n"
-    for begin in range(0, len(whole), _BLOCK):
-        block = whole.iloc[begin : begin + _BLOCK]
-        yield separator + ",\n".join(map(json_of, records(block)))
-        separator = ",\n"
-    yield "]"
+    head = json_of({"schema": schema_of("analyse"), "run": title, "summary": summary})
+    yield head.removesuffix("}") + ",\n"
+    if findings is not None:
+        listed = [
+            {**finding.to_dict(), "Page": finding_url(finding.rule) or finding_page(finding.rule)}
+            for finding in findings
+        ]
+        yield f'"findings": {json_of(listed)},\n'
+    yield '"tables": {'
+    for number, (name, table) in enumerate(tables):
+        yield f"{',' * bool(number)}\n{json_of(name)}: ["
+        for begin in range(0, len(table), _BLOCK):
+            block = table.iloc[begin : begin + _BLOCK]
+            yield f"{',' * bool(begin)}\n" + ",\n".join(map(json_of, records(block)))
+        yield "]"
+    notes = json_of([note.text for note in analyser.in_memory.notes])
+    yield f'}},\n"notes": {notes},\n"next": {json_of(following)}}}\n'

@@ -216,25 +216,9 @@ class WorkerTaskPlugin(RecordingPart):
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._append((CLOCK, (time(), self._clock.current)))
 
-    def _note_run(  # noqa: PLR0912, PLR0917  (calls, tuples and objects would double the cost)
-        self,
-        key: Any,
-        prefix: str | None,
-        run_id: int | None,
-        state: str,
-        size: int,
-        type: str | None,
-        dtype: Any,
-        shape: Any,
-        dependencies: tuple[Any, ...],
-        input_size: int,
-        start: float | None,
-        stop: float | None,
-        exception: str | None,
-        raised_at: str | None,
-        metrics: Any,
-    ) -> None:
-        """Note a task run with its times, and forget these."""
+    def _note_run(self, facts: tuple[Any, ...], metrics: Any) -> None:  # noqa: PLR0912
+        """Note a task run, of which these `FACTS` are known, with its times, and forget these."""
+        key, prefix, run_id = facts[:3]
         clock = self._clock
         if self._worker.scheduler_delay != clock.current:
             self._note_correction()
@@ -275,40 +259,25 @@ class WorkerTaskPlugin(RecordingPart):
                 self._append((CLOCK, (executing or done, applied)))
         if within and cpu is not None:
             # Dask takes from them whatever is metered within the task, waits too, as P2P does.
-            cpu = cpu_seconds(reading, start, stop)
-        self._note(
-            (
-                key,
-                prefix,
-                run_id,
-                state,
-                size,
-                type,
-                dtype,
-                shape,
-                dependencies,
-                input_size,
-                start,
-                stop,
-                exception,
-                raised_at,
-                received,
-                ready,
-                executing,
-                correction,
-                seceded,
-                done,
-                thread,
-                reading,
-                cpu,
-                deserialize,
-                disk_read,
-                disk_read_size,
-                executor,
-                collecting,
-                storage,
-            )
+            cpu = cpu_seconds(reading, *facts[10:12])
+        measured = (
+            received,
+            ready,
+            executing,
+            correction,
+            seceded,
+            done,
+            thread,
+            reading,
+            cpu,
+            deserialize,
+            disk_read,
+            disk_read_size,
+            executor,
+            collecting,
+            storage,
         )
+        self._note(facts + measured)  # `RUN` names the items
 
     def _finished(self, event: Any, ledger: Any) -> None:
         """Note an instruction's outcome; called by the worker's metering."""
@@ -321,11 +290,11 @@ class WorkerTaskPlugin(RecordingPart):
                 self._arguments.see(event.key, event.run_id, task)
             if self._tracebacks is not None:
                 self._tracebacks.see(event.key, event.run_id, event.traceback_text)
-            self._note_run(*failed_run(event, task), ledger.metrics)
+            self._note_run(failed_run(event, task), ledger.metrics)
         elif kind is RescheduleEvent:
             # A closing worker reschedules in this way the tasks that it does not start any more.
             if not event.stimulus_id.startswith("worker-closing"):
-                self._note_run(*failed_run(event, self._rescheduled), ledger.metrics)
+                self._note_run(failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
         elif isinstance(event, GatherDepDoneEvent):
             self._append((TRANSFER, transfer(event, ledger)))
@@ -364,7 +333,7 @@ class WorkerTaskPlugin(RecordingPart):
                 keys = tuple(found)
             if self._arguments is not None and event.stop - event.start >= LEAST:
                 self._arguments.see(key, event.run_id, task)
-        self._note_run(
+        facts = (
             key,
             prefix,
             event.run_id,
@@ -379,8 +348,8 @@ class WorkerTaskPlugin(RecordingPart):
             event.stop,
             text,
             None,  # Dask's own error: its result could not be stored
-            ledger.metrics,
         )
+        self._note_run(facts, ledger.metrics)
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
         """Note a run that ended, by public means: without seconds of CPU, disk and network."""
@@ -390,4 +359,4 @@ class WorkerTaskPlugin(RecordingPart):
         if finish == "error" and self._tracebacks is not None:
             self._tracebacks.see(key, task.run_id, task.traceback_text)
         facts = run_by_state(task, start, finish, self._worker.data, self._describe)
-        self._note_run(*facts, ())
+        self._note_run(facts, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import perf_counter, time
-from typing import Any, TypeAlias
+from typing import Any
 
 from dasfprof.recording.dask_internals.inspection.views import restrictions
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
@@ -16,50 +16,23 @@ from dasfprof.recording.dask_internals.worker_calls import (
 )
 from dasfprof.recording.task_runs.logs import raised_at
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
+from dasfprof.recording.task_runs.task_notes import FACTS
 from dasfprof.schema.steps import ANNOTATION
-
-#: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,
-#: the keys and total size of the inputs, start and stop by Dask, the exception's text, and where it
-#: was raised.
-RunFacts: TypeAlias = tuple[
-    Any,
-    "str | None",
-    "int | None",
-    str,
-    int,
-    "str | None",
-    Any,
-    Any,
-    tuple[Any, ...],
-    int,
-    "float | None",
-    "float | None",
-    "str | None",
-    "str | None",
-]
 
 _RUNNING = ("executing", "long-running")
 STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
-def failed_run(event: Any, task: Any) -> RunFacts:
-    """Return the facts of a run that failed or was rescheduled; Dask times failed runs only."""
-    failed = type(event) is ExecuteFailureEvent
-    return (
-        event.key,
-        None,
-        event.run_id if failed else getattr(task, "run_id", None),
-        "erred" if failed else "rescheduled",
-        0,
-        None,
-        None,
-        None,
-        *_inputs(task),
-        event.start if failed else None,
-        event.stop if failed else None,
-        event.exception_text if failed else None,
-        raised_at(event.traceback_text) if failed else None,
-    )
+def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
+    """Return the `FACTS` of a run that failed or was rescheduled; Dask times failed runs only."""
+    facts = {"key": event.key, "state": "rescheduled", "size": 0, **_inputs(task)}
+    if type(event) is ExecuteFailureEvent:
+        facts |= {"run_id": event.run_id, "state": "erred"}
+        facts |= {"start": event.start, "stop": event.stop, "exception": event.exception_text}
+        facts["raised_at"] = raised_at(event.traceback_text)
+    else:
+        facts["run_id"] = getattr(task, "run_id", None)
+    return tuple(map(facts.get, FACTS))
 
 
 def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
@@ -82,8 +55,8 @@ def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
 
 def run_by_state(
     task: Any, start: str, finish: str, data: Any, describe: ResultDescriber
-) -> RunFacts:
-    """Return the facts of a run that ended, from public attributes and states of the task.
+) -> tuple[Any, ...]:
+    """Return the `FACTS` of a run that ended, from public attributes and states of the task.
 
     Parameters
     ----------
@@ -97,28 +70,22 @@ def run_by_state(
         Returns the type, dtype and shape of a result.
     """
     state = "cancelled" if (start, finish) == ("cancelled", "memory") else STATES[finish]
-    kept = state == "memory"
+    is_stored = state == "memory"
     span: dict[str, Any] = next(
         (s for s in reversed(task.startstops) if s["action"] == "compute"), {}
     )
     if finish == "rescheduled":
         span = {}  # Dask keeps none; any span belongs to an earlier run
-    _, dtype, shape = describe(value_in_memory(data, task.key) if kept else None)
-    return (
-        task.key,
-        task.prefix,
-        task.run_id,
-        state,
-        task.nbytes or 0 if kept else 0,
-        type_name(task.type) if kept else None,
-        dtype,
-        shape,
-        *_inputs(task),
-        span.get("start"),
-        span.get("stop"),
-        task.exception_text or None if state == "erred" else None,
-        raised_at(task.traceback_text) if state == "erred" else None,
-    )
+    _, dtype, shape = describe(value_in_memory(data, task.key) if is_stored else None)
+    facts = {"key": task.key, "prefix": task.prefix, "run_id": task.run_id, "state": state}
+    facts |= {"size": task.nbytes or 0 if is_stored else 0, "dtype": dtype, "shape": shape}
+    facts |= {"start": span.get("start"), "stop": span.get("stop"), **_inputs(task)}
+    if is_stored:
+        facts["type"] = type_name(task.type)
+    if state == "erred":
+        facts["exception"] = task.exception_text or None
+        facts["raised_at"] = raised_at(task.traceback_text)
+    return tuple(map(facts.get, FACTS))
 
 
 def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
@@ -140,11 +107,12 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
     return (time() - seconds, seconds, event.worker, keys, size, state, *told)
 
 
-def _inputs(task: Any) -> tuple[tuple[Any, ...], int]:
+def _inputs(task: Any) -> dict[str, Any]:
     """Return the keys of a task's dependencies and the sum of their sizes."""
     dependencies = task.dependencies if task is not None else ()
     keys = tuple([dependency.key for dependency in dependencies])
-    return keys, sum(dependency.nbytes or 0 for dependency in dependencies)
+    size = sum(dependency.nbytes or 0 for dependency in dependencies)
+    return {"dependencies": keys, "input_size": size}
 
 
 # --- What keeps tasks from being sent to a worker, as the scheduler knows it ----------------------

@@ -149,9 +149,8 @@ def uncorrected(
 
 # --- The notes of the worker's hooks, and their conversion into rows in the writer's thread -------
 
-#: A task run that ended, which `WorkerTaskPlugin._note_run` writes as a tuple; a test compares the
-#: names.
-RUN = (
+#: What Dask knows of a task run that ended, in the order of a note.
+FACTS = (
     "key",
     "prefix",  # None: unknown
     "run_id",
@@ -166,6 +165,10 @@ RUN = (
     "stop",
     "exception",
     "raised_at",
+)
+#: A note: these facts, and what `WorkerTaskPlugin._note_run` adds to them.
+RUN = (
+    *FACTS,
     "received",
     "ready",
     "executing",
@@ -309,8 +312,7 @@ def _duration(
 
 # --- The notes of the scheduler's hooks -----------------------------------------------------------
 
-#: A task run that ended, which `SchedulerTaskPlugin._task_run` writes as a tuple; a test compares
-#: the names.
+#: A task run that ended, which `SchedulerTaskPlugin._task_run` writes as a tuple.
 SENT_RUN = (
     "key",
     "timestamp",

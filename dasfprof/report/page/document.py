@@ -14,7 +14,7 @@ import json
 import posixpath
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -146,26 +146,16 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
 
 def amounts(values: Array) -> PackedColumn:
     """Pack sizes: as places in a list of the distinct ones where these are few."""
-    places, distinct = _factorize(values)
+    places, distinct = pd.factorize(values, use_na_sentinel=False)
     if len(distinct) <= 0xFFFF:
-        return whole_numbers(places, values=[_number(value) for value in distinct.tolist()])
+        listed = [value if np.isfinite(value) else None for value in distinct.tolist()]
+        return whole_numbers(places, values=listed)
     return PackedColumn({"type": "f8", "count": len(values)}, values.astype("<f8").tobytes())
 
 
 def texts(values: Sequence[str | list[str]]) -> PackedColumn:
     """Pack texts, or lists of them, of any kind, lone surrogates too."""
     return PackedColumn({"type": "text", "count": len(values)}, json.dumps(values).encode())
-
-
-def _factorize(values: Array) -> tuple[Array, Array]:
-    import pandas as pd
-
-    places, distinct = pd.factorize(values, use_na_sentinel=False)
-    return places, np.asarray(distinct)
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 # --- Tables as the page takes them: `table_facts` -------------------------------------------------
@@ -298,7 +288,9 @@ def write_document(
             f'<script type="text/plain" id="script">{packed_text(whole)}</script>\n'.encode()
         )
         file.write(f"<script>{loader}</script>\n".encode())
-        file.writelines(_elements(columns))
+        for name, packed in pack_all(columns).items():
+            element = f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'
+            file.write(element.encode() + packed + b"</script>\n")
         file.write(tail.encode())
 
 
@@ -337,13 +329,6 @@ def ascii_html(text: str) -> str:
 def _policy_hash(text: str) -> str:
     """Return the hash of a script or style for the Content-Security-Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _elements(columns: Mapping[str, PackedColumn]) -> Iterator[bytes]:
-    for name, packed in pack_all(columns).items():
-        yield f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'.encode()
-        yield packed
-        yield b"</script>\n"
 
 
 def _as_json(facts: Any) -> str:

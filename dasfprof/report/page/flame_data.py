@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.flame_tree import FlameTree, Name, StackTree, flame_tree
 from dasfprof.analysis.stack_samples.loop_blocks import in_the_loop
-from dasfprof.analysis.stack_samples.places import UNKNOWN, Places, all_stacks, library_of, places
+from dasfprof.analysis.stack_samples.places import UNKNOWN, all_stacks, library_of, places
 from dasfprof.analysis.stack_samples.spent import (
     Parts,
     Samples,
@@ -36,7 +35,7 @@ from dasfprof.report.page.document import (
     whole_numbers,
 )
 
-# --- In which lines functions and task runs were sampled, for their own panes: `LineData` ---------
+# --- In which lines functions and task runs were sampled, for their own panes -----------------
 
 #: The most lines of a function, and functions, the longest first.
 MOST_LINES, MOST_FUNCTIONS = 20, 300
@@ -46,39 +45,41 @@ MOST_SAMPLES = 200_000
 STEP = 1e-4
 
 
-@dataclass(frozen=True)
-class LineData:
-    """The lines of the user's code, as `hot_lines` has them."""
+def _line_data(
+    run: Run, rows: Array, stacks: Array, functions: Array, parts: Parts
+) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+    """Pack the lines of the user's code, as `hot_lines` has them.
 
-    #: Of task runs, a row each and line: ``rows`` (of the page), ``places``, ``seconds`` and what
-    #: they were spent with.
-    columns: dict[str, PackedColumn]
-    #: ``places`` (file, line, function), ``functions`` (by name: place, seconds, computing, waiting
-    #: for a core, for the interpreter's lock, uncertain: seconds of each line), ``fewest``: task
-    #: runs of fewer samples are left out.
-    facts: dict[str, Any]
+    Parameters
+    ----------
+    run
+        The trace.
+    rows
+        The row of the tasks of `with_open_runs` that each row of the page is about.
+    stacks, functions, parts
+        Of the samples of tasks, see `samples_of` and `parts_of`.
 
-    @classmethod
-    def of(cls, run: Run, rows: Array, stacks: Array, functions: Array, parts: Parts) -> LineData:
-        """Make the columns.
-
-        Parameters
-        ----------
-        run
-            The trace.
-        rows
-            The row of the tasks of `with_open_runs` that each row of the page is about.
-        stacks, functions, parts
-            Of the samples of tasks, see `samples_of` and `parts_of`.
-        """
-        named = places(run, "line")
-        lines = named.of(stacks)
-        used: dict[int, int] = {}
-        columns, fewest = _of_runs(run, rows, lines, parts, used)
-        count = len(named.names)
-        by_function = _of_functions(run, functions * count + lines, parts, count, used)
-        facts = {"places": _told(named, used), "functions": by_function, "fewest": fewest}
-        return cls(columns, facts)
+    Returns
+    -------
+    columns
+        Of task runs, a row each and line: ``rows`` (of the page), ``places``, ``seconds`` and how
+        they were spent.
+    facts
+        ``places`` (file, line, function), ``functions`` (by name: place, seconds, computing,
+        waiting for a core, for the interpreter's lock, uncertain: seconds of each line),
+        ``fewest``: task runs of fewer samples are left out.
+    """
+    named = places(run, "line")
+    lines = named.of(stacks)
+    used: dict[int, int] = {}
+    columns, fewest = _of_runs(run, rows, lines, parts, used)
+    count = len(named.names)
+    by_function = _of_functions(run, functions * count + lines, parts, count, used)
+    # File, line (0: unknown) and function, in the order of their numbers.
+    frames = [named.names[number] for number in used]
+    known = [each if isinstance(each, Frame) else Frame(UNKNOWN, "", 0) for each in frames]
+    listed = [[frame.file, max(frame.line, 0), frame.function] for frame in known]
+    return columns, {"places": listed, "functions": by_function, "fewest": fewest}
 
 
 def _of_runs(
@@ -144,47 +145,39 @@ def _number(value: float) -> float | None:
     return round(float(value), 6) if np.isfinite(value) else None
 
 
-def _told(named: Places, used: dict[int, int]) -> list[list[Any]]:
-    """Return file, line (0: unknown) and function of places, in the order of their numbers."""
-    frames = [named.names[number] for number in used]
-    known = [each if isinstance(each, Frame) else Frame(UNKNOWN, "", 0) for each in frames]
-    return [[frame.file, max(frame.line, 0), frame.function] for frame in known]
+def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+    """Pack what the page's flame graphs are drawn from: a tree of calls per view.
 
+    Parameters
+    ----------
+    run
+        The trace.
+    rows
+        The row of the tasks of `with_open_runs` that each row of the page is about.
 
-@dataclass(frozen=True)
-class FlameData:
-    """What the page's flame graphs are drawn from: a tree of calls a view."""
-
-    #: By name, with the view's before it.
-    columns: dict[str, PackedColumn]
-    #: ``views``: a dict each with its ``name`` and ``title``, its ``seconds``, ``samples``, and how
-    #: many calls were left out; ``lines``: see `LineData`.
-    facts: dict[str, Any]
-
-    @classmethod
-    def of(cls, run: Run, rows: Array) -> FlameData:
-        """Make the columns.
-
-        Parameters
-        ----------
-        run
-            The trace.
-        rows
-            The row of the tasks of `with_open_runs` that each row of the page is about.
-        """
-        samples, functions = samples_of(run)
-        parts = parts_of(samples, functions)
-        lines = LineData.of(run, rows, samples.stack, functions, parts)
-        columns: dict[str, PackedColumn] = dict(lines.columns)
-        views = []
-        names: dict[Name, int] = {}
-        for name, title, tree, number in _views(run, samples.stack, functions, parts):
-            columns |= in_group(f"flame-{name}", _packed(tree, names))
-            facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
-            views.append({"name": name, "title": title, **facts})
-        listed = texts([[*name, _origin(name)] for name in names])
-        columns |= in_group("flames", {"names": listed})
-        return cls(columns, {"views": views, "lines": lines.facts})
+    Returns
+    -------
+    columns, facts
+        Columns by name, with the view's before it; and ``views``: a dict each with its ``name``
+        and ``title``, its ``seconds``, ``samples``, and how many calls were left out; ``lines``:
+        the facts of `_line_data`.
+    """
+    samples, functions = samples_of(run)
+    parts = parts_of(samples, functions)
+    columns, lines = _line_data(run, rows, samples.stack, functions, parts)
+    views = []
+    names: dict[Name, int] = {}
+    for name, title, tree, number in _views(run, samples.stack, functions, parts):
+        columns |= in_group(f"flame-{name}", _packed(tree, names))
+        facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
+        views.append({"name": name, "title": title, **facts})
+    # With the library that each function is of; empty: the program's own, or a group.
+    listed = []
+    for name in names:
+        is_own = not name.file or is_of_user(Frame(*name, 0))
+        listed.append([*name, "" if is_own else library_of(name.file)])
+    columns |= in_group("flames", {"names": texts(listed)})
+    return columns, {"views": views, "lines": lines}
 
 
 def _views(
@@ -195,12 +188,8 @@ def _views(
         stacks, parts, groups = _of_tasks(run, stacks, functions, parts)
         calls = StackTree(all_stacks(run))
         for by, (codes, names) in groups.items():
-            yield (
-                by,
-                f"Tasks by {by}",
-                flame_tree(calls, codes, names, stacks, parts),
-                len(run.task_samples),
-            )
+            tree = flame_tree(calls, codes, names, stacks, parts)
+            yield by, f"Tasks by {by}", tree, len(run.task_samples)
     for of, table, codes, names in samples_beside_tasks(run):
         found, frames = Samples.of(table), all_stacks(run)
         name, title, domains = "client", "Client", np.zeros(len(found), dtype=np.int64)
@@ -233,12 +222,6 @@ def _of_tasks(
     first[places] = np.arange(len(places))
     taken = {by: (codes[first], names) for by, (codes, names) in groups.items()}
     return stacks[first], parts.summed(places, len(distinct)), taken
-
-
-def _origin(name: Name) -> str:
-    """Return the library that a function is of; empty: the program's own, or a group."""
-    frame = Frame(*name, 0)
-    return "" if not name.file or is_of_user(frame) else library_of(name.file)
 
 
 def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
@@ -353,8 +336,10 @@ def _stays(
     lines = named.of(stack[first])
     kept = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STAYS])
     frames = [named.names[line] if line >= 0 else None for line in lines[kept].tolist()]
+    nowhere = UNKNOWN, 0, ""
     numbers = [
-        _place(known, *_parts(frame if isinstance(frame, Frame) else None)) for frame in frames
+        _place(known, *((f.file, f.line, f.function) if isinstance(f, Frame) else nowhere))
+        for f in frames
     ]
     columns = {
         "stay_ends": seconds(ends[kept], delta=True),
@@ -363,10 +348,6 @@ def _stays(
     }
     sampled = [max(float(time[0] - interval[0]), 0.0), float(time[-1])]
     return columns, sampled, len(first) - len(kept)
-
-
-def _parts(frame: Frame | None) -> tuple[str, int, str]:
-    return (frame.file, frame.line, frame.function) if frame else (UNKNOWN, 0, "")
 
 
 def _place(known: dict[tuple[str, int, str], int], file: Any, line: Any, code: Any) -> int:

@@ -28,9 +28,9 @@ from dasfprof.report.page.document import (
     whole_numbers,
     write_document,
 )
-from dasfprof.report.page.flame_data import FlameData, client_columns
+from dasfprof.report.page.flame_data import client_columns, flame_columns
 from dasfprof.report.page.link_data import path_columns, transfer_columns
-from dasfprof.report.page.resource_data import ResourceData
+from dasfprof.report.page.resource_data import resource_columns
 from dasfprof.report.page.timeline_data import TimelineData
 from dasfprof.report.run_summary import summarise, title_of, verdict
 from dasfprof.text import count_of, elide
@@ -89,18 +89,18 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
         path_segments(trace)
         find_chunks(trace)
         timeline = TimelineData.of(whole)
-        resources = ResourceData.of(trace)
-        flames = FlameData.of(trace, timeline.rows)
+        resources, metrics = resource_columns(trace)
+        flames, flame_facts = flame_columns(trace, timeline.rows)
         path, path_facts = path_columns(trace, timeline.rows)
         client, client_facts = client_columns(trace)
         transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
         columns = {
             **in_group("path", path),
             **timeline.columns,
-            **resources.columns,
+            **resources,
             **in_group("transfers", transfers),
             **in_group("plan", {"nodes": whole_numbers(find_plan(trace).of_whole[timeline.rows])}),
-            **flames.columns,
+            **flames,
             **in_group("client", client),
             **in_group("details", argument_columns(whole, timeline.rows)),
         }
@@ -114,8 +114,8 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
                 "code": code_facts(trace),
                 **failure_facts(trace, whole, timeline.rows),
             },
-            "resources": resources.metrics,
-            "flame": flames.facts,
+            "resources": metrics,
+            "flame": flame_facts,
             "client": client_facts,
             "tables": _tables(analyser),
             "notes": _notes(analyser, timeline),

@@ -1,4 +1,4 @@
-"""Readings of resources as series over time, and as the columns of a page: `ResourceData`."""
+"""Readings of resources as series over time, and as the columns of a page."""
 
 from __future__ import annotations
 
@@ -58,9 +58,12 @@ def metrics_of(run: Run) -> Iterator[Metric]:
         ("tasks", "Tasks in memory", "", held, "tasks"),
     ):
         yield Metric(name, label, unit, list(_of_workers(run, table, column, named)))
+    others = memory_of_others(run).items()
+    of_others = [Series(name, one.host, one.time, one.memory) for name, one in others]
+    of_gpus = list(_of_workers(run, run.device_memory, "device_size", named))
     for name, label, series in (
-        ("other_memory", "Memory of the scheduler and the client", _of_others(run)),
-        ("device_results", "Results on GPUs", _of_devices(run, named)),
+        ("other_memory", "Memory of the scheduler and the client", of_others),
+        ("device_results", "Results on GPUs", of_gpus),
     ):
         if any(len(one.times) for one in series):
             yield Metric(name, label, "B", series)
@@ -88,15 +91,6 @@ def metrics_of(run: Run) -> Iterator[Metric]:
             title = f"{device.host} GPU {index}"
             of_devices.append(_series(run, title, device.host, device.samples, reading))
         yield Metric(name, label, unit, of_devices)
-
-
-def _of_others(run: Run) -> list[Series]:
-    others = memory_of_others(run).items()
-    return [Series(name, one.host, one.time, one.memory) for name, one in others]
-
-
-def _of_devices(run: Run, named: NamedWorkers) -> list[Series]:
-    return list(_of_workers(run, run.device_memory, "device_size", named))
 
 
 def _of_workers(
@@ -135,7 +129,7 @@ def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -
     return Series(label, host, times[known][order], np.maximum(values[known][order], 0.0))
 
 
-# --- Samples of resources as the columns of a page: ResourceData ----------------------------------
+# --- Samples of resources as the columns of a page ------------------------------------------------
 
 
 #: Points of all series of a metric together, and of one series.
@@ -164,39 +158,34 @@ _ABSENT = {
 }
 
 
-@dataclass(frozen=True)
-class ResourceData:
-    """What the page's charts of resources are drawn from."""
+def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, Any]]]:
+    """Pack what the page's charts of resources are drawn from.
 
-    columns: dict[str, PackedColumn]
-    #: A dict a metric: ``name, label, unit, series`` (``label, first``), ``highest``, ``limits``
-    #: (``value, kind, name`` of each), of one whose series stand on each other ``stacked``,
-    #: ``peak`` (its time) and ``anatomy`` (whether a table tells of that); or ``absent`` with the
-    #: reason.
-    metrics: list[dict[str, Any]]
+    Long series are averaged over parts of the run.
 
-    @classmethod
-    def of(cls, run: Run) -> ResourceData:
-        """Make the columns; long series are averaged over parts of the run."""
-        columns: dict[str, PackedColumn] = {}
-        metrics: list[dict[str, Any]] = []
-        for metric in metrics_of(run):
-            facts: dict[str, Any] = {
-                "name": metric.name,
-                "label": metric.label,
-                "unit": metric.unit,
-            }
-            known = [series for series in metric.series if len(series.times)]
-            if known:
-                facts |= _pack(metric.name, known, columns)
-                facts["limits"] = _limits(metric.name, run)
-            else:
-                facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
-            metrics.append(facts)
-            if metric.name == "results" and (held := results_over_time(run)) is not None:
-                anatomy = bool(len(run.samples))  # for the table `memory_peak`
-                metrics.append(_by_function(held, columns) | {"anatomy": anatomy})
-        return cls(columns, metrics)
+    Returns
+    -------
+    columns, metrics
+        The columns, and a dict per metric: ``name, label, unit, series`` (``label, first``),
+        ``highest``, ``limits`` (``value, kind, name`` of each), of one whose series stand on each
+        other ``stacked``, ``peak`` (its time) and ``anatomy`` (whether a table explains it); or
+        ``absent`` with the reason.
+    """
+    columns: dict[str, PackedColumn] = {}
+    metrics: list[dict[str, Any]] = []
+    for metric in metrics_of(run):
+        facts: dict[str, Any] = {"name": metric.name, "label": metric.label, "unit": metric.unit}
+        known = [series for series in metric.series if len(series.times)]
+        if known:
+            facts |= _pack(metric.name, known, columns)
+            facts["limits"] = _limits(metric.name, run)
+        else:
+            facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
+        metrics.append(facts)
+        if metric.name == "results" and (held := results_over_time(run)) is not None:
+            anatomy = bool(len(run.samples))  # for the table `memory_peak`
+            metrics.append(_by_function(held, columns) | {"anatomy": anatomy})
+    return columns, metrics
 
 
 def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
