@@ -173,9 +173,9 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
         views.append({"name": name, "title": title, **facts})
     # With the library that each function is of; empty: the program's own, or a group.
     listed = []
-    for name in names:
-        is_own = not name.file or is_of_user(Frame(*name, 0))
-        listed.append([*name, "" if is_own else library_of(name.file)])
+    for function in names:
+        is_own = not function.file or is_of_user(Frame(*function, 0))
+        listed.append([*function, "" if is_own else library_of(function.file)])
     columns |= in_group("flames", {"names": texts(listed)})
     return columns, {"views": views, "lines": lines}
 
