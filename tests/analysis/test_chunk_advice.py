@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 from traces import Plugin, row
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.diagnosis.overheads import where_chunks_are_set
+from dasfprof.analysis.diagnosis.chunk_arguments import larger_chunks_in
 from dasfprof.analysis.model.sizing import larger_shape
 from dasfprof.schema.tasks import COMPUTE
 
@@ -160,32 +158,55 @@ def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
     assert "instead of (10, 100)" in suggestion
 
 
+STORE = ((1, 90, 180), (730, 2, 1))
+
+
 @pytest.mark.parametrize(
-    ("texts", "factor", "words"),
+    ("texts", "words"),
     [
+        # The array of the first line is cut into 730 by 2 blocks: one axis of those takes it all.
         (
             ['ds = xr.open_zarr(path, chunks={"time": 1, "lat": 90})', "ds.mean()"],
-            120.4,
-            "Set chunks={'time': 120, 'lat': 90} instead of {'time': 1, 'lat': 90} at a.py:0.",
+            "Set chunks={'time': 50, 'lat': 180} instead of {'time': 1, 'lat': 90} at a.py:0.",
         ),
-        (['ds = ds.chunk({"time": 2})'], 3.0, "Set chunks={'time': 6} instead of {'time': 2}"),
-        # Sizes that are no numbers, two lines that set some, and a factor that is unknown.
-        (['ds = ds.chunk({"time": "auto"})'], 3.0, ""),
-        (['ds = ds.chunk({"time": size})'], 3.0, ""),
-        (['ds.chunk({"time": 2})', 'ds.chunk({"time": 4})'], 3.0, ""),
-        (['ds.chunk({"time": 2})', 'ds.chunk({"time": size})'], 3.0, ""),
-        (["ds.chunk({1, 2})", 'x = {["a"]: 1}'], 3.0, ""),
-        (['ds.chunk({["a"]: 1})'], 3.0, ""),
-        (['ds.chunk({"time": 2})'], None, ""),
-        ([None, "x = da.ones(5, chunks=(1,))"], 3.0, ""),
+        # Of two branches that one counts which the recorded chunks are of.
+        (
+            ['ds = open(path, chunks={"t": 10, "y": 90} if fast else {"t": 1, "y": 90})'],
+            "Set chunks={'t': 50, 'y': 180} instead of {'t': 1, 'y': 90} at a.py:0.",
+        ),
+        (
+            ["da.ones(n, chunks=(1, 90, -1))"],
+            "Set chunks=(50, 180, 180) instead of (1, 90, -1)",
+        ),
+        (
+            ["with x.rechunk((1, 90, 180)):"],
+            "Set chunks=(50, 180, 180) instead of (1, 90, 180)",
+        ),
+        (["b = db.from_sequence(x, npartitions=1460)"], "Set npartitions=15 instead of 1460 at"),
+        (['f = dd.read_csv(x, blocksize="60kB")'], "Set blocksize='6MB' instead of '60kB' at"),
+        (["f = dd.read_csv(x, blocksize=60_000)"], "Set blocksize=6000000 instead of 60000 at"),
+        (["b = db.from_sequence(x, partition_size=2)"], "Set partition_size=200 instead of 2 at"),
+        # Values that no literal tells are those of the tasks' lines alone.
+        (
+            ["da.ones(m, chunks=(n, n))"],
+            "Make chunks=(n, n) at a.py:0 about 100 times larger, 10",
+        ),
+        (["x = f()", "x = da.ones(m, chunks=n)"], ""),
+        (
+            ["db.from_sequence(x, npartitions=n)"],
+            "Divide npartitions=n at a.py:0 by about 100.",
+        ),
+        # Two lines that set some, blocks that a function returns, and no program.
+        (['ds.chunk({"time": 1, "lat": 90})', "b = s(x, npartitions=1460)"], ""),
+        (["y = x.map_blocks(f, chunks=(1, 90, 180))"], ""),
+        (['ds.chunk({["a"]: 1})'], "Make chunks={['a']: 1} at a.py:0 about 100 times larger."),
+        ([None, "x = ("], ""),
     ],
 )
 def test_larger_chunks_are_set_at_the_line_that_sets_them(
-    texts: list[str | None], factor: float | None, words: str
+    texts: list[str | None], words: str
 ) -> None:
-    names = [f"a.py:{number}" for number in range(len(texts))]
-    lines = pd.DataFrame({"line": names, "text": pd.Series(texts, dtype=object)})
-    run: Any = SimpleNamespace(trace=SimpleNamespace(lines=lines))
-    said = where_chunks_are_set(run, factor).format_map({})
-    assert said.startswith(words)
-    assert bool(said) == bool(words)
+    lines = [(f"a.py:{number}", text) for number, text in enumerate(texts)]
+    advice = larger_chunks_in(lines, {"a.py:0"}, {"a.py:0": [STORE]}, {1460}, 100.0)
+    assert advice.startswith(words)
+    assert bool(advice) == bool(words)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.diagnosis.chunk_arguments import Blocks, larger_chunks_in
 from dasfprof.analysis.diagnosis.cores import fewer_threads
 from dasfprof.analysis.diagnosis.registry import Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
@@ -20,7 +17,6 @@ from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
-from dasfprof.text import excerpt
 
 #: Tasks are small if their median is shorter, overhead is so much of their seconds,
 _SMALL = 0.010
@@ -147,54 +143,53 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
             "leave threads without).",
             Advice("fewer-threads", fewer, changes=fewer_threads(run)),
         ], []
-    where = where_chunks_are_set(run, vars(f).get("factor"))
+    factor = f.inputs if f.how == "batches" else vars(f).get("factor")
+    where = _where_chunks_are_set(run, f.function, factor)
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
         return [where or f"{words}others."], []
     left = "That leaves {advice.left} tasks in a layer."
     if f.how == "batches":
-        words = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
+        batches = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
         change = Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))
-        return [words, left], [change]
+        return [where or batches, left], [change]
     shapes = ", chunks={advice.new_chunks} instead of {advice.chunks}" if f.chunks else ""
     chunks = str(f.new_chunks or f.new_size)
     return [
-        where,
-        "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
+        where
+        or "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
         f"{{advice.new_size}} instead of {{advice.size}}{shapes}, if its time grows in "
         "proportion.",
         left,
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
 
 
-#: Chunks by dimension in the text of a line, as xarray has them.
-_CHUNKS_BY_NAME = re.compile(r"\bchunks?\s*[=(]\s*(\{[^{}]*\})")
-
-
-def where_chunks_are_set(run: RunFigures, factor: float | None) -> str:
-    """Return the words that set larger chunks by name at their line; empty if that is unknown.
-
-    Braces in them are doubled, as a template has them.
-    """
+def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) -> str:
+    """Return the words that set larger chunks at their line, as a template; empty if unknown."""
     lines = run.trace.lines
-    texts = zip(lines["line"], lines["text"], strict=True) if len(lines) else ()
-    matches = [
-        (line, words)
-        for line, text in texts
-        for words in (_CHUNKS_BY_NAME.findall(text) if isinstance(text, str) else ())
-    ]
-    if len(matches) != 1 or factor is None:
+    if not len(lines) or factor is None:
         return ""
-    sizes: Any = None
-    with contextlib.suppress(ValueError, SyntaxError, TypeError):
-        sizes = ast.literal_eval(matches[0][1])
-    if not sizes or not isinstance(sizes, dict):
-        return ""
-    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
-        return ""
-    name = min(sizes, key=lambda name: sizes[name])
-    larger = {**sizes, name: round(sizes[name] * factor)}
-    words = f"Set chunks={larger} instead of {sizes} at {excerpt(matches[0][0])}."
+    alone = lines[lines["fused"].str.len() == 0]
+    places = zip(alone["file"], alone["number"], strict=True)
+    names = dict(zip(places, alone["line"], strict=True))
+    # The lines that built what a row stands for, the last of which made its result.
+    parts = {
+        line: (*fused, names[file, number])
+        for line, fused, file, number in lines[["line", "fused", "file", "number"]].to_numpy()
+    }
+    line_of, chunks = run.trace.tasks["line"], find_chunks(run.trace)
+    arrays: dict[str, list[Blocks]] = {}
+    for code, blocks in enumerate(chunks.shapes):
+        for line in line_of[run.functions.codes == code].dropna().unique() if blocks else ():
+            arrays.setdefault(parts[line][-1], []).append(blocks)
+    own = line_of.iloc[run.rows_of(function)].dropna().unique()
+    words = larger_chunks_in(
+        zip(alone["line"], alone["text"], strict=True),
+        {part for line in own for part in parts[line]},
+        arrays,
+        set(chunks.width.tolist()),
+        float(factor),
+    )
     return words.replace("{", "{{").replace("}", "}}")
 
 

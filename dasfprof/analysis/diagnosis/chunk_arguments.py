@@ -1,0 +1,205 @@
+"""The argument of the program that sets the size of its chunks, and the value to set it to."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dask.utils import parse_bytes
+
+from dasfprof.analysis.model.sizing import larger_shape
+from dasfprof.text import excerpt
+
+#: Arguments of Dask and xarray that set how large chunks, blocks or partitions are.
+_ARGUMENTS = ("chunks", "blocksize", "npartitions", "partition_size")
+#: Methods whose first argument sets chunks.
+_METHODS = ("chunk", "rechunk")
+
+#: Shape of the usual chunk of an array, and the number of chunks in each direction.
+Blocks = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ChunkArgument:
+    """An argument that sets sizes."""
+
+    line: str
+    name: str
+    node: ast.expr
+
+    @property
+    def text(self) -> str:
+        """The argument as the program has it."""
+        return ast.unparse(self.node)
+
+    @property
+    def values(self) -> list[Any]:
+        """The values that it may have, as far as literals tell; None: one that they do not."""
+        return list(_values(self.node))
+
+
+def larger_chunks_in(
+    lines: Iterable[tuple[str, str | None]],
+    built_by: Collection[str],
+    arrays: Mapping[str, Sequence[Blocks]],
+    widths: Collection[int],
+    factor: float,
+) -> str:
+    """Return the words that set larger chunks in the program; empty if it is not clear where.
+
+    Parameters
+    ----------
+    lines
+        Names and texts of the lines of the program.
+    built_by
+        The lines that built the tasks that are too small.
+    arrays
+        The arrays that each line built.
+    widths
+        The numbers of tasks that layers of the graph have.
+    factor
+        By how much chunks are to be larger.
+    """
+    given = [argument for line, text in lines if text for argument in _arguments(line, text)]
+    changes = {
+        (argument.line, argument.name, *values)
+        for argument in given
+        if (values := _new_value(argument, arrays.get(argument.line, ()), widths, factor))
+    }
+    if len(changes) == 1:
+        ((line, name, old, new),) = changes
+        return f"Set {name}={new} instead of {old} at {excerpt(line)}."
+    given = [argument for argument in given if argument.line in built_by]
+    if changes or len(given) != 1 or (given[0].name == "npartitions" and factor < 2):
+        return ""
+    (argument,) = given
+    at = f"{argument.name}={argument.text} at {excerpt(argument.line)}"
+    if argument.name == "npartitions":
+        return f"Divide {at} by about {_rounded(factor)}."
+    axes = len(argument.node.elts) if isinstance(argument.node, ast.Tuple) else 1
+    each = f", {_rounded(factor ** (1 / axes))} times in each direction" if axes > 1 else ""
+    return f"Make {at} about {_rounded(factor)} times larger{each}."
+
+
+def _rounded(factor: float) -> str:
+    return f"{factor:.0f}" if factor >= 10 else f"{factor:.2g}"
+
+
+def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
+    """Find the arguments in the text of a line, which may be the head of a block."""
+    tree = None
+    for ending in ("", "\n    pass"):
+        with contextlib.suppress(SyntaxError, ValueError):
+            tree = tree or ast.parse(text.strip() + ending)
+    for call in ast.walk(tree) if tree else ():
+        if not isinstance(call, ast.Call):
+            continue
+        named = {keyword.arg: keyword.value for keyword in call.keywords}
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if method == "map_blocks":
+            continue  # its chunks are those of what it returns
+        if method in _METHODS and call.args:
+            named["chunks"] = call.args[0]
+        for name in _ARGUMENTS:
+            if name in named:
+                yield ChunkArgument(line, name, named[name])
+
+
+def _values(node: ast.expr) -> Iterator[Any]:
+    """Return the values of an expression, of each branch of a conditional; None: not literal."""
+    if isinstance(node, ast.IfExp):
+        yield from _values(node.body)
+        yield from _values(node.orelse)
+    elif isinstance(node, ast.Tuple):
+        yield from itertools.product(*map(_values, node.elts))
+    elif isinstance(node, ast.Dict):
+        names = [ast.literal_eval(key) for key in node.keys if isinstance(key, ast.Constant)]
+        if len(names) == len(node.keys):
+            for sizes in itertools.product(*map(_values, node.values)):
+                yield dict(zip(names, sizes, strict=True))
+    else:
+        value = None
+        with contextlib.suppress(ValueError, TypeError, SyntaxError):
+            value = ast.literal_eval(node)
+        yield value
+
+
+def _new_value(
+    argument: ChunkArgument, arrays: Sequence[Blocks], widths: Collection[int], factor: float
+) -> tuple[str, str] | None:
+    """Return the value that an argument had in the run and the larger one; None: not clear."""
+    values = argument.values
+    match argument.name:
+        case "chunks":
+            pairs = [
+                (value, _larger(value, *array, factor)) for value in values for array in arrays
+            ]
+        case "npartitions":
+            pairs = [(n, max(1, round(n / factor))) for n in values if n in widths]
+        case "partition_size" if all(isinstance(value, int) for value in values):
+            pairs = [(values[0], round(values[0] * factor))] if len(values) == 1 else []
+        case _:
+            pairs = [(repr(value), _larger_bytes(value, factor)) for value in values]
+            pairs = pairs if len(pairs) == 1 else []
+    texts = {(str(old), str(new)) for old, new in pairs if new is not None and str(new) != str(old)}
+    return texts.pop() if len(texts) == 1 else None
+
+
+def _larger_bytes(value: Any, factor: float) -> str | None:
+    """Return a larger size in bytes as text; None: the value is no size."""
+    size = math.nan
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        size = parse_bytes(value) * factor
+    if not 0 < size < 1e15:
+        return None
+    return str(round(size)) if isinstance(value, int) else repr(_bytes_text(size))
+
+
+def _bytes_text(size: float) -> str:
+    """Return bytes as Dask reads them, with two digits: ``7.8MB``."""
+    unit, scale = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if size >= s)
+    return f"{float(f'{size / scale:.2g}'):g}{unit}"
+
+
+def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> Any:
+    """Return the larger value of ``chunks=`` if the given one cut this array; else None."""
+    grown = larger_shape(shape, blocks, factor)
+    if _is_size(value) and all(
+        size == value or count == 1 for size, count in zip(shape, blocks, strict=True)
+    ):
+        return grown[0] if len(set(grown)) == 1 else grown
+    if isinstance(value, tuple) and len(value) == len(shape):
+        is_cut_so = all(
+            size == one or (count == 1 and not _is_size(one))
+            for one, size, count in zip(value, shape, blocks, strict=True)
+        )
+        return grown if is_cut_so else None
+    if isinstance(value, Mapping):
+        return _larger_by_name(value, shape, blocks, grown)
+    return None
+
+
+def _larger_by_name(
+    value: Mapping[str, Any],
+    shape: tuple[int, ...],
+    blocks: tuple[int, ...],
+    grown: tuple[int, ...],
+) -> dict[str, Any] | None:
+    """Return larger sizes by names of dimensions, whose axes have just these sizes; else None."""
+    cut = {
+        size: larger for size, count, larger in zip(shape, blocks, grown, strict=True) if count > 1
+    }
+    sizes = [size for size in value.values() if _is_size(size)]
+    axes = [size for size, count in zip(shape, blocks, strict=True) if count > 1]
+    if not cut or not set(cut) <= set(sizes) or len(set(axes)) < len(axes):
+        return None
+    return {name: cut.get(size, size) for name, size in value.items()}
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
