@@ -381,7 +381,7 @@ def test_a_slow_function(tmp_path: Path) -> None:
         replace(task, start=task.start + 0.4, stop=task.stop + 0.4) for task in filled(["fit"], 1.0)
     ]
     # 4 s of 4.4 on each thread: half of that, were it twice as fast.
-    expected = {"severity": "medium", "function": "fit", "seconds": 2.0, "alone": True}
+    expected = {"severity": "low", "function": "fit", "faster": 2.0, "alone": True}
     assert_found(Plan(tasks), tmp_path, "dominating-function", **expected)
 
 
@@ -652,6 +652,8 @@ def test_calls_of_actors_are_no_gaps(
     [
         ("table: pandas.DataFrame (1000, 3); n: 5", True),
         ("n: int", False),
+        ("tasks: list with results", False),
+        ("model: Model", False),
         (None, False),
         ("different", False),
     ],
@@ -669,7 +671,7 @@ def test_degradation(tmp_path: Path, arguments: str | None, alike: bool) -> None
         begin += seconds
     # 25.2 s in 12 turns; were none to take longer than the first five do on average, 1.04 s: 12.44.
     # Nothing is promised where later tasks may have more to do.
-    expected = {"function": "store", "alike": alike, "severity": "high" if alike else "medium"}
+    expected = {"function": "store", "alike": alike, "severity": "high" if alike else "low"}
     expected |= {"seconds": 12.76 if alike else float("nan")}
     assert_found(Plan(tasks), tmp_path, "degrading-functions", **expected)
 

@@ -91,8 +91,11 @@ def dominating_function(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from lies(said["lasted"], least, most, "its seconds")
     low, high = least / (least + most_others), most / (most + least_others)
     yield from lies(said["share"], low, high, "its share of all seconds")
-    each = least_others / len(rest), most_others / len(rest)
-    yield from lies(said["others"], *each, "seconds of others")
+    if said["others"] is not None:
+        each = least_others / len(rest), most_others / len(rest)
+        yield from lies(said["others"], *each, "seconds of others")
+    elif len(rest):
+        yield "there are other functions"
     working = own.numbers("working")
     yield from exceeds(said["median"], float(np.median(working)), "its median")
     # Clocks of threads and of the wall differ a little.

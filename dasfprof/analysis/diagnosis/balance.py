@@ -42,6 +42,12 @@ _SPREAD_KEYS = {
     "the merge, or salt the key: merge on the key and a random number from 0 to 9, with the "
     "smaller side repeated for each.",
 }
+#: Threshold (bytes): a side of a merge that is smaller can be sent to all workers.
+_BROADCAST_BYTES = 100e6
+_BROADCAST = (
+    "Use merge(..., broadcast=True): the smaller side has only {smaller}, which each worker then "
+    "gets, and the rows of the larger side stay where they are."
+)
 #: Causes of stragglers that are no fault of theirs: other rules tell of what Dask itself takes.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
@@ -67,13 +73,18 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     stragglers, (sizes, times) = run.stragglers, run.partitions
     fat = run.fat & ~run.on_slow_worker[stragglers.rows]
     gain = _gain(run, stragglers, fat, is_done_elsewhere=True)
+    shuffled, of_key = _by_shuffles(run, stragglers.rows[fat])
+    joined = any(name.startswith(_JOINS) for name in shuffled)
+    transfers, smaller = _transfers_of_joins(run, stragglers.rows[fat])
+    broadcast = joined and of_key and smaller <= _BROADCAST_BYTES
+    if broadcast:
+        without = run.with_durations(transfers, 0.0)
+        gain += run.saved(float(run.working[transfers].sum()) / run.threads, running=without)
     if not fat.any() or gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(fat)[0])
     row, counts = stragglers.rows[worst], _by_function(run, stragglers.rows[fat])
     usual = Bytes(sizes[worst] / times[worst])
-    shuffled, of_key = _by_shuffles(run, stragglers.rows[fat])
-    joined = any(name.startswith(_JOINS) for name in shuffled)
     held = "It came of a shuffle by key: a few keys have most of its rows. " if of_key else ""
     yield Finding.of(
         "fat-partitions",
@@ -83,7 +94,9 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         else "{tasks:task} have partitions far larger than others: up to {size} in {function}, "
         "{times} times the median.",
         f"Key {{key}}; {{_most}}. {held}See stragglers() and imbalance().",
-        _SPREAD_KEYS[joined]
+        _BROADCAST
+        if broadcast
+        else _SPREAD_KEYS[joined]
         if of_key
         else "Split the data evenly before {function}, into partitions of about {usual}: where it "
         "is read (blocksize= of read_csv(), split_row_groups= of read_parquet()), by "
@@ -98,6 +111,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         _most=_each(counts),
         of_key=of_key,
         joined=joined,
+        smaller=Bytes(smaller) if broadcast else None,
         seconds=gain,
         function=_function(run, row),
         **_place(run, row),
@@ -113,6 +127,24 @@ def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
     made[rows] |= outputs[rows]
     names = {str(name) for name in run.function_names[run.functions.codes[made]]}
     return names, bool(names) and not any("rechunk" in name for name in names)
+
+
+def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
+    """Return the task runs that shuffled the sides of P2P joins, and the bytes of the smaller side.
+
+    The bytes are infinite if not exactly two sides, of known sizes, were shuffled.
+    """
+    (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
+    of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    names = run.function_names[run.functions.codes].astype(str)
+    joins = rows[[name.startswith(_JOINS) for name in names[rows]]]
+    barriers = np.flatnonzero(np.isin(keys, items[np.isin(of_run, joins)]))
+    before = np.isin(keys, items[np.isin(of_run, barriers)])
+    transfers = np.flatnonzero(before & np.char.endswith(names, "transfer"))
+    sides, heads = np.unique(run.trace.keys.head_ids[keys[transfers]], return_inverse=True)
+    sizes = np.bincount(heads, weights=run.task_column("input_size")[transfers])
+    known = len(sides) == 2 and np.isfinite(sizes).all()
+    return transfers, float(sizes.min()) if known else float("inf")
 
 
 @rule("straggling-tasks", causes="imbalance too-few-tasks")
@@ -148,6 +180,8 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         by_layer=by_layer,
         longest_by_layer=longest_by_layer,
         seconds=gain,
+        # What each worker pays once is no matter in a longer run.
+        at_most="low" if cause == "first run on that worker" else "high",
         function=_function(run, row),
         **_place(run, row),
     )

@@ -350,12 +350,15 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
             # Who restarts workers whose later tasks have more to do gains nothing.
             seconds=seconds if alike else float("nan"),
             costs=seconds,
-            at_most="high" if alike else "medium",
+            at_most="high" if alike else "low",
         )
 
 
-#: Types whose values decide how much a task has to do, and are not recorded unless asked for.
-_VALUES = re.compile(r"(^|: )(int|float|bool|complex|str|bytes|bytearray)\b")
+#: An argument that says how much a task has to do: an array or a table, by its shape, or a value.
+#: Types alone do not, nor lists and objects, in which there may be anything.
+_TELLING = re.compile(
+    r"""(\w+: )?(.*\([\d, ]*\)|None|NoneType|True|False|-?\d[\d.e+-]*|'.*'|".*")"""
+)
 
 
 def _are_called_alike(run: RunFigures, own: Array) -> bool:
@@ -367,7 +370,7 @@ def _are_called_alike(run: RunFigures, own: Array) -> bool:
     called = tasks.merge(table[["key_id", "run_id", "arguments"]], on=["key_id", "run_id"])
     texts = set(called["arguments"].astype(str))
     alike = len(called) >= len(rows) and len(texts) == 1
-    return alike and not _VALUES.search(texts.pop())
+    return alike and all(_TELLING.fullmatch(part) for part in texts.pop().split("; "))
 
 
 def _changes(trends: Trends, place: int) -> dict[str, Factor]:

@@ -180,7 +180,9 @@ def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) 
     line_of, chunks = run.trace.tasks["line"], find_chunks(run.trace)
     arrays: dict[str, list[Blocks]] = {}
     for code, blocks in enumerate(chunks.shapes):
-        for line in line_of[run.functions.codes == code].dropna().unique() if blocks else ():
+        if blocks is None:
+            continue
+        for line in line_of[run.functions.codes == code].dropna().unique():
             arrays.setdefault(parts[line][-1], []).append(blocks)
     own = line_of.iloc[run.rows_of(function)].dropna().unique()
     words = larger_chunks_in(

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.registry import Finding, needs_cores, rule
+from dasfprof.analysis.diagnosis.registry import MEDIUM, Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
-from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, time_by_row, waits_of
+from dasfprof.analysis.stack_samples.places import (
+    OTHER_TASKS,
+    hottest_frame,
+    hottest_line,
+    time_by_row,
+    waits_of,
+)
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.database.columns import Array
 
@@ -166,36 +172,43 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     share = float(total[code] / total.sum())
     rest, median = int(np.count_nonzero(~own)), float(np.median(working[own]))
     others = float(total.sum() - total[code])
-    if share < _DOMINATES or not rest or median < _TIMES_OTHERS * others / rest:
-        return
     name, mean = str(run.function_names[code]), float(working[own].mean())
+    frame = hottest_frame(run.trace, name)
+    if share < _DOMINATES or (not rest and not frame) or median * rest < _TIMES_OTHERS * others:
+        return
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # what it waits for is what takes the time
     uneven = "; {mean} on average" if mean > _UNEVEN * median else ""
     p2p = bool(p2p_runs(run.trace)[own].any())
+    faster = run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0})
+    if faster < MEDIUM * run.wall:
+        return
     yield Finding.of(
         "dominating-function",
         "One function takes most of the time: {function} has {share} of all seconds of tasks, "
         f"{{median}} per task (the median{uneven}).",
-        "{tasks:task}, {lasted} in all, first uses and waits for a core left out; the tasks of all "
-        "others take {others} on average. It uses the CPU for {on_cpu} of its time. {hottest}See "
-        "per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
+        "{tasks:task}, {lasted} in all, first uses and waits for a core left out"
+        f"{'; the tasks of all others take {others} on average' if rest else ''}. It uses the CPU "
+        "for {on_cpu} of its time. {hottest}See per_function_bottleneck(), hot_lines() and "
+        "per_task_bottleneck().",
         "{function} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, or "
         "fewer and larger partitions; and give it a local disk."
         if p2p
-        else "Profile {function} and speed it up: twice as fast, it would save about this time.",
+        else "Speed up {_frame}. If {function} were twice as fast, the run would take {faster} "
+        "less.",
         share=Share(share),
         median=Seconds(median),
         mean=Seconds(mean) if uneven else None,
         tasks=Count(run.functions.sizes[code]),
         lasted=Seconds(total[code]),
-        others=Seconds(others / rest),
+        others=Seconds(others / rest) if rest else None,
         on_cpu=Share(run.cpu[own].sum() / run.working[own].sum()),
         hottest=hottest_line(run.trace, name),
+        _frame=frame or name,
+        faster=Seconds(faster),
         p2p=p2p,
-        seconds=run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0}),
-        at_most="medium",
-        at_least="low",
+        # Whether it can be faster is not known.
+        severity="low",
         function=name,
     )
 

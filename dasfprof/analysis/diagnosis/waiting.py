@@ -38,6 +38,8 @@ from dasfprof.database.columns import Array
 #: threads' time on.
 _WAITING_CPU = 0.3
 _WAITING = 0.2
+#: Threshold (fraction of a function's time): its samples sleep or wait for a network for so long.
+_SLEEPS = 0.3
 #: Bytes of files a second of waiting, for storage to be what is waited for, and the share of all
 #: waiting that has to be on workers with so many.
 _IO_RATE = 5e6
@@ -334,6 +336,10 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     known = functions.known(run.task_column("cpu")) > 0
     with np.errstate(invalid="ignore"):
         waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
+    # Others use the CPU for long, but samples show that they sleep or wait for a network as well.
+    for code in np.argsort(-np.where(waiting, 0.0, seconds - cpu), kind="stable")[:_MOST_LOCKED]:
+        waits = waits_of(run.trace, str(run.function_names[code]))
+        waiting[code] |= known[code] and waits.get(SLEEP, 0) + waits.get(NETWORK, 0) >= _SLEEPS
     # Tasks of P2P shuffles wait for each other's workers, whatever else is read and written.
     waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads

@@ -394,20 +394,28 @@ _DOING = {
 }
 
 
-def hottest_line(run: Run, function: str) -> str:
-    """Say at which line a function's tasks spend most of their time, and how; empty: unknown.
+def hottest_frame(run: Run, function: str) -> str:
+    """Name the line at which a function's tasks spend most of their time; empty: unknown.
 
     A line is named if its share is certain to be a fifth at least, and if the threads had cores
     most of the time: the sampler is on the same host.
     """
     found = hot_places(run, function)
-    samples = int(found.spent.samples.sum())
-    if samples < _FEWEST_SAMPLES or not isinstance(found.names[0], Frame):
+    if found.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(found.names[0], Frame):
         return ""
-    share, margin = float(found.spent.share[0]), float(found.spent.margin[0])
     starved = np.nansum(found.spent.core_wait) > _STARVED * found.spent.seconds.sum()
-    if share - margin < _LEAST or starved:
+    if found.spent.share[0] - found.spent.margin[0] < _LEAST or starved:
         return ""
+    return write_frame(found.names[0])
+
+
+def hottest_line(run: Run, function: str) -> str:
+    """Say how much of a function's time its `hottest_frame` takes, and how; empty: unknown."""
+    frame, found = hottest_frame(run, function), hot_places(run, function)
+    if not frame:
+        return ""
+    samples = int(found.spent.samples.sum())
+    share, margin = float(found.spent.share[0]), float(found.spent.margin[0])
     inside, part = clean(found.inside[0]), found.inside_share[0]
     if inside:
         inside = f", in {inside}" if part >= _ALL else f", {format_share(part)} of that in {inside}"
@@ -415,7 +423,7 @@ def hottest_line(run: Run, function: str) -> str:
     spent = _split(found.spent.parts(0))
     return (
         f"{format_share(share)} of its time{more} is spent at "
-        f"{write_frame(found.names[0])}{inside}{f': {spent}' if spent else ''}. "
+        f"{frame}{inside}{f': {spent}' if spent else ''}. "
     )
 
 
