@@ -158,6 +158,24 @@ def test_without_the_scheduler_dependencies_are_what_is_known() -> None:
     ]
 
 
+def test_the_path_never_goes_back_in_time() -> None:
+    """By its host's clock, b-1 ended a second before the run of a-1 whose result it took."""
+    runs = [
+        {"key": key, "worker_id": worker, "executing": start, "start": start, "duration": seconds}
+        | {"done": start + seconds, "dependencies": inputs}
+        for key, worker, start, seconds, inputs in (
+            ("a-1", 0, 1.0, 4.0, []),
+            ("b-1", 1, 3.0, 1.0, ["a-1"]),
+            ("c-1", 1, 6.0, 2.0, ["b-1"]),
+        )
+    ]
+    assert path_of(*runs, scheduler=False) == [
+        [1.0, 3.0, "Compute", "a-1", ""],
+        [4.0, 2.0, "Unknown", "c-1", "dependency"],
+        [6.0, 2.0, "Compute", "c-1", "dependency"],
+    ]
+
+
 #: The second worker left at 9.
 LEFT = [WORKERS[0], {**WORKERS[1], "left": 9.0}]
 AGAIN = 0.25, 0, 0, 0, 4.0, 0, 0.5

@@ -71,6 +71,17 @@ def test_suspicion_by_hand(tasks: list[UnderWay], reason: Reason, suspect: str |
     assert found.certainty is (Certainty.LIKELY if suspect else Certainty.OPEN)
 
 
+@pytest.mark.parametrize(
+    ("task", "certainty"),
+    [(ran("hog"), Certainty.CERTAIN), (ran("hog", 0, 1), Certainty.LIKELY)],
+)
+def test_the_only_function_is_certain_if_it_was_seen_to_run(
+    task: UnderWay, certainty: Certainty
+) -> None:
+    alone = suspected(kill(task))
+    assert (alone.reason, alone.suspect, alone.certainty) == (Reason.ALONE, "hog", certainty)
+
+
 def in_groups(groups: list[str], memory: int = 100) -> Plan:
     """Plan three workers in control groups of 1 GB, of which the first is killed with 300 MB.
 

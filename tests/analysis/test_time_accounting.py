@@ -49,6 +49,17 @@ def test_one_task_on_one_thread_by_hand() -> None:
     }
 
 
+def test_a_thread_goes_from_one_run_to_the_next_within_a_moment() -> None:
+    """How many threads the worker has is not known: no two of its runs were side by side."""
+    runs = [
+        stages("f-1", 0.0, 0, 0, 0, 0, 4.0, 0, 0),
+        stages("f-2", 0.0, 0, 0, 4.0, 0, 5.0, 0, 0),
+    ]
+    life = {"first_seen": 0.0, "last_seen": 10.0, "nthreads": None}
+
+    assert accounts(made_trace(runs, workers=[life])) == {"Blocked": 9.0, "Nothing submitted": 1.0}
+
+
 def test_what_other_workers_do_explains_an_idle_one() -> None:
     # The other has a task that runs, then one that is ready while it does.
     first = stages("f-1", 0.0, 0, 0, 0, 0, 8.0, 0, 0)

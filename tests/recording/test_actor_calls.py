@@ -12,6 +12,7 @@ from clusters import client_of, wait_until
 from distributed import Client
 from recorded_facts import assert_whole, facts
 from refuters import refute
+from traces import Plan
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -102,6 +103,13 @@ def test_each_call_is_there_once(recorded: Recorded) -> None:
         ("Counter", "fail"): 1,
     }
     assert_whole(recorded[2])
+
+
+def test_seconds_with_any_call_by_hand(tmp_path: Path) -> None:
+    """One call within the first, one that begins during it and ends later, and one apart."""
+    calls = [(0, 0.0, 10.0), (0, 2.0, 3.0), (0, 5.0, 12.0), (0, 20.0, 21.0)]
+    (row,) = Plan(calls=calls).write(tmp_path).actor_calls().to_dict("records")
+    assert (row["Calls"], row["Time (s)"], row["Under Way (s)"]) == (4, 19.0, 13.0)
 
 
 def test_a_call_without_an_answer_counts_until_the_end(client: Client, tmp_path: Path) -> None:

@@ -47,6 +47,20 @@ def collects(objects: int) -> tuple[float, float]:
     return counted.seconds, time.thread_time() - begin
 
 
+def collects_generation(number: int) -> float:
+    """Give the collector's seconds in the younger generations, called for by the task alone."""
+    gc.disable()
+    try:
+        with Counted() as counted:
+            for _ in range(20):
+                held = [[number] for number in range(20_000)]
+                gc.collect(number)
+            assert held
+    finally:
+        gc.enable()
+    return counted.seconds
+
+
 def computes(_: int) -> int:
     gc.disable()
     try:
@@ -69,6 +83,8 @@ def test_seconds_of_functions(tmp_path: Path) -> None:
             told = client.gather(client.map(collects, [100_000, 200_000, 300_000]))
             client.gather(client.map(computes, range(3)))
             client.submit(waits, key="waits-1").result()
+            assert client.submit(collects_generation, 0, key="youngest-1").result() == 0.0
+            middle = client.submit(collects_generation, 1, key="middle-1").result()
             assert set(client.run(callbacks).values()) == {1}
         assert set(client.run(callbacks).values()) == {0}
     analyser = TraceAnalyser(tmp_path, progress=False)
@@ -79,7 +95,8 @@ def test_seconds_of_functions(tmp_path: Path) -> None:
     assert all(counted > 0.3 * whole for counted, whole in told)
     table = analyser.per_function_bottleneck().set_index("Function")["Garbage Collection (s)"]
     assert table["collects"] == pytest.approx(sum(expected), rel=0.25)
-    assert table["computes"] == 0.0
+    assert table["computes"] == table["youngest"] == 0.0
+    assert table["middle"] == pytest.approx(middle, rel=0.25)
     assert table.isna()["waits"]  # a coroutine: many of them share a thread
 
 

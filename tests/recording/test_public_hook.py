@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 from clusters import new_client
 from distributed import Client, Event, Reschedule, secede
+from distributed.worker_state_machine import TaskState
 from recorded_facts import assert_same_runs, assert_whole, computed, facts
 
 import dasfprof
 from dasfprof.recording.dask_internals import names
+from dasfprof.recording.task_runs.outcomes import run_by_state
+from dasfprof.recording.task_runs.results import ResultDescriber
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,13 @@ def test_errors_retries_and_rescheduling(client: Client, tmp_path: Path) -> None
     ]
     assert ("wrong", "erred", "ValueError('attempt 1')") in states
     assert len(states) == 7
+
+
+def test_a_failed_run_has_no_size() -> None:
+    """Its worker may know the size of an earlier result, which it had to fetch."""
+    task = TaskState(key="lost-1", run_id=3, nbytes=1000, exception_text="OSError()")
+    facts_of_run = run_by_state(task, "executing", "error", {}, ResultDescriber())
+    assert facts_of_run[:6] == ("lost-1", "lost", 3, "erred", 0, None)
 
 
 def test_cancelled_while_running(client: Client, tmp_path: Path) -> None:

@@ -360,11 +360,19 @@ def test_the_end_of_recording(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         future = client.submit(go_on, key="unfinished")
         first_row(run, "unfinished")
+        nowhere = [client.submit(abs, 1, key="nowhere-1", resources={"GPU": 2})]
+        wait_until(lambda: "nowhere-1" in client.cluster.scheduler.tasks)
+        between = time.time()
+        nowhere.append(client.submit(abs, 2, key="nowhere-2", resources={"GPU": 2}))
+        wait_until(lambda: "nowhere-2" in client.cluster.scheduler.tasks)
     Event("go").set()
     future.result()
     (row,) = states(run, "closing")
-    assert row["unfinished"] == 1
+    assert row["unfinished"] == 3
     assert row["tasks"]["unfinished"] == {"processing": 1}
+    (unsent,) = facts(run, "SchedulerPlugin", "Unsent Tasks")
+    assert (unsent["name"], unsent["state"], unsent["tasks"]) == ("nowhere", "no-worker", 2)
+    assert unsent["timestamp"] <= between < row["timestamp"]
 
 
 # --- the client -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ What happened is told by `independent_record`; results are compared with values 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import operator
 import os
@@ -32,6 +33,8 @@ from distributed import (
     secede,
     worker_client,
 )
+from distributed.core import Status
+from distributed.metrics import context_meter
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
@@ -115,8 +118,6 @@ def dataframe_with_p2p_shuffle(client: Client) -> tuple[Any, Any]:
 
 def coroutines(client: Client) -> tuple[Any, Any]:
     async def nap(i: int) -> int:
-        import asyncio
-
         await asyncio.sleep(0.05)
         return i * 2
 
@@ -279,17 +280,23 @@ def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path)
             pass
         return spent
 
-    async def nap() -> None:
-        import asyncio
+    def meter(seconds: float) -> float:
+        """Meter a part of its own, which Dask takes out of what it meters around it."""
+        with context_meter.meter("thread-cpu", func=time.thread_time):
+            spent = burn(seconds)
+        return spent + burn(seconds)
 
+    async def nap() -> None:
         await asyncio.sleep(0.01)
 
     with dasfprof.profile(client, directory=tmp_path) as run:
         spent = client.submit(burn, 0.2, key="burn").result()
+        metered = client.submit(meter, 0.1, key="meter").result()
         client.submit(time.sleep, 0.2, key="sleep").result()
         client.submit(nap, key="nap").result()
     rows = {row["key"]: row for row in computed(run)}
     assert spent - 0.001 <= rows["burn"]["cpu"] <= spent + 0.05
+    assert metered - 0.001 <= rows["meter"]["cpu"] <= metered + 0.05
     assert rows["sleep"]["cpu"] < 0.05
     assert rows["sleep"]["duration"] >= 0.2
     assert rows["nap"]["cpu"] is None
@@ -768,6 +775,30 @@ def test_recomputed_after_a_worker_died(unused_client: Client, tmp_path: Path) -
 
 
 # --- recording that begins or ends in the middle -------------------------------------------------
+
+
+class ClosingJustThen(WorkerPlugin):
+    """Sets the worker's status between the decision to start a task and its start, as races do."""
+
+    def setup(self, worker: Any) -> None:
+        self.worker, self.at = worker, "late-1"
+
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        if (key, finish) == (self.at, "executing"):
+            self.at = ""
+            asyncio.get_running_loop().call_soon(setattr, self.worker, "status", Status.closing)
+
+
+def test_what_a_closing_worker_does_not_start_is_no_run(tmp_path: Path) -> None:
+    with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
+        client.register_plugin(ClosingJustThen(), name="just-then")
+        (worker,) = client.cluster.workers.values()
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            future = client.submit(increment, 1, key="late-1")
+            record.wait_until(lambda: worker.status == Status.closing and not worker.state.tasks)
+            future.release()
+        worker.loop.add_callback(setattr, worker, "status", Status.running)  # so that it can close
+    assert computed(run) == []
 
 
 def test_running_as_recording_begins(client: Client, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ MUTATIONS = [
         "only the last CPU metric counts",
         "cpu = value if cpu is None else cpu + value",
         "cpu = value",
-        "recording/test_flat_notes.py recording/test_workloads.py recording/test_p2p_shuffles.py",
+        "recording/test_workloads.py",
     ),
     Mutation(
         "input size is that of the last dependency",
@@ -89,8 +89,7 @@ MUTATIONS = [
         "tasks that a closing worker never started are recorded as runs",
         'if not event.stimulus_id.startswith("worker-closing"):',
         "if True:",
-        "recording/test_workloads.py recording/test_observers_law.py "
-        "recording/test_lost_processes.py",
+        "recording/test_workloads.py",
     ),
     Mutation(
         "transfers that bring nothing count as success",
@@ -103,13 +102,13 @@ MUTATIONS = [
         "failed runs have the size of a result",
         "task.nbytes or 0 if kept else 0",
         "task.nbytes or 0",
-        "recording/test_task_observers.py recording/test_workloads.py",
+        "recording/test_public_hook.py",
     ),
     Mutation(
         "unsent tasks wait since the last of them came",
         "found[kind] = min(begin, since), first, count + 1",
         "found[kind] = max(begin, since), first, count + 1",
-        "recording/test_under_way.py recording/test_workloads.py analysis/test_causes.py",
+        "recording/test_under_way.py",
     ),
     Mutation(
         "CPU wait before the task is included",
@@ -133,8 +132,7 @@ MUTATIONS = [
         "the loosest control group counts",
         "return min(found)[::-1] if found else None",
         "return max(found)[::-1] if found else None",
-        "recording/test_process_usage.py recording/test_held_memory.py "
-        "recording/test_resource_monitor.py",
+        "recording/test_host_counters.py",
     ),
     Mutation(
         "a worker's messages to itself count as transfers",
@@ -196,7 +194,7 @@ MUTATIONS = [
         "slots overlap where one ends as the next starts",
         "order = np.lexsort((step, time, of_worker))",
         "order = np.lexsort((-step, time, of_worker))",
-        "analysis/test_time_accounting.py analysis/test_critical_path.py analysis/test_replay.py",
+        "analysis/test_time_accounting.py",
     ),
     Mutation(
         "Holm's correction is reversed",
@@ -215,8 +213,7 @@ MUTATIONS = [
         "a union forgets spans within others",
         "begins, latest = begins[order], np.maximum.accumulate(ends[order])",
         "begins, latest = begins[order], ends[order]",
-        "analysis/test_time_accounting.py analysis/test_critical_path.py "
-        "analysis/test_flame_tree.py",
+        "recording/test_actor_calls.py",
     ),
     Mutation(
         "samples hold after the sampler has stopped",
@@ -246,7 +243,7 @@ MUTATIONS = [
         "unfinished runs are compared",
         "[run for run in before if run.is_whole] or list(before)",
         "list(before)",
-        "analysis/test_comparison.py cli/test_compare_command.py",
+        "analysis/test_comparison.py",
     ),
     # Simulation.
     Mutation(

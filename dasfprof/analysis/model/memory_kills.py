@@ -173,15 +173,15 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
             return replace(kill, reason=Reason.BEFORE)
         sure = Certainty.LIKELY
         return replace(kill, reason=Reason.LEFT_BEHIND, certainty=sure, suspect=names.pop())
-    if len(kill.tasks) == 1:
-        sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
-        name = kill.tasks[0].function
-        return replace(kill, reason=Reason.ALONE, certainty=sure, suspect=name)
     return suspected(kill)
 
 
 def suspected(kill: MemoryKill) -> MemoryKill:
-    """Suspect one of several functions, by what their runs that ended took."""
+    """Suspect the only function, or one of several by what their runs that ended took."""
+    if len(kill.tasks) == 1:
+        sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
+        name = kill.tasks[0].function
+        return replace(kill, reason=Reason.ALONE, certainty=sure, suspect=name)
     taken = max(kill.memory, NEAR_LIMIT * kill.limit) - kill.before
     usual = {one.function: one.rise * (one.seen + one.perhaps) for one in kill.tasks}
     known = sum(rise for rise in usual.values() if np.isfinite(rise))
