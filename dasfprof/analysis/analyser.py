@@ -45,11 +45,7 @@ class Analyser(Questions):
     """
 
     def __init__(
-        self,
-        source: Source | Trace,
-        *,
-        client: Client | None = None,
-        progress: bool | None = None,
+        self, source: Source | Trace, *, client: Client | None = None, progress: bool | None = None
     ) -> None:
         self._progress = is_wanted(progress)
         self._large: LargeRun | None = None

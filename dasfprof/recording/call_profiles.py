@@ -26,12 +26,7 @@ from dask.utils import key_split
 
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.recording.dask_internals.task_functions import (
-    RUN_TASK,
-    Run,
-    availability,
-    observe,
-)
+from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, availability, observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.schema.profiles import CALL_PROFILE
@@ -275,10 +270,7 @@ class CallProfiles:
 
 
 def profile_calls(
-    worker: Any,
-    database: FileDatabase,
-    constants: dict[str, Any],
-    undo: list[Callable[[], object]],
+    worker: Any, database: FileDatabase, constants: dict[str, Any], undo: list[Callable[[], object]]
 ) -> CallProfiles | None:
     """Profile the tasks of a worker.
 

@@ -210,10 +210,7 @@ class Extent:
         """
         delays = np.abs(frame.clocks["scheduler_delay"].to_numpy(dtype=float))
         around = max(AROUND, 5 * float(np.fmax.reduce(delays, initial=0.0)))
-        seen = (
-            frame.workers["first_seen"].to_numpy(),
-            frame.workers["last_seen"].to_numpy(),
-        )
+        seen = (frame.workers["first_seen"].to_numpy(), frame.workers["last_seen"].to_numpy())
         begin, end = float(np.fmin(begin, frame.begin)), float(np.fmax(end, frame.end))
         return cls(begin, end, seen, around, np.empty(0, dtype=np.int64))
 

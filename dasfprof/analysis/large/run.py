@@ -172,11 +172,7 @@ class LargeRun:
 
 
 def tell_window(
-    asked: Asked | None,
-    extent: Extent,
-    files: Sequence[WindowedFile],
-    window: Window,
-    place: int,
+    asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, place: int
 ) -> Any:
     """Return what a window tells of each of some questions, or of the whole run if none is asked.
 

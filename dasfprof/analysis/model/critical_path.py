@@ -7,11 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from dasfprof.analysis.model.links import (
-    CLIENT,
-    NOTHING,
-    find_predecessors,
-)
+from dasfprof.analysis.model.links import CLIENT, NOTHING, find_predecessors
 from dasfprof.analysis.model.thread_time import RunningSeconds, running_seconds
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run

@@ -113,8 +113,7 @@ class GpuSamples:
             owners.setdefault(identity, [])
         found = [self._device(*identity, numbers) for identity, numbers in owners.items()]
         return sorted(
-            found,
-            key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or ""),
+            found, key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or "")
         )
 
     def _device(self, host: str, identity: Any, numbers: list[int]) -> GpuDevice:

@@ -20,12 +20,7 @@ from dasfprof.analysis.run.slots import (
     unfinished_runs,
     unseen_runs,
 )
-from dasfprof.analysis.run.times import (
-    clock_errors,
-    clock_offsets,
-    ordered_times,
-    recorded_times,
-)
+from dasfprof.analysis.run.times import clock_errors, clock_offsets, ordered_times, recorded_times
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import find_runs

@@ -386,7 +386,6 @@ def _until(trace: Trace, last: dict[str, Any]) -> float:
 
 
 def _how(trace: Trace) -> How:
-    return {
-        RecordingEnd.GOES_ON: How.GOES_ON,
-        RecordingEnd.CLOSED: How.CLOSED,
-    }.get(trace.recording, How.CUT)
+    return {RecordingEnd.GOES_ON: How.GOES_ON, RecordingEnd.CLOSED: How.CLOSED}.get(
+        trace.recording, How.CUT
+    )

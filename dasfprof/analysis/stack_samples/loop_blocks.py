@@ -9,12 +9,7 @@ import numpy as np
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of, line_of
-from dasfprof.analysis.stack_samples.spent import (
-    LOCK,
-    RUNNING,
-    WAITING,
-    Samples,
-)
+from dasfprof.analysis.stack_samples.spent import LOCK, RUNNING, WAITING, Samples
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array

@@ -192,11 +192,7 @@ def unset_signals(state: ClusterState) -> Iterator[Cause]:
     """Find events, queues and variables that tasks or clients wait for."""
     for (kind, name), waiters in _waiters(state, _SIGNALS).items():
         yield _waits_cause(
-            kind,
-            name,
-            waiters,
-            _signal_state(kind, _primitive(state, name)),
-            _SIGNAL_ADVICE[kind],
+            kind, name, waiters, _signal_state(kind, _primitive(state, name)), _SIGNAL_ADVICE[kind]
         )
 
 

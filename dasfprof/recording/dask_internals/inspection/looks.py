@@ -198,10 +198,7 @@ async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) ->
 
 async def state_of_nannys_process(dask_worker: Any) -> dict[str, Any]:
     """Return the state of a nanny's worker process, and its host."""
-    return {
-        "host": socket.gethostname(),
-        "process": await process_state(dask_worker.pid),
-    }
+    return {"host": socket.gethostname(), "process": await process_state(dask_worker.pid)}
 
 
 async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dict[str, Any]:
