@@ -90,8 +90,7 @@ class WindowAccount:
                 idle[number, cause] += spent
         times, begin, end = slots.times, *window
         costs = thread_time.recorded_costs(run, len(times))
-        with np.errstate(invalid="ignore"):  # of times beyond any clock
-            length = times.stop - times.start
+        length = times.stop - times.start
         codes, names = slot_groups(run, slots)
         there = (times.executing < end) & (slots.end >= begin)
         whole = there & (times.executing >= begin) & (slots.end < end)
@@ -137,8 +136,9 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     lives = WorkerLives.joined([window.lives for window in windows])
     busy = {}
     for place, by in enumerate(("function", "step", "line"), 1):
-        labels, codes = _numbered([str(name[place]) for name in names])
-        busy[by] = labels, _grouped(seconds, codes, len(labels))
+        texts = np.array([name[place] for name in names], dtype=object)
+        labels, codes = np.unique(texts, return_inverse=True)
+        busy[by] = labels.tolist(), _grouped(seconds, codes, len(labels))
     return Accounts(lives, of_workers[lives.ids], busy)
 
 
@@ -191,8 +191,7 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
     workers = len(run.workers)
     of_slots, pairs = pd.factorize(np.where(there, codes * workers + slots.worker, -1))
     costs = thread_time.recorded_costs(run, len(slots.times))
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        length = slots.times.stop - slots.times.start
+    length = slots.times.stop - slots.times.start
     uses = _uses(np.where(there, of_slots, -1), len(pairs), used, length, costs)
     group, worker = np.divmod(pairs, workers)
     return _grouped(_busy(run, uses, worker), np.where(pairs < 0, -1, group), count)
@@ -241,11 +240,8 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
     functions = len(slots.functions) or 1
     packed = (slots.worker * functions + slots.function) * len(steps) + of_step
     codes, distinct = pd.factorize(packed * len(lines) + of_line)
-    rest, line = np.divmod(distinct, len(lines))
-    rest, step = np.divmod(rest, len(steps))
-    numbers = zip(
-        *(each.tolist() for each in (*np.divmod(rest, functions), step, line)), strict=True
-    )
+    sizes = (len(run.workers), functions, len(steps), len(lines))
+    numbers = np.stack(np.unravel_index(distinct, sizes), axis=1).tolist()
     return codes, [
         (who, slots.functions[what], steps[where], lines[built])
         for who, what, where, built in numbers
@@ -288,10 +284,3 @@ def _grouped(seconds: Array, codes: Array, count: int) -> Array:
     """Sum the rows of groups, in whatever order they come."""
     groups = Groups(codes, count)
     return np.stack([groups.sum(column) for column in seconds.T], axis=1)
-
-
-def _numbered(names: list[str]) -> tuple[list[str], Array]:
-    """Return the distinct names in their order, and the number of each."""
-    distinct = sorted(set(names))
-    places = {name: place for place, name in enumerate(distinct)}
-    return distinct, np.array([places[name] for name in names], dtype=np.int64)

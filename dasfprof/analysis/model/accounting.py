@@ -48,8 +48,7 @@ class IdleCells:
         """Sum the thread-seconds within a window, by cause; of a cell cut in two a share."""
         begins, ends = self.edges[:-1], self.edges[1:]
         inside = np.minimum(ends, end) - np.maximum(begins, begin)
-        whole = ends - begins
-        share = np.divide(np.maximum(inside, 0.0), whole, out=np.zeros(len(whole)), where=whole > 0)
+        share = np.nan_to_num(ratio(np.maximum(inside, 0.0), ends - begins))
         return (self.seconds * share[:, None]).sum(axis=0)
 
 
@@ -140,7 +139,7 @@ def _changes(pool: idle_time.Pool) -> Array:
     # What is spent until a time is rounded, which matters in short steps.
     rounding = 1e-9 / np.maximum(np.minimum(steps[1:], steps[:-1]), 1e-9)
     for spent in pool.spent.values():
-        share = np.divide(np.diff(spent), steps, out=np.zeros(len(steps)), where=steps > 0)
+        share = np.nan_to_num(ratio(np.diff(spent), steps))
         changed[1:-1] |= np.abs(np.diff(share)) > 1e-6 + rounding
     return changed
 

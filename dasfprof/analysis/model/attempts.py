@@ -85,7 +85,9 @@ def find_attempts(run: Run) -> pd.DataFrame:
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     columns["step"] = make_categorical(columns["step"], step_names)
     _name_outcomes(columns)
-    columns["attempt"], columns["again"] = number, _why_again(columns, number)
+    columns["attempt"] = number
+    before = pd.Series(_follows(columns)).groupby(keys).shift(fill_value=FIRST)
+    columns["again"] = before.to_numpy(dtype=np.int64)
     if len(earlier):
         known = earlier.reindex(run.keys.hashes()[columns["key_id"]])
         columns["attempt"] = number + known["attempts"].fillna(0).to_numpy(dtype=np.int64)
@@ -123,10 +125,9 @@ def _recorded(run: Run, steps: Array, ended: int) -> dict[str, Array]:
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
     length = tasks["duration"].to_numpy()
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        elapsed = tasks["done"].to_numpy() - executing
+    elapsed = tasks["done"].to_numpy() - executing
     # A clock that was set back must not make it shorter than what it holds.
-    elapsed = np.where(np.isfinite(elapsed), np.maximum(elapsed, length), np.nan)
+    elapsed = np.maximum(elapsed, length)
     elapsed[ended:] = length[ended:]
     state = _objects(tasks["state"])
     lost = np.zeros(len(tasks), dtype=bool)
@@ -192,14 +193,6 @@ def _unrecorded(run: Run, steps: Array, lost: Array) -> dict[str, Array]:
 def _objects(column: pd.Series) -> Array:
     objects = np.array([*column.cat.categories, None], dtype=object)
     return objects[column.cat.codes.to_numpy()]
-
-
-def _why_again(columns: dict[str, Any], number: Array) -> Array:
-    """Say why each attempt was made, by how the one before it of the same key ended."""
-    order = np.lexsort((number, columns["key_id"]))
-    before = np.empty(len(order), dtype=np.int64)
-    before[order] = np.r_[order[:1], order[:-1]]
-    return np.where(number == 1, FIRST, _follows(columns)[before])
 
 
 def _follows(columns: dict[str, Any]) -> Array:

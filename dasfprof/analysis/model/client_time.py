@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.numeric.intervals import overlap
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -191,10 +192,8 @@ def find_calls(run: Run) -> pd.DataFrame:
     calls = calls.astype(dict.fromkeys(("call", "file", "code"), object))
     groups = calls.groupby(_LINE, dropna=False, sort=False)
     ends = {"longest": "max", "time": "min", "stop": "max"}
-    found = groups.agg({**dict.fromkeys(_SUMS, "sum"), **ends})
-    return found.reset_index().sort_values(
-        "seconds", ascending=False, kind="stable", ignore_index=True
-    )
+    lines = groups.agg({**dict.fromkeys(_SUMS, "sum"), **ends}).reset_index()
+    return lines.sort_values("seconds", ascending=False, kind="stable", ignore_index=True)
 
 
 @once_per_trace
@@ -239,28 +238,24 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
-    """Return for how long each of some spans is within others."""
-    lengths = [
-        np.clip(np.fmin(last, ends) - np.fmax(first, begins), 0, None).sum()
-        for first, last in zip(start.tolist(), stop.tolist(), strict=True)
-    ]
-    return np.array(lengths, dtype=float)
+    """Return for how long each of some spans is within others, which are in order and apart."""
+    first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
+    return overlap(first, last, begins, ends)
 
 
 def client_time_of(run: Run) -> dict[ClientTime, float]:
     """Return the seconds of each class; empty if nothing tells."""
     table = run.client_calls
-    main = table[(table["main"] == 1).to_numpy()] if len(table) else table
+    main = table[(table["main"] == 1).to_numpy()]
     if not len(main):
         return {}
     return _classes(main, float(np.nanmax(main["stop"]) - np.nanmin(main["time"])))
 
 
 def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
-    main = table[(table["main"] == 1).to_numpy()]
-    named = main["call"].astype(object).to_numpy()
+    named = table["call"].astype(object).to_numpy()
     seconds, waiting, receiving = (
-        main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
+        table[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
     )
     is_call, scatters = named != RECORDING, named == "scatter"
     others = is_call & ~scatters

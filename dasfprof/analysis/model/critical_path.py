@@ -78,16 +78,14 @@ def path_segments(run: Run) -> PathSegments:
     """Cut the critical path into segments."""
     path = find_path(run)
     begins = np.vstack([path.begin, path.edges[:-1]])
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        lengths = path.edges - begins
+    lengths = path.edges - begins
     row, step = np.nonzero(lengths.T > 0)
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
     if "sent" not in run.tasks:
         kinds[:5] = SegmentKind.UNKNOWN
+    kind = kinds[step]
     unknown = run.slots.reception_unknown[path.rows[row]]
-    kind = np.where(
-        unknown & (kinds[step] == SegmentKind.ON_ITS_WAY), SegmentKind.UNKNOWN, kinds[step]
-    )
+    kind[unknown & (kind == SegmentKind.ON_ITS_WAY)] = SegmentKind.UNKNOWN
     return PathSegments(path.rows[row], kind, begins[step, row], lengths[step, row])
 
 
@@ -182,10 +180,6 @@ def running_on_path(run: Run) -> RunningSeconds:
     rows, whole = found.rows, run.tasks["duration"].to_numpy(dtype=float)
     told = np.flatnonzero((found.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
     share = ratio(found.length[told], whole[rows[told]])
-    split = running_seconds(run.tasks).of(rows[told], share)
-    parts = []
-    for seconds in split.parts():
-        part = np.full(len(rows), np.nan)
-        part[told] = seconds
-        parts.append(part)
+    parts = np.full((4, len(rows)), np.nan)
+    parts[:, told] = running_seconds(run.tasks).of(rows[told], share).parts()
     return RunningSeconds(*parts)

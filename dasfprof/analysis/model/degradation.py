@@ -150,11 +150,10 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
 
 def _rank_correlation(table: Array) -> Array:
     """Return Spearman's rank correlation of each row with the columns; NaN are left out."""
-    rows, columns = np.nonzero(np.isfinite(table))
-    groups, values = Groups(rows, len(table)), table[rows, columns]
-    x, y = groups.ranks(columns.astype(float)), groups.ranks(values)
-    x, y = x - groups.mean(x)[rows], y - groups.mean(y)[rows]
-    return ratio(groups.sum(x * y), np.sqrt(groups.sum(x * x) * groups.sum(y * y)))
+    columns = np.where(np.isfinite(table), np.arange(table.shape[1]), np.nan)
+    ranks = (pd.DataFrame(each).rank(axis=1) for each in (columns, table))
+    x, y = (each.sub(each.mean(axis=1), axis=0).to_numpy() for each in ranks)
+    return ratio(np.nansum(x * y, 1), np.sqrt(np.nansum(x * x, 1) * np.nansum(y * y, 1)))
 
 
 def _last_by_first(table: Array) -> Array:

@@ -173,22 +173,15 @@ class GpuSamples:
         """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
-        sampled = list(self._rows(tasks))
-        if not sampled:
-            return np.broadcast_to(np.nan, len(tasks))
         counts = np.full(len(tasks), np.nan)
-        for number, rows in sampled:
+        for number, rows in self._rows(tasks):
             times = self.of(number)["time"].to_numpy(dtype=float)
-            if len(times):
-                first = np.searchsorted(times, starts[rows], side="left")
-                counts[rows] = np.searchsorted(times, stops[rows], side="left") - first
+            counts[rows] = np.diff(np.searchsorted(times, [starts[rows], stops[rows]]), axis=0)[0]
         return counts
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
         """Return the number of each worker that has samples, and the rows of its task runs."""
         sampled = [number for number in range(len(self._workers)) if len(self.of(number))]
-        if not sampled:
-            return
         numbers = self._workers.numbers(tasks)
         order = np.argsort(numbers, kind="stable")
         bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
@@ -203,10 +196,8 @@ class GpuSamples:
         return self._none
 
 
-@once_per_trace
-def gpu_samples(run: Run) -> GpuSamples:
-    """Return those of a trace."""
-    return GpuSamples(run)
+#: Those of a trace.
+gpu_samples = once_per_trace(GpuSamples)
 
 
 def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:
@@ -282,34 +273,30 @@ def gpu_utilisation(
     tasks = run.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
-    moved = _Moves(run.device_memory, workers, edges)
-    found = []
+    memory = run.device_memory.sort_values("time", kind="stable")
+    of_memory = workers.numbers(memory)
+    utilisations = []
     for device in devices:
         own = np.isin(of_task, device.workers)
         running = union(starts[own], stops[own])
+        moved = _moved(memory[np.isin(of_memory, device.workers)], edges)
         facts = _integrate(device.samples, edges, running)
-        found.append(GpuUtilisation(device, moved=moved.of(device.workers), **facts))
-    return run.since_begin(edges[:-1]), found
+        utilisations.append(GpuUtilisation(device, moved=moved, **facts))
+    return run.since_begin(edges[:-1]), utilisations
 
 
-class _Moves:
-    """What workers of dask-cuda moved between GPU, memory and disk, by window of time."""
+def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
+    """Return what workers of dask-cuda moved between GPU, memory and disk, by window of time.
 
-    def __init__(self, samples: pd.DataFrame, workers: NamedWorkers, edges: Array) -> None:
-        self._samples = samples.sort_values("time", kind="stable")
-        self._numbers = workers.numbers(self._samples)
-        self._edges = edges
-
-    def of(self, numbers: tuple[int, ...]) -> dict[str, Array]:
-        """Return the sums of workers; NaN where none of them tells."""
-        own = self._samples[np.isin(self._numbers, numbers)]
-        sums = {name: np.full(len(self._edges) - 1, np.nan if own.empty else 0.0) for name in MOVES}
-        for _, life in own.groupby("worker_id"):
-            # Each sample has the totals of its life since recording began.
-            last = np.searchsorted(life["time"].to_numpy(), self._edges, side="right")
-            for name in MOVES:
-                sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
-        return sums
+    NaN where they have no samples, which are in the order of time.
+    """
+    sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in MOVES}
+    for _, life in samples.groupby("worker_id"):
+        # Each sample has the totals of its life since recording began.
+        last = np.searchsorted(life["time"].to_numpy(), edges, side="right")
+        for name in MOVES:
+            sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
+    return sums
 
 
 def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:
@@ -327,7 +314,8 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     sample = np.searchsorted(times, begins, side="right") - 1
     sampled = sample >= 0
     sampled[sampled] = begins[sampled] < ends[sample[sampled]]
-    busy = _inside(begins, *running)
+    begun, ended = (np.searchsorted(bounds, begins, side="right") for bounds in running)
+    busy = begun > ended
 
     def reading(name: str) -> Array:
         values = np.full(len(begins), np.nan)
@@ -336,8 +324,7 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         return values
 
     def total(weights: Array) -> Array:
-        sums = np.bincount(window, weights=weights, minlength=len(edges) - 1)
-        return np.asarray(sums, dtype=float)
+        return np.bincount(window, weights, len(edges) - 1).astype(float)
 
     def mean(values: Array) -> Array:
         known = ~np.isnan(values)
@@ -367,11 +354,3 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         "idle_while_no_task_ran": mean(idle * ~busy),
         "samples": np.bincount(places, minlength=len(edges) - 1),
     }
-
-
-def _inside(times: Array, starts: Array, stops: Array) -> Array:
-    """Return which times are within intervals that are apart and in order."""
-    place = np.searchsorted(starts, times, side="right") - 1
-    found = place >= 0
-    found[found] = times[found] < stops[place[found]]
-    return found

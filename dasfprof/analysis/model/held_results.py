@@ -121,8 +121,7 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
         wanted = tasks["wanted"].to_numpy(dtype=float)[rows] == 1
         last = np.full(len(rows), -np.inf)
         np.maximum.at(last, needed, stages.known_by(time))
-        with np.errstate(invalid="ignore"):
-            why[(last > -np.inf) & (np.abs(release - last) <= _AT_ONCE)] = LATE
+        why[(last > -np.inf) & (np.abs(release - last) <= _AT_ONCE)] = LATE
         why[wanted] = WANTED
     why[np.isnan(release)] = UNTOLD
     for reason, begun in ((IN_USE, stages.running(time)), (WAITED_FOR, stages.waiting(time))):

@@ -185,14 +185,10 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     if not len(times):
         return Pool(times, {})
     order = np.argsort(times, kind="stable")
+    changes = [(np.diff(own.idle, prepend=0), np.diff(own.surplus, prepend=0)) for own in workers]
     idle, surplus = (
-        np.cumsum(
-            np.concatenate([np.diff(one, prepend=0) for one in of_workers])[order], dtype=_INT
-        )
-        for of_workers in (
-            [worker.idle for worker in workers],
-            [worker.surplus for worker in workers],
-        )
+        np.cumsum(np.concatenate(of_workers)[order], dtype=_INT)
+        for of_workers in zip(*changes, strict=True)
     )
     # While no thread is idle nothing is spent: of a busy run that leaves little to look at.
     held = idle > 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
@@ -38,9 +37,10 @@ def find_links(run: Run) -> RunLinks:
     rows = np.repeat(np.arange(len(run.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
     key_ids = run.of_slots("key_id").astype(np.int64)
-    made = ResultsByKey(
-        key_ids, slots.times.known, np.flatnonzero(_succeeded(run, unseen)), len(run.keys)
-    )
+    state, seen_state = run.tasks["state"], unseen["scheduler_state"]
+    # Traces that tell no state hold no other runs than those that made a result.
+    succeeded = np.append(state.isna() | (state == "memory"), seen_state == "memory").astype(bool)
+    made = ResultsByKey(key_ids, slots.times.known, np.flatnonzero(succeeded), len(run.keys))
     producers = made.last_before(wanted, slots.times.sent[rows])
     if "sent" not in run.tasks:
         # Times of two hosts then compare only roughly: the one run that there is will be it.
@@ -86,15 +86,12 @@ class ResultsByKey:
         #: Those of keys that have several.
         self._several, rows = runs > 1, rows[~single]
         self._times = np.sort(times[rows])
+        self._width = len(rows) + 1
         ranks = np.searchsorted(self._times, times[rows], side="right")
         #: Key and rank of the time as one number.
         places = key_ids[rows].astype(np.int64) * self._width + ranks
         order = np.argsort(places, kind="stable")
         self._places, self._rows = places[order], rows[order]
-
-    @property
-    def _width(self) -> int:
-        return len(self._times) + 1
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
         """Find the run of each key whose result was there last by a time; -1 where none was."""
@@ -116,15 +113,6 @@ class ResultsByKey:
         inside = np.maximum(at, 0)
         right = (at >= 0) & (self._places[inside] // self._width == key_ids)
         return np.where(right, self._rows[inside], -1)
-
-
-def _succeeded(run: Run, unseen: pd.DataFrame) -> Array:
-    """Return which rows of `TaskSlots` made a result; traces that tell no state hold no others."""
-    state = run.tasks["state"]
-    seen = (state.isna() | (state == "memory")).to_numpy(dtype=bool)
-    if not len(unseen):
-        return seen
-    return np.append(seen, (unseen["scheduler_state"] == "memory").to_numpy(dtype=bool))
 
 
 # --- What each task run had to wait for last: the finish without which it had begun earlier -------
@@ -183,8 +171,10 @@ def find_predecessors(run: Run) -> Predecessors:
     causes, ends, by_client = _stimuli(run, count)
     bind(QUEUE, _causing(causes, ends, slots), times.known)
     rows, producers = dependency_rows(run)
-    found = _last_dependencies(rows, producers, times.known)
-    bind(DEPENDENCY, np.where(by_client, -1, found), times.known)
+    in_time = np.argsort(times.known[producers], kind="stable")
+    last = np.full(count, -1, dtype=np.int64)
+    last[rows[in_time]] = producers[in_time]
+    bind(DEPENDENCY, np.where(by_client, -1, last), times.known)
     own = rows[row[rows] == producers]
     kind[own[kind[own] == QUEUE]] = DEPENDENCY
     bind(CLIENT, _before_arrival(run, times, by_client), times.known)
@@ -204,14 +194,6 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
         places = np.where((places >= 0) & (own[places] == rows), places - 1, places)
         late = (places >= 0) & (ends[places] > after[rows])
         found[rows] = np.where(late, own[places], -1)
-    return found
-
-
-def _last_dependencies(rows: Array, producers: Array, known: Array) -> Array:
-    """Find for each run the dependency whose run was known last; -1 where there is none."""
-    found = np.full(len(known), -1, dtype=np.int64)
-    order = np.argsort(known[producers], kind="stable")
-    found[rows[order]] = producers[order]
     return found
 
 
@@ -244,10 +226,8 @@ def _before_arrival(run: Run, times: TaskTimes, by_client: Array) -> Array:
     found = _last_known(times.known, times.arrival)
     if "wanted" not in run.tasks:  # an older file, or none of a scheduler
         return found
-    tables = (run.tasks, run.unseen)
-    wanted = np.concatenate([table["wanted"].to_numpy(dtype=float) for table in tables])
-    told = np.where(wanted == 0, np.inf, times.known)
-    return np.where(by_client, _last_known(told, times.arrival), found)
+    known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
+    return np.where(by_client, _last_known(known, times.arrival), found)
 
 
 def _last_known(known: Array, times: Array) -> Array:

@@ -117,9 +117,9 @@ def memory_kills(run: Run) -> list[MemoryKill]:
     left = run.workers["left"].to_numpy(dtype=float)
     lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
     kills = [_kill(run, life) for life in lives if departure(run, life).why is Why.MEMORY]
-    there = [{task.function for task in kill.tasks} for kill in kills]
-    common = set.intersection(*there) if len(there) > 1 else set()
-    if len(common) != 1 or not all(there):
+    functions = [{task.function for task in kill.tasks} for kill in kills]
+    common = set.intersection(*functions) if len(functions) > 1 else set()
+    if len(common) != 1:
         return kills
     (suspect,) = common
     return [

@@ -45,22 +45,16 @@ class HostPrograms:
 @once_per_trace
 def host_programs(run: Run) -> HostPrograms:
     """Sum up what was seen of the processes of each host."""
-    intervals = run.host_processes["interval"].to_numpy(dtype=float)
-    table = run.host_processes[(intervals >= 0) & (intervals < _LONGEST)]
+    table = run.host_processes
+    table = table[((table["interval"] >= 0) & (table["interval"] < _LONGEST)).to_numpy(dtype=bool)]
+    table = table.reset_index(drop=True)
     hosts = run.workers["host"].to_numpy(dtype=object)[table["worker_id"].to_numpy()]
-    seen = pd.DataFrame(
-        {
-            "host": _texts(hosts),
-            **{name: _texts(table[name]) for name in ("name", "owner")},
-            "ours": table["ours"].to_numpy(dtype=bool),
-            "pid": table["pid"].to_numpy(),
-            "time": table["time"].to_numpy(dtype=float),
-            "interval": table["interval"].to_numpy(dtype=float),
-            "memory": table["memory"].to_numpy(dtype=float),
-        }
+    seen = table[["ours", "pid", "time", "interval", "memory"]].assign(
+        host=_texts(hosts),
+        name=_texts(table["name"]),
+        owner=_texts(table["owner"]),
+        seconds=table["cpu"].fillna(0.0) / 100 * table["interval"],
     )
-    cpu = np.nan_to_num(table["cpu"].to_numpy(dtype=float))
-    seen["seconds"] = cpu / 100 * seen["interval"]
     busy = seen[(seen["interval"] > 0).to_numpy(dtype=bool)]
     looks = busy.drop_duplicates(["host", "time"]).groupby("host", sort=False)["interval"]
     at_a_time = seen.groupby([*_PROGRAM, "time"], sort=False)["memory"].sum(min_count=1)

@@ -72,13 +72,10 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
 def processes_of_workers(run: Run) -> Array:
     """Number the process of each worker: several may share one."""
     known = run.workers[["host", "boot_id", "pid"]].astype(object)
-    numbers: dict[object, int] = {}
-    codes = []
-    for worker, process in enumerate(known.where(known.notna(), None).itertuples(index=False)):
-        # Of one whose process is unknown nothing tells that it shares one.
-        identity = (worker,) if process.pid is None else tuple(process)
-        codes.append(numbers.setdefault(identity, len(numbers)))
-    return np.array(codes, dtype=np.int64)
+    # Of one whose process is unknown nothing tells that it shares one.
+    alone = np.where(known["pid"].isna(), np.arange(len(known)), -1)
+    groups = known.assign(alone=alone).groupby([*known, "alone"], dropna=False, sort=False)
+    return groups.ngroup().to_numpy(dtype=np.int64)
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
@@ -96,8 +93,7 @@ def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
     nexts = np.r_[starts[order][1:], np.inf]
     first_other = others.min(initial=np.inf)
     alone, idle_since = np.empty(len(order), dtype=bool), np.empty(len(order))
-    own_stops = stops[order]
-    alone[order] = (ended <= starts[order]) & (own_stops <= nexts) & (own_stops <= first_other)
+    alone[order] = (ended <= starts[order]) & (stops[order] <= np.minimum(nexts, first_other))
     idle_since[order] = ended
     return alone, idle_since
 

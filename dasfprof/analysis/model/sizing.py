@@ -35,9 +35,8 @@ class Chunks:
 @once_per_trace
 def find_chunks(run: Run) -> Chunks:
     """Find the chunks of each function from the runs that ended in memory."""
-    tasks = run.tasks
-    kept = tasks["state"].isin(["memory"]).to_numpy()
-    runs = tasks[kept]
+    kept = (run.tasks["state"] == "memory").to_numpy(dtype=bool)
+    runs = run.tasks[kept]
     function = runs["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     size = runs["size"].to_numpy(dtype=float)
@@ -48,7 +47,8 @@ def find_chunks(run: Run) -> Chunks:
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
     shape = np.where(is_shape[codes], codes, -1)
     width, widest = _widths(run)
-    usual = _usual_shapes(groups, np.where(_are_arrays(runs), shape, -1), shapes)
+    are_arrays = runs["type"].astype(object).str.endswith("ndarray").fillna(value=False)
+    usual = _usual_shapes(groups, np.where(are_arrays.to_numpy(bool), shape, -1), shapes)
     return Chunks(
         groups.mean(own),
         width,
@@ -96,14 +96,6 @@ def _widths(run: Run) -> tuple[Array, Array]:
     widest = np.full(len(width), -1, dtype=np.int64)
     width[counts["function"]], widest[counts["function"]] = counts["keys"], counts["head"]
     return width, widest
-
-
-def _are_arrays(runs: pd.DataFrame) -> Array:
-    """Return which runs have arrays as results."""
-    types = runs["type"].cat
-    # The last is that of no type, whose code is -1.
-    arrays = [str(name).endswith("ndarray") for name in types.categories] + [False]
-    return np.array(arrays, dtype=bool)[types.codes.to_numpy()]
 
 
 def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int, ...] | None]:
@@ -157,7 +149,6 @@ class ChunkCosts:
     order: Array
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     """Find what tasks cost, and how large they should be for overhead to be a share of the time.
 
@@ -166,7 +157,7 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to grow
     in proportion to its chunks. No chunk is larger than all that a step of the graph has.
     """
-    tasks = run.tasks.loc[run.tasks["state"].isin(["memory"]).to_numpy()]
+    tasks = run.tasks.loc[(run.tasks["state"] == "memory").to_numpy(dtype=bool)]
     function = tasks["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
@@ -211,9 +202,8 @@ def task_overhead(run: Run) -> Array:
     recorded, times, tasks = run.recorded, run.times, run.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
-    with np.errstate(invalid="ignore"):
-        held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
-        idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
+    held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
+    idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
     told = np.isfinite(recorded["executing"]) & np.isfinite(recorded["done"])
     overhead = np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0)
     return np.where(told, overhead, np.nan)

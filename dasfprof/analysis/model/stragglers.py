@@ -65,8 +65,7 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
     there = total - here
     spread = np.sqrt(here * there * (total + 1) / 12)
     z = ratio(groups.sum(functions.ranks(seconds)) - here * (total + 1) / 2, spread)
-    with np.errstate(invalid="ignore"):
-        slow = (median >= TIMES_OTHERS * elsewhere) & (z >= RANK_SUM_Z)
+    slow = (median >= TIMES_OTHERS * elsewhere) & (z >= RANK_SUM_Z)
     slow &= (here >= FEWEST_ON_A_WORKER) & (there >= FEWEST_ON_A_WORKER)
     return Slowness(of_run, of_pair, where, groups.sizes, median, elsewhere, z, slow)
 
@@ -194,18 +193,16 @@ class _Runs:
         executing, length = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
         # Of its thread's time, with unspilling and deserialising, where its worker tells; but not
         # that for which it waited for a core, as any run would have.
-        waited = _core_wait(tasks)
-        with np.errstate(invalid="ignore"):  # of times beyond any clock
-            seconds = np.fmax(tasks["done"].to_numpy() - executing, length) - waited
+        waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
+        waited = np.clip(waited, 0.0, np.maximum(length, 0.0))
+        seconds = np.fmax(tasks["done"].to_numpy() - executing, length) - waited
         #: Seconds that a straggler takes at least.
         self.least = SHARE_OF_WALL * run.wall
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
-        wanted = np.bincount(codes, weights=seconds > self.least)
+        wanted = np.isin(codes, np.unique(codes[seconds > self.least]))
         # What seceded waits for tasks of its own, for as long as they take.
-        kept = (wanted > 0)[codes] if len(codes) else np.zeros(0, dtype=bool)
-        kept &= tasks["seceded"].isna().to_numpy()
-        rows = np.flatnonzero(kept)
+        rows = np.flatnonzero(wanted & tasks["seceded"].isna().to_numpy())
         #: Their rows in the trace.
         self.rows = rows
         self.tasks = tasks = tasks.take(rows)
@@ -279,8 +276,7 @@ class _Runs:
         above[on_workers.of_run] = on_hosts.of_run
         within = Groups(above, len(on_hosts.runs))
         slow_hosts = on_hosts.slow & (within.sizes > 1)
-        with np.errstate(invalid="ignore"):
-            slow_hosts &= within.min(on_workers.median) >= TIMES_OTHERS * on_hosts.median_elsewhere
+        slow_hosts &= within.min(on_workers.median) >= TIMES_OTHERS * on_hosts.median_elsewhere
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, column: str, rows: Array) -> Array:
@@ -311,15 +307,8 @@ class _Runs:
         Among n values of a normal distribution the highest is ``sqrt(2 ln(n))`` deviations above
         the mean, or a little less; here the logarithms are taken for normal.
         """
-        with np.errstate(divide="ignore"):
-            logs = np.where(self.seconds > 0, np.log(self.seconds), np.nan)
+        logs = np.log(np.where(self.seconds > 0, self.seconds, np.nan))
         deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
         highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE
         above = (logs - self._usual(logs))[rows]
         return above <= highest * deviations
-
-
-def _core_wait(tasks: pd.DataFrame) -> Array:
-    """Return the seconds for which each run waited for a core; 0 where that was not recorded."""
-    waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
-    return np.clip(waited, 0.0, np.maximum(tasks["duration"].to_numpy(), 0.0))

@@ -68,6 +68,11 @@ class TaskWaits:
             )
         )
         sent, worker = float(self._slots.sent[row]), self._title(int(self._slots.worker[row]))
+        state = unspilled = ""
+        if row < len(self._run.tasks):  # as its worker recorded it
+            size = float(self._run.tasks["disk_read_size"].iloc[row])
+            unspilled = f"{format_size(size)} of its inputs were unspilled." if size > 0 else ""
+            state = f"State: {self._run.tasks['state'].iloc[row]}."
         victim, stolen = self._steals(row) if sent > first_sent else ("", "")
         before = [
             ("waiting for inputs", "scheduler", arrival, runnable, self._last_input(row)),
@@ -78,8 +83,8 @@ class TaskWaits:
             ("in transit", worker, sent, received, ""),
             ("fetching inputs", worker, received, ready, self._transfers(row)),
             ("waiting for a thread", worker, ready, executing, self._thread(row)),
-            ("starting", worker, executing, start, self._unspilled(row)),
-            ("running", worker, start, stop, self._state(row)),
+            ("starting", worker, executing, start, unspilled),
+            ("running", worker, start, stop, state),
             ("storing the result", worker, stop, done, ""),
             ("reporting", worker, done, known, ""),
         ]
@@ -100,11 +105,8 @@ class TaskWaits:
     def _key_ids(self) -> Array:
         return self._run.of_slots("key_id").astype(np.int64)
 
-    def _recorded_by_worker(self, row: int) -> bool:
-        return row < len(self._run.tasks)
-
     def _annotations(self, row: int) -> dict[str, object]:
-        if not self._recorded_by_worker(row) or "annotations" not in self._run.tasks:
+        if row >= len(self._run.tasks) or "annotations" not in self._run.tasks:
             return {}
         annotations = self._run.tasks["annotations"].iloc[row]
         return annotations if isinstance(annotations, dict) else {}
@@ -193,17 +195,6 @@ class TaskWaits:
         if before.kind[row] == THREAD:
             return f"A thread was free when {self._key(int(before.row[row]))} ended.{needs}"
         return f"No task run is known to have held the thread.{needs}"
-
-    def _unspilled(self, row: int) -> str:
-        if not self._recorded_by_worker(row):
-            return ""
-        size = self._run.tasks["disk_read_size"].iloc[row]
-        return f"{format_size(float(size))} of its inputs were unspilled." if size > 0 else ""
-
-    def _state(self, row: int) -> str:
-        if not self._recorded_by_worker(row):
-            return ""
-        return f"State: {self._run.tasks['state'].iloc[row]}."
 
     # --- The workers when it was assigned ---------------------------------------------------------
 

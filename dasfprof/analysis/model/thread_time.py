@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model import idle_time
-from dasfprof.analysis.numeric.groups import as_type, is_nothing
+from dasfprof.analysis.numeric.groups import as_type, is_nothing, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
@@ -71,7 +71,7 @@ def uses_of(
     seconds[SPILL] = unspill
     seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + after
     # A run that seceded held its thread for a part of its function only.
-    share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
+    share = np.nan_to_num(ratio(inside, length))
     known = ~np.isnan(costs["cpu"])
     split = _split_running(
         inside, costs["cpu"] * share, costs["run_queue"] * share, costs["storage"] * share
@@ -162,8 +162,7 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     np.maximum.at(most, worker[known], written[known])
     np.minimum.at(least, worker[known], written[known])
     spilled = np.where(most > least, most - least, 0.0)
-    share = np.divide(spilled, finishing, out=np.zeros(count), where=finishing > 0)
-    return np.minimum(share, 1.0)
+    return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
 
 
 def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:

@@ -53,7 +53,7 @@ def moved_keys(run: Run, rows: Array) -> MovedKeys:
 
     def shared(name: str) -> Array:
         values = np.nan_to_num(table[name].to_numpy(dtype=float)[message])
-        return np.asarray(np.maximum(values, 0.0) * share)
+        return np.maximum(values, 0.0) * share
 
     return MovedKeys(
         key_id,

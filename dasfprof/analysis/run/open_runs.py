@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
+from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run.run_end import (
     CANCELLED,
     DROPPED,
@@ -80,10 +82,9 @@ def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
     them.
     """
     left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
-    with np.errstate(invalid="ignore"):
-        found = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
+    as_it_left = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
     causes = (*DROPPED, CANCELLED, *NOT_NEEDED)
-    return found & ~runs["lost"].to_numpy(dtype=bool) & ~given_up(trace, runs, causes)
+    return as_it_left & ~runs["lost"].to_numpy(dtype=bool) & ~given_up(trace, runs, causes)
 
 
 def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
@@ -124,8 +125,7 @@ def _spans(trace: Trace, table: pd.DataFrame) -> tuple[Array, Array]:
     worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
     last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
     left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
-    since = table["since"].to_numpy(dtype=float)
-    since = np.where(np.isfinite(since), since, seen)
+    since = table["since"].fillna(table["time"]).to_numpy(dtype=float)
     return since, np.fmax(np.fmin(last, left), since)
 
 
@@ -156,10 +156,8 @@ def _cpu(table: pd.DataFrame, length: Array) -> Array:
     cpu = table["cpu"].to_numpy(dtype=float)
     looked = table["time"].to_numpy(dtype=float) - table["since"].to_numpy(dtype=float)
     running = (table["thread_state"] == "running").to_numpy(dtype=bool)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        grown = np.where(running & (looked > 0), cpu * np.fmax(length / looked, 1.0), cpu)
-    found: Array = np.fmin(grown, length)
-    return np.where(np.isnan(cpu), np.nan, found)
+    grown = np.where(running & (looked > 0), cpu * np.fmax(ratio(length, looked), 1.0), cpu)
+    return np.minimum(grown, length)
 
 
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -185,7 +183,7 @@ def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         if isinstance(old.dtype, pd.CategoricalDtype):
             if not isinstance(new.dtype, pd.CategoricalDtype):
                 new = pd.Series(pd.Categorical(new.astype(object)))
-            columns[name] = _one_after_the_other(old.array, new.array)
+            columns[name] = union_categoricals([old.array, new.array])
         elif old.dtype == object:
             new = new.astype(object).where(new.notna(), None)
             columns[name] = np.concatenate([old.to_numpy(), new.to_numpy(dtype=object)])
@@ -195,13 +193,6 @@ def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
             values = np.nan_to_num(values, nan=-1).astype(old.dtype) if whole else values
             columns[name] = np.concatenate([old.to_numpy(), values])
     return pd.DataFrame(columns, copy=False)
-
-
-def _one_after_the_other(first: pd.Categorical, second: pd.Categorical) -> pd.Categorical:
-    places = {text: place for place, text in enumerate(first.categories)}
-    codes = [places.setdefault(text, len(places)) for text in second.categories]
-    added = np.array([*codes, -1], dtype=np.int64)[second.codes]
-    return make_categorical(np.concatenate([first.codes.astype(np.int64), added]), list(places))
 
 
 def _names(values: Any) -> pd.Categorical:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -23,14 +21,13 @@ from dasfprof.analysis.run.slots import (
 from dasfprof.analysis.run.times import clock_errors, clock_offsets, ordered_times, recorded_times
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
-from dasfprof.database import find_runs
 from dasfprof.database.columns import Array
 
 
 class Run(Trace):
     """The tables of a trace, and what they mean: stages, slots, workers, one clock.
 
-    Its tables are those of the `Trace`, without a copy: `tasks` has the task runs that ended.
+    Its tables are those of the `Trace`, without a copy. `tasks` has the task runs that ended.
     `whole` is the same run with those that had not ended in `tasks` as well. All arrays are worked
     out when they are first asked for, and nobody may change them.
     """
@@ -44,19 +41,6 @@ class Run(Trace):
             made = cls(**{field.name: getattr(trace, field.name) for field in fields(Trace)})
             vars(trace).setdefault("_run", made)
         return cast("Run", vars(trace)["_run"])
-
-    @classmethod
-    def all_of(cls, source: str | os.PathLike[str]) -> list[Run]:
-        """Return the runs of a source: of a directory each that is in it.
-
-        Raises
-        ------
-        SourceNotFoundError
-            If there is none.
-        """
-        found = [run.files for run in find_runs(Path(source))] if Path(source).is_dir() else []
-        sources: list[Any] = list(found) or [source]
-        return [cls.of(Trace.from_database(one, progress=False)) for one in sources]
 
     # --- One clock: the scheduler's, in seconds from the run's begin ------------------------------
 

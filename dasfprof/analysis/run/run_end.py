@@ -32,7 +32,7 @@ from dasfprof.database.ends import RecordingEnd
 
 #: How the text of an exception begins where SIGINT ended a child process: `subprocess` returns the
 #: number of the signal, shells 128 more.
-_TOLD = re.compile(r"CalledProcessError\((-2|130)\b|KeyboardInterrupt\b")
+_BY_SIGINT = re.compile(r"CalledProcessError\((-2|130)\b|KeyboardInterrupt\b")
 #: Seconds between the signal and the end of the program, at most, in whichever order.
 _ENDS = 3.0
 
@@ -60,22 +60,16 @@ def first_interrupted(trace: Trace, ended: float) -> float:
 @once_per_trace
 def interrupted_ends(trace: Trace) -> Array:
     """Return when the task runs ended whose errors tell of SIGINT, in Unix seconds."""
-    found = [
-        _ends(trace.tasks, "exception", "start", "duration"),
-        _ends(trace.scheduler_only, "scheduler_exception", "known", None),
-    ]
-    return np.concatenate(found)
-
-
-def _ends(runs: pd.DataFrame, message: str, begin: str, length: str | None) -> Array:
-    """Return when the task runs ended whose errors tell of SIGINT."""
-    if message not in runs or not len(runs):
-        return np.empty(0)
-    texts = runs[message].astype("category").cat.categories
-    telling = [text for text in texts if _TOLD.match(str(text))]
-    own = runs[runs[message].isin(telling).to_numpy(dtype=bool)]
-    ends = own[begin].to_numpy(dtype=float)
-    return ends if length is None else ends + own[length].to_numpy(dtype=float)
+    tasks, only = trace.tasks, trace.scheduler_only
+    ends = []
+    for messages, ended in (
+        (tasks["exception"], tasks["start"] + tasks["duration"]),
+        (only["scheduler_exception"], only["known"]),
+    ):
+        texts = messages.astype("category").cat.categories
+        telling = [text for text in texts if _BY_SIGINT.match(str(text))]
+        ends.append(ended[messages.isin(telling).to_numpy(dtype=bool)].to_numpy(dtype=float))
+    return np.concatenate(ends)
 
 
 # --- Task runs that clients gave up, by the stimuli that ended them -------------------------------
@@ -281,7 +275,9 @@ def _open_states(trace: Trace) -> list[RunEnd]:
         found.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
     last = _record(states.iloc[-1])
     if last["occasion"] != "client-left":
-        found.append(RunEnd(_until(trace, last), _how(trace), last))
+        # It holds to the end of the trace, unless something closed then.
+        until = float(last["time"]) if last["occasion"] == "closing" else float(trace.end)
+        found.append(RunEnd(until, _how(trace), last))
     return [end for end in found if end.unfinished]
 
 
@@ -380,12 +376,6 @@ def _record(row: pd.Series) -> dict[str, Any]:
     return {str(name): value for name, value in row.items()}
 
 
-def _until(trace: Trace, last: dict[str, Any]) -> float:
-    """Return until when a state holds: to the end of the trace, unless something closed then."""
-    return float(last["time"]) if last["occasion"] == "closing" else float(trace.end)
-
-
 def _how(trace: Trace) -> How:
-    return {RecordingEnd.GOES_ON: How.GOES_ON, RecordingEnd.CLOSED: How.CLOSED}.get(
-        trace.recording, How.CUT
-    )
+    ends = {RecordingEnd.GOES_ON: How.GOES_ON, RecordingEnd.CLOSED: How.CLOSED}
+    return ends.get(trace.recording, How.CUT)

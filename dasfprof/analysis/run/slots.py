@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from dasfprof.analysis.run.open_runs import with_open_runs
 from dasfprof.analysis.run.times import (
@@ -71,12 +71,12 @@ def task_slots(trace: Trace) -> TaskSlots:
     times = task_times(recorded) if len(unseen) else ordered_times(trace)
     worker = np.append(tasks["worker_id"], unseen["worker_id"]).astype(np.int64)
     released = np.fmin(times.done, seceded)
-    codes, names = _functions(tasks["function"].cat, unseen["function"].cat)
+    functions = union_categoricals([tasks["function"].array, unseen["function"].array])
     return TaskSlots(
         times=times,
         worker=worker,
-        function=codes,
-        functions=names,
+        function=functions.codes,
+        functions=list(functions.categories),
         sent=np.clip(np.fmax(times.sent, to_ticks(stolen)), None, times.received),
         end=slot_ends(times, released, worker, trace.workers["nthreads"].to_numpy(dtype=float)),
         reception_unknown=np.isnan(recorded["received"]),
@@ -208,14 +208,6 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
         "done": unknown,
         "known": since("known"),
     }
-
-
-def _functions(first: Any, second: Any) -> tuple[Array, list[str]]:
-    """Number the functions of two categorical columns, one after the other, alike."""
-    numbers = {name: code for code, name in enumerate(first.categories)}
-    again = [numbers.setdefault(name, len(numbers)) for name in second.categories]
-    codes = np.array([*again, -1], dtype=np.int64)[second.codes.to_numpy()]
-    return np.concatenate([first.codes.to_numpy(), codes]), list(numbers)
 
 
 # What each task run waited for and did, from its arrival until the scheduler knew its outcome.

@@ -37,7 +37,7 @@ def clock_offsets(trace: Trace) -> Array:
     """
     clocks, scheduler = _clocks(trace.workers)
     lower, upper = message_bounds(trace)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # of two infinite bounds
         middle = (lower + upper) / 2
     least = np.maximum(np.minimum(0.0, upper), lower)
     offsets = np.where(np.isfinite(middle), middle, least)
@@ -90,20 +90,12 @@ def ended_there(trace: Trace) -> Array:
     reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()
     # A failed attempt that is tried again is reported as well, and becomes "released".
     rows = np.flatnonzero((tasks["state"] == "erred") & (tasks["scheduler_state"] == "released"))
-    reported[rows] = _told_of_its_error(trace, rows)
-    return reported
-
-
-def _told_of_its_error(trace: Trace, rows: Array) -> Array:
-    """Return which failed runs ended by word of their own error.
-
-    A task whose result nobody wants since another one failed ends by word of that one's.
-    """
-    runs = trace.tasks.iloc[rows]
-    texts = stimulus_texts(trace, runs["end_cause"])
-    said = np.array([_time_in(text) for text in texts], dtype=float)
+    # A task whose result nobody wants since another one failed ends by word of that one's error.
+    runs = tasks.iloc[rows]
+    said = np.array([_time_in(text) for text in stimulus_texts(trace, runs["end_cause"])], float)
     stop = (runs["start"] + runs["duration"]).to_numpy()
-    return (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
+    reported[rows] = (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
+    return reported
 
 
 def _time_in(text: str) -> float:
@@ -116,12 +108,9 @@ def _time_in(text: str) -> float:
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
     """Number the clock of each worker, and tell which of the numbers are the scheduler's."""
-    boots = workers["boot_id"].where(workers["boot_id"].notna(), None).to_numpy(dtype=object)
-    first: dict[object, int] = {}
-    clocks = np.array(
-        [row if boot is None else first.setdefault(boot, row) for row, boot in enumerate(boots)],
-        dtype=np.int64,
-    )
+    rows = pd.Series(np.arange(len(workers)), dtype=np.int64)
+    boots = workers["boot_id"].reset_index(drop=True)
+    clocks = rows.groupby(boots).transform("min").fillna(rows).to_numpy(dtype=np.int64)
     return clocks, np.unique(clocks[(workers["kind"] == "scheduler").to_numpy()])
 
 
@@ -237,15 +226,13 @@ def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array
     The scheduler knows when functions ran by Dask's estimate of each clock. On a busy host that
     is off by a tenth of a second and more, for a run's start and stop alike.
     """
-    moved: Array = np.fmax(np.fmin(start, known - length), sent)
+    moved = np.fmax(np.fmin(start, known - length), sent)
     return np.where(np.isnan(start), np.nan, moved)
 
 
 def to_ticks(times: Array) -> Array:
     """Round times to whole ticks, so that their differences add up exactly."""
-    with np.errstate(over="ignore"):  # times beyond any clock
-        rounded: Array = np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
-    return rounded
+    return np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
 
 
 def since_begin(trace: Trace, table: pd.DataFrame, column: str) -> Array:
