@@ -68,8 +68,7 @@ def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
         state = await look_at(str(address), arguments, float(limit))
         return await asyncio.to_thread(lambda: causes_table(find_causes(state)))
 
-    table: pd.DataFrame = asked.sync(look)
-    return table
+    return asked.sync(look)
 
 
 async def look_at(

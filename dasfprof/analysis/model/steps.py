@@ -9,6 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.trace.columns import distinct_objects, joined_categoricals
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -48,17 +49,10 @@ def groups_of(
     codes, names
         Row ``i`` has ``names[codes[i]]``; the last name is `nothing`, of rows that have none.
     """
-    names: dict[str, int] = {}
-    for table in tables:
-        for name in table[column].cat.categories:
-            if name != nothing:
-                names.setdefault(name, len(names))
-    parts = [np.empty(0, dtype=np.int64)]
-    for table in tables:
-        texts = table[column].cat
-        numbers = [*(names.get(name, len(names)) for name in texts.categories), len(names)]
-        parts.append(np.array(numbers, dtype=np.int64)[texts.codes.to_numpy()])
-    return np.concatenate(parts), [*names, nothing]
+    texts = joined_categoricals(*(table[column].array for table in tables))
+    named = np.array([*(name != nothing for name in texts.categories), False])
+    names = texts.categories[named[:-1]].tolist()
+    return np.where(named, np.cumsum(named) - 1, len(names))[texts.codes], [*names, nothing]
 
 
 # --- Task runs by the line of the program that built them, for every analysis that groups ---------
@@ -120,14 +114,7 @@ def distinct_annotations(run: Run) -> tuple[Array, list[object]]:
     """Return the place of each row's annotations, -1 where none are recorded, and these."""
     if "annotations" not in run.tasks:
         return np.full(len(run.tasks), -1, dtype=np.int64), []
-    values = run.tasks["annotations"].to_numpy(dtype=object)
-    # Equal annotations are mostly one object.
-    _, first, places = np.unique(
-        np.fromiter(map(id, values), dtype=np.int64, count=len(values)),
-        return_index=True,
-        return_inverse=True,
-    )
-    return places, [values[row] for row in first.tolist()]
+    return distinct_objects(run.tasks["annotations"])
 
 
 def _text(value: object) -> str:

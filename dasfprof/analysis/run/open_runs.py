@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run.run_end import (
@@ -22,7 +21,7 @@ from dasfprof.analysis.run.run_end import (
 from dasfprof.analysis.run.times import clock_offsets
 from dasfprof.analysis.run.worker_exits import last_client_left
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.columns import joined_categoricals, make_categorical
 from dasfprof.analysis.trace.trace import Form, once_per_trace, tell
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
@@ -183,7 +182,7 @@ def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         if isinstance(old.dtype, pd.CategoricalDtype):
             if not isinstance(new.dtype, pd.CategoricalDtype):
                 new = pd.Series(pd.Categorical(new.astype(object)))
-            columns[name] = union_categoricals([old.array, new.array])
+            columns[name] = joined_categoricals(old.array, new.array)
         elif old.dtype == object:
             new = new.astype(object).where(new.notna(), None)
             columns[name] = np.concatenate([old.to_numpy(), new.to_numpy(dtype=object)])

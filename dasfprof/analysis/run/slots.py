@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from dasfprof.analysis.run.open_runs import with_open_runs
 from dasfprof.analysis.run.times import (
@@ -19,6 +18,7 @@ from dasfprof.analysis.run.times import (
     to_ticks,
 )
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.columns import joined_categoricals
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -71,7 +71,7 @@ def task_slots(trace: Trace) -> TaskSlots:
     times = task_times(recorded) if len(unseen) else ordered_times(trace)
     worker = np.append(tasks["worker_id"], unseen["worker_id"]).astype(np.int64)
     released = np.fmin(times.done, seceded)
-    functions = union_categoricals([tasks["function"].array, unseen["function"].array])
+    functions = joined_categoricals(tasks["function"].array, unseen["function"].array)
     return TaskSlots(
         times=times,
         worker=worker,

@@ -16,7 +16,13 @@ from dasfprof.analysis.trace.reader import FAR_AWAY, TraceReader, widened
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, RunGraphs, TaskSteps, step_table
 from dasfprof.analysis.trace.under_way import UnderWayTables, places_not_ended
-from dasfprof.analysis.trace.workers import boot_times, to_unix, with_host_readings, with_owners
+from dasfprof.analysis.trace.workers import (
+    Worker,
+    boot_times,
+    to_unix,
+    with_host_readings,
+    with_owners,
+)
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import RecordingEnd, recording_end
 from dasfprof.database.reader import LASTING
@@ -58,6 +64,16 @@ _EVENTS = {
     "client_calls": "Client Calls",
     "sent_values": "Sent Value",
     "functions_sent": "Function Sent",
+}
+#: Tables of work under way and of samples of stacks, and the name of their events.
+_UNDER_WAY = {
+    "under_way_history": "Task Under Way",
+    "loops_blocked": "Loop Blocked",
+    "scheduler_states": "Scheduler State",
+    "task_samples": "Task Sample",
+    "loop_samples": "Loop Sample",
+    "clients_under_way": "Client Under Way",
+    "client_samples": "Client Sample",
 }
 #: Those that tell of no worker.
 _OF_NOBODY = ("releases", "graphs_sent", "client_calls", "sent_values", "functions_sent")
@@ -126,15 +142,9 @@ class TraceBuilder:
         codes = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], codes)
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
-        under_way = self._under_way
-        tables["under_way_history"] = under_way.table("Task Under Way")
-        tables["loops_blocked"] = under_way.table("Loop Blocked")
-        tables["scheduler_states"] = under_way.table("Scheduler State")
-        tables["task_samples"] = under_way.table("Task Sample")
-        tables["loop_samples"] = under_way.table("Loop Sample")
-        transfers = tables["transfers"] = self._span_table("Transfer")
+        tables |= {name: self._under_way.table(event) for name, event in _UNDER_WAY.items()}
+        tables["transfers"] = self._span_table("Transfer")
         items = self._facts["Transfer"].list_items("keys", self._ids)
-        transfer_keys = transfers["keys"].to_numpy(), items
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
         tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
         tables["worker_functions"] = self._span_table("Worker Function")
@@ -155,14 +165,12 @@ class TraceBuilder:
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
         history = tables["under_way_history"]
         places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
-        tables["stacks"] = under_way.stacks
+        tables["stacks"] = self._under_way.stacks
         sent = tables["functions_sent"].astype(object).to_dict("records")
         SentFunctions(sent).mend(tables)
         return {
             **tables,
             "under_way": history.iloc[places].reset_index(drop=True),
-            "clients_under_way": under_way.table("Client Under Way"),
-            "client_samples": under_way.table("Client Sample"),
             "recording": self._recording,
             "steps": self._steps.drop(columns="id"),
             "lines": self._lines.table,
@@ -174,7 +182,7 @@ class TraceBuilder:
             "end": end,
             "notes": tuple(self._notes),
             "task_dependencies": dependencies,
-            "transfer_keys": transfer_keys,
+            "transfer_keys": (tables["transfers"]["keys"].to_numpy(), items),
             "run": self._run,
             "surroundings": self._surroundings,
             "knows_actor_calls": all(
@@ -218,8 +226,12 @@ class TraceBuilder:
         """Add what the scheduler says about workers, those without files too."""
         register = self._register
         joined, left = self._columns.pop("Worker Added"), self._columns.pop("Worker Removed")
+
+        def worker_at(address: object) -> Worker:
+            return register.workers[register.id_of_address(str(address))]
+
         for row, address in enumerate(joined["worker"]):
-            worker = register.workers[register.id_of_address(str(address))]
+            worker = worker_at(address)
             worker.joined = float(joined["timestamp"][row])
             if not worker.plugins:
                 worker.host = worker.host or str(joined["host"][row])
@@ -230,12 +242,12 @@ class TraceBuilder:
             resources = joined["resources"][row]
             worker.resources = resources if isinstance(resources, dict) else None
         for row, address in enumerate(left["worker"]):
-            worker = register.workers[register.id_of_address(str(address))]
+            worker = worker_at(address)
             worker.left = float(left["timestamp"][row])
             worker.left_reason = str(left["reason"][row])
         exits = self._columns.pop("Worker Exit")
         for row, address in enumerate(exits["worker"]):
-            worker = register.workers[register.id_of_address(str(address))]
+            worker = worker_at(address)
             worker.exit_code = float(exits["exit_code"][row])
             reason = exits["reason"][row]
             worker.exit_reason = reason if isinstance(reason, str) else None
@@ -243,24 +255,17 @@ class TraceBuilder:
         for row, number in enumerate(errors["worker_id"].tolist()):
             register.workers[number].last_error = str(errors["exception"][row])
             register.workers[number].last_error_time = float(errors["timestamp"][row])
-        self._meet_changes()
-        register.name_hosts()
-
-    def _meet_changes(self) -> None:
-        """Say why workers left whose nannies were asked to end them: Dask tells a lost connection.
-
-        The change comes before, or, of a restart of some workers, up to a time-out later.
-        """
+        # Of workers whose nannies were asked to end them Dask tells a lost connection. The change
+        # comes before, or, of a restart of some workers, up to a time-out later.
         changes = self._columns["Cluster Change"]
-        for row, (action, addresses) in enumerate(
-            zip(changes["action"], changes["workers"], strict=True)
-        ):
-            for address in addresses or () if action in _ENDS else ():
-                worker = self._register.workers[self._register.id_of_address(str(address))]
+        for row, action in enumerate(changes["action"]):
+            for address in changes["workers"][row] or () if action in _ENDS else ():
+                worker = worker_at(address)
                 if worker.left is not None:
                     worker.left_reason = _ENDS[action]
                     if action == "worker-ttl":
                         worker.silent = float(changes["number"][row])
+        register.name_hosts()
 
     def _doubt_scheduler(self) -> None:
         """Note that the scheduler's file was cut, if it misses that workers have ended.
@@ -354,7 +359,15 @@ class TraceBuilder:
             np.full(len(lengths), int(alone), dtype=np.int8), ["worker", "scheduler"]
         )
         rest["lost"] = np.isfinite(rest["scheduler_start"])
-        rest["reason"] = self._reasons(rest["worker_id"])
+        # Why the workers' files lack them.
+        reasons = [
+            0 if _TASKS not in one.plugins else 1 if False in one.closed else 2
+            for one in self._register.workers
+        ]
+        rest["reason"] = make_categorical(
+            np.array([*reasons, 0], np.int8)[rest["worker_id"]],
+            ["no file", "file ends early", "not in its file"],
+        )
         if alone and len(lengths):
             self._notes.append(gaps.NO_WORKER_FILES)
         if self._surroundings.local:
@@ -369,12 +382,3 @@ class TraceBuilder:
         self._notes += gaps.of_steps(runs["step"], has_steps=len(self._steps) > 0)
         tasks = task_runs.make_table(runs, self._keys, self._register)
         return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)
-
-    def _reasons(self, worker_ids: Array) -> pd.Categorical:
-        """Return why the workers' files lack task runs."""
-        reasons = ["no file", "file ends early", "not in its file"]
-        codes = [
-            0 if _TASKS not in worker.plugins else 1 if False in worker.closed else 2
-            for worker in self._register.workers
-        ]
-        return make_categorical(np.array([*codes, 0], np.int8)[worker_ids], reasons)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import GrowingColumn, as_type, is_constant
-from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
+from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, as_tuple, split_keys
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import (
     Array,
@@ -52,7 +52,7 @@ class Categories:
         if value is None:
             return -1
         if not self._as_text:
-            value = _with_tuples(value)
+            value = as_tuple(value)
         text = value if isinstance(value, str) else str(value)
         number = self._codes.setdefault((type(value), text), len(self.values))
         if number == len(self.values):
@@ -211,6 +211,30 @@ def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=categories)
 
 
+def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
+    """Put categorical columns one after the other.
+
+    As `pandas.api.types.union_categoricals`, which cannot hash lone surrogates.
+    """
+    numbers: dict[Any, int] = {}
+    parts = [np.empty(0, dtype=np.int64)]
+    for column in columns:
+        codes = [*(numbers.setdefault(text, len(numbers)) for text in column.categories), -1]
+        parts.append(np.array(codes, dtype=np.int64)[column.codes])
+    return make_categorical(np.concatenate(parts), list(numbers))
+
+
+def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
+    """Return the place of each value of a column among its distinct objects, and these.
+
+    Equal values that `Categories.objects` returns are one object.
+    """
+    values = column.to_numpy(dtype=object)
+    identities = np.fromiter(map(id, values), dtype=np.int64, count=len(values))
+    _, first, places = np.unique(identities, return_index=True, return_inverse=True)
+    return places, [values[row] for row in first.tolist()]
+
+
 def row_of(table: pd.DataFrame, row: int) -> dict[Any, Any]:
     """Return a row of a table by its columns.
 
@@ -267,7 +291,3 @@ def _number(value: Any) -> float:
         return float(value) if isinstance(value, int | float) else np.nan
     except OverflowError:
         return np.nan
-
-
-def _with_tuples(value: Any) -> Any:
-    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value

@@ -178,8 +178,7 @@ def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[No
         By their ids.
     """
     lost = np.flatnonzero(runs["lost"])
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        durations = runs["scheduler_stop"] - runs["scheduler_start"]
+    durations = runs["scheduler_stop"] - runs["scheduler_start"]
     for number in np.unique(runs["worker_id"][lost]).tolist():
         rows = lost[runs["worker_id"][lost] == number]
         label = workers[number].label

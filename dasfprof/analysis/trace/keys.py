@@ -253,7 +253,7 @@ class KeyCollector:
     """Takes columns of keys and numbers the distinct ones."""
 
     def __init__(self) -> None:
-        self._heads = _Index()
+        self._heads: dict[keys.Head, int] = {}
         self._packed: dict[bytes, tuple[keys.Head, keys.Tail]] = {}
         self._count = 0
         self._head_ids = GrowingColumn(np.int32)
@@ -261,7 +261,7 @@ class KeyCollector:
 
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
-        index, tails = self._heads, column.tails
+        numbers, tails = self._heads, column.tails
         if keys.PACKED in {kind for kind, _ in column.heads}:
             heads, tails = list(column.heads), column.tails.astype(np.uint32)
             packed = [place for place, (kind, _) in enumerate(heads) if kind == keys.PACKED]
@@ -270,7 +270,7 @@ class KeyCollector:
                 tails[column.codes == place] = tail
         else:
             heads = column.heads
-        head_ids = np.array([index[head] for head in heads], dtype=np.int32)
+        head_ids = np.array([numbers.setdefault(head, len(numbers)) for head in heads], np.int32)
         self._head_ids.add(self._count, head_ids[column.codes])
         self._tails.add(self._count, tails)
         self._count += len(tails)
@@ -308,26 +308,16 @@ class KeyCollector:
 
 def as_key_column(column: Column) -> KeyColumn:
     """Return a column of keys in the form of keys; one that was stored as text or numbers too."""
-    if isinstance(column, KeyColumn):
-        return column
-    return split_keys(column.to_list())
+    return column if isinstance(column, KeyColumn) else split_keys(column.to_list())
 
 
 def split_keys(items: Iterable[Any]) -> KeyColumn:
     """Split keys into heads and tails."""
-    index = _Index()
+    numbers: dict[keys.Head, int] = {}
     pairs = [keys.split_key(as_tuple(item)) for item in items]
-    codes = np.array([index[head] for head, _ in pairs], dtype=np.int64)
+    codes = np.array([numbers.setdefault(head, len(numbers)) for head, _ in pairs], dtype=np.int64)
     tails = np.array([tail for _, tail in pairs], dtype=np.uint32).reshape(len(pairs), 4)
-    return KeyColumn(list(index), codes, tails)
-
-
-class _Index(dict[Any, int]):
-    """Numbers values in the order of their first use."""
-
-    def __missing__(self, value: Any) -> int:
-        number = self[value] = len(self)
-        return number
+    return KeyColumn(list(numbers), codes, tails)
 
 
 def _all_letters(tails: Array) -> Array:
@@ -353,17 +343,15 @@ def function_of(head: keys.Head, known: dict[tuple[int, str], str]) -> str:
         quote = "" if last.isalpha() or "-" in last else last
     if not quote:
         return _split(head)
-    name = known.get((kind, begin))
-    if name is None:
-        name = known[kind, begin] = _split(head)
-    return name
+    if (kind, begin) not in known:
+        known[kind, begin] = _split(head)
+    return known[kind, begin]
 
 
 def _split(head: keys.Head) -> str:
     kind, text = head
     key = as_tuple(unpack_key(text)) if kind == keys.PACKED else keys.join_key(head, keys.NO_TAIL)
     try:
-        name: str = key_split(key)
+        return key_split(key)
     except (TypeError, ValueError, IndexError, RecursionError):  # an unhashable or empty key
         return "Other"
-    return name

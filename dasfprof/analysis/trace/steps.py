@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import distinct
-from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.columns import distinct_objects, make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys
 from dasfprof.database.columns import Array
@@ -332,11 +332,7 @@ class TaskSteps:
     ) -> None:
         self._numbers: dict[str, int] = {}
         self._runs = runs
-        self._layer_of_key = known.of_keys
-        self._read_layers(steps, layers, known.of_layers)
-        self._read_graphs(graphs)
-
-    def _read_layers(self, steps: pd.DataFrame, layers: BuiltLayers, identities: Array) -> None:
+        self._layer_of_key, identities = known.of_keys, known.of_layers
         number_of = {
             number: self._number(path)
             for number, path in zip(steps["id"].tolist(), steps["step"], strict=True)
@@ -357,8 +353,7 @@ class TaskSteps:
             np.array(list(inherited.values()), dtype=np.int64),
             np.zeros(len(inherited)),
         )
-
-    def _read_graphs(self, graphs: pd.DataFrame) -> None:
+        #: By graph; the last is that of no graph.
         self._computed = np.full(len(graphs) + 1, -1, dtype=np.int64)
         for row, names in enumerate(graphs.get("step", ())):
             if isinstance(names, tuple | list) and names:
@@ -385,11 +380,8 @@ class TaskSteps:
         found = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
             return found
-        # Equal annotations are one object: see `Categories.objects`.
-        objects = runs["annotations"].to_numpy()
-        identities = np.fromiter(map(id, objects), dtype=np.int64, count=len(objects))
-        _, first, places = np.unique(identities, return_index=True, return_inverse=True)
-        codes = [self._annotation(objects[row]) for row in first.tolist()]
+        places, objects = distinct_objects(runs["annotations"])
+        codes = list(map(self._annotation, objects))
         return np.array(codes, dtype=np.int64)[places] if codes else found
 
     def _annotation(self, annotations: Any) -> int:

@@ -231,8 +231,7 @@ class Trace:
         SourceNotFoundError, NotATraceError
             If there is no such trace.
         """
-        shown = is_wanted(progress)
-        reader = TraceReader(databases_of(source), progress=shown)
+        reader = TraceReader(databases_of(source), progress=is_wanted(progress))
         return cls(**TraceBuilder(reader).make())
 
     @cached_property
@@ -274,15 +273,12 @@ class Trace:
                     continue
                 for column, entered in {**times, end: None}.items():
                     known = table[table[column].notna()]
-                    entries = {
-                        "key_id": known["key_id"],
-                        "run_id": known["run_id"],
-                        "worker_id": known["worker_id"],
-                        "observer": observer,
-                        "state": known[state].astype(object) if entered is None else entered,
-                        "time": known[column],
-                    }
-                    parts.append(pd.DataFrame(entries))
+                    entries = known[["key_id", "run_id", "worker_id"]].assign(
+                        observer=observer,
+                        state=known[state].astype(object) if entered is None else entered,
+                        time=known[column],
+                    )
+                    parts.append(entries)
         return pd.concat(parts, ignore_index=True).astype(
             {"observer": "category", "state": "category"}
         )

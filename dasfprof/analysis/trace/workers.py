@@ -257,10 +257,8 @@ def job_in(header: dict[str, Any]) -> dict[str, str] | None:
 
 def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
     """Return ``texts[ids]`` as a Categorical; equal texts share a category, -1 is NA."""
-    names = list(dict.fromkeys(texts))
-    places = {name: place for place, name in enumerate(names)}
-    codes = np.array([*(places[text] for text in texts), -1], dtype=np.int32)
-    return make_categorical(codes[ids], names)
+    codes, names = pd.factorize(np.array(texts, dtype=object))
+    return make_categorical(np.append(codes, -1).astype(np.int32)[ids], list(names))
 
 
 def _entries(column: Column | None) -> tuple[list[str], Array]:
@@ -303,8 +301,7 @@ def with_owners(
     run
         Host and number of the processes that wrote files.
     """
-    names = list(hosts)
-    places = list(zip(names, table["pid"].tolist(), strict=True))
+    places = list(zip(hosts, table["pid"].tolist(), strict=True))
     ancestors = [tuple(pids) if isinstance(pids, tuple) else () for pids in table["ancestors"]]
     above = {
         (host, pid)
@@ -312,14 +309,11 @@ def with_owners(
         if place in run
         for pid in pids
     }
-    ours: Array = np.array(
-        [
-            place in run or place in above or any((place[0], pid) in run for pid in pids)
-            for place, pids in zip(places, ancestors, strict=True)
-        ],
-        dtype=bool,
-    )
-    return table.assign(ours=ours)
+    ours = [
+        place in run or place in above or any((place[0], pid) in run for pid in pids)
+        for place, pids in zip(places, ancestors, strict=True)
+    ]
+    return table.assign(ours=np.array(ours, dtype=bool))
 
 
 #: Seconds for which what was read of a host holds: it is read once a second.

@@ -211,15 +211,12 @@ def errors(state: ClusterState) -> Iterator[Cause]:
     """Find errors because of which other tasks never run."""
     failed = [task for task in state.failed if not _is_killed_worker(task)]
     for task in failed[:5]:
-        rest = (
-            f", and {count_of(task.dependents, 'task')} that depend on it never ran"
-            if task.dependents
-            else ""
-        )
+        never_ran = count_of(task.dependents or 0, "task")
+        never_ran = f", and {never_ran} that depend on it never ran" if task.dependents else ""
         yield Cause(
             "error",
             "certain",
-            f"{elide(task.key, 60)} ended in an error{rest}.",
+            f"{elide(task.key, 60)} ended in an error{never_ran}.",
             f"{elide(clean(task.message), 300)}",
             f"Mend {task.function}, or give retries= where the error passes by itself.",
             keys=(task.key,),
@@ -265,12 +262,14 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
             line=user_line(activity.stack),
             seconds=quiet,
         )
+    unchanged = client.unchanged or 0.0
+    for_long = f", for the last {format_duration(unchanged)}" if unchanged >= _IDLE else ""
     return Cause(
         "client-elsewhere",
         "open",
         f"{_nothing_left(ago)} the client "
         f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
-        f"Its main thread is at {describe_stack(activity.stack)}{_for_long(client)}; the cluster "
+        f"Its main thread is at {describe_stack(activity.stack)}{for_long}; the cluster "
         f"keeps {count_of(client.wanted, 'result')} for it.",
         "These results may be on their way: client_calls() tells how many bytes of them came, and "
         "for how long. Where many do, reduce or store them on the cluster."
@@ -280,13 +279,6 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
         line=user_line(activity.stack),
         seconds=quiet,
     )
-
-
-def _for_long(client: ClientNow) -> str:
-    """Say since when a client's stack has been the same, or return an empty string."""
-    if client.unchanged is None or client.unchanged < _IDLE:
-        return ""
-    return f", for the last {format_duration(client.unchanged)}"
 
 
 def _nothing_left(ago: str) -> str:
@@ -342,12 +334,10 @@ def find_causes(state: ClusterState) -> list[Cause]:
         What is certain or likely comes first, by the number of tasks that wait for it; then what
         is merely seen, in the same order. Empty if nothing is under way.
     """
-    found = [cause for find in FINDERS for cause in find(state)]
-    return sorted(found, key=_rank)  # a stable sort: equals stay in the order of their finders
-
-
-def _rank(cause: Cause) -> tuple[bool, int, int]:
-    return cause.certainty == "open", -cause.waiting, CERTAINTIES.index(cause.certainty)
+    causes = [cause for find in FINDERS for cause in find(state)]
+    # Stable sorts: equals stay in the order of their finders.
+    causes.sort(key=lambda cause: (-cause.waiting, CERTAINTIES.index(cause.certainty)))
+    return sorted(causes, key=lambda cause: cause.certainty == "open")
 
 
 #: Labels and the fields of a cause.
@@ -367,9 +357,6 @@ _COLUMNS = {
 
 def causes_table(causes: Iterable[Cause]) -> pd.DataFrame:
     """Return a row for each cause, in their order."""
-    found = list(causes)
-    frame = pd.DataFrame(
-        {label: [getattr(cause, name) for cause in found] for label, name in _COLUMNS.items()},
-        dtype=object,
-    )
+    rows = [[getattr(cause, name) for name in _COLUMNS.values()] for cause in causes]
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object)
     return frame.astype({"Waiting Tasks": "int64", "Time (s)": "float64"})

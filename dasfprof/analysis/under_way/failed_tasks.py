@@ -16,7 +16,6 @@ from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
-from dasfprof.database.columns import Array
 
 # --- Tasks of a trace that failed for good, and those of which a message was lost -----------------
 #
@@ -142,8 +141,12 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
         fills = kills[-1].reason is Reason.RESULTS
     elif ran:
         function = ran.most_common(1)[0][0]
-    told = {"suspect": function, "suspicion": suspected}
-    return {"died_of": clause(ends), "advice": advice(ends[-1], function, fills=fills), **told}
+    return {
+        "died_of": clause(ends),
+        "advice": advice(ends[-1], function, fills=fills),
+        "suspect": function,
+        "suspicion": suspected,
+    }
 
 
 def lives_lost_with(run: Run, key_id: int) -> list[int]:
@@ -161,15 +164,14 @@ def _erred(run: Run) -> pd.DataFrame:
     tables = (run.tasks, "exception"), (run.scheduler_only, "scheduler_exception")
     for runs, message in tables if "sent" in run.tasks else tables[1:]:
         for_good = (runs["scheduler_state"] == "erred").to_numpy(dtype=bool)
-        kept = for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
-        own = runs[kept]
-        columns = {name: own[name].to_numpy() for name in ("key_id", "worker_id", "known")}
-        columns["end_cause"] = own["end_cause"].to_numpy()
-        found = pd.DataFrame({**columns, "for_good": for_good[kept]})
-        texts = own[message].astype(object).where(own[message].notna(), None).to_numpy()
+        erred = (
+            for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
+        )
+        runs = runs[erred]
         # Not as pandas' texts, which hold no half of a surrogate pair.
-        found["message"] = pd.Series(texts, dtype=object)
-        parts.append(found)
+        texts = runs[message].astype(object).where(runs[message].notna(), None)
+        columns = runs[["key_id", "worker_id", "known", "end_cause"]]
+        parts.append(columns.assign(for_good=for_good[erred], message=texts))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -220,13 +222,9 @@ def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
     rows = states[(states["time"] >= before["time"].iloc[-1]) & (states["time"] <= time)]
     kept: set[str] | None = None
     for workers in rows["workers"]:
-        own = {
-            str(key)
-            for worker in workers or ()
-            if worker.get("worker") == address
-            for key in worker.get("keys") or ()
-        }
-        kept = own if kept is None else kept & own
+        own = [worker for worker in workers or () if worker.get("worker") == address]
+        keys = {str(key) for worker in own for key in worker.get("keys") or ()}
+        kept = keys if kept is None else kept & keys
     return kept or set()
 
 
@@ -284,7 +282,11 @@ def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     kept = ~last["state"].isin(["cancelled", "released"]).to_numpy()
     kept &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
     last = last[kept]
-    last = last[~_ended(run, last, time)].sort_values("since", kind="stable")
+    # By what their workers recorded of the end.
+    ended = run.tasks[(run.tasks["start"] + run.tasks["duration"] <= time).to_numpy()]
+    ended = ended[np.isin(ended["key_id"].to_numpy(), last["key_id"].to_numpy())]
+    ended = pd.MultiIndex.from_frame(last[RUN]).isin(pd.MultiIndex.from_frame(ended[RUN]))
+    last = last[~ended].sort_values("since", kind="stable")
     looks = dict(iter(history.groupby(RUN, sort=False)))
     codes, functions = run.keys.functions()
     labels = run.workers["worker"].to_numpy(dtype=object)
@@ -304,14 +306,6 @@ def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
         )
         for key, (_, row) in zip(keys, last.iterrows(), strict=True)
     )
-
-
-def _ended(run: Run, runs: pd.DataFrame, time: float) -> Array:
-    """Return which runs had ended by a time, by what their workers recorded of the end."""
-    tasks = run.tasks
-    near = tasks[np.isin(tasks["key_id"].to_numpy(), runs["key_id"].to_numpy())]
-    near = near[(near["start"] + near["duration"] <= time).to_numpy()]
-    return pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(near[RUN]))
 
 
 def _same_since(looks: pd.DataFrame) -> float:

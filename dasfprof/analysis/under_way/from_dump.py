@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from dask.utils import key_split
 
+from dasfprof.analysis.trace.keys import as_tuple
 from dasfprof.analysis.under_way.state import (
     UNFINISHED,
     ClientNow,
@@ -47,13 +48,8 @@ def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
     tasks = [task for task in scheduler["tasks"].values() if isinstance(task, dict)]
     workers = _dicts(scheduler.get("workers"))
     log = [entry for entry in _items(scheduler.get("transition_log")) if _is_transition(entry)]
-    time = max(
-        (
-            *(entry[-1] for entry in log),
-            *(_number(worker.get("last_seen")) or 0.0 for worker in workers.values()),
-        ),
-        default=0.0,
-    )
+    seen = [_number(worker.get("last_seen")) or 0.0 for worker in workers.values()]
+    time = max((*(entry[-1] for entry in log), *seen), default=0.0)
     began = {_key(entry[0]): entry[-1] for entry in log}
     counts: dict[str, Counter[str]] = {}
     for task in tasks:
@@ -101,19 +97,13 @@ def _workers(
             sent.setdefault(place[1], []).append(_key(task.get("key")))
     for address, worker in workers.items():
         answer = answers.get(address)
-        known = None
-        if isinstance(answer, dict):
-            known = {
-                _key(task.get("key", key)): str(task.get("state"))
-                for key, task in _dicts(answer.get("tasks")).items()
-            }
-            known |= {
-                key: "unknown"
-                for key in sent.get(address, ())
-                if time - began.get(key, time) < _SETTLED
-            }
+        known = {
+            _key(task.get("key", key)): str(task.get("state"))
+            for key, task in _dicts(_dict(answer).get("tasks")).items()
+        }
+        sent_late = [key for key in sent.get(address, ()) if time - began.get(key, time) < _SETTLED]
+        known |= dict.fromkeys(sent_late, "unknown")
         status = _STATUS.match(str(worker.get("status")))
-        memory = worker.get("memory")
         keys = sent.get(address, [])
         yield WorkerNow(
             worker=str(address),
@@ -123,8 +113,8 @@ def _workers(
             silent=max(0.0, time - (_number(worker.get("last_seen")) or time)),
             processing=len(keys),
             processing_keys=tuple(keys[:_MOST_KEYS]),
-            known=known,
-            memory=_number(memory.get("process")) if isinstance(memory, dict) else None,
+            known=known if isinstance(answer, dict) else None,
+            memory=_number(_dict(worker.get("memory")).get("process")),
             memory_limit=_number(worker.get("memory_limit")) or None,
             answered=isinstance(answer, dict),
         )
@@ -202,21 +192,20 @@ def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:
 
 def _key(key: Any) -> str:
     """Write a key as Python does: tuples are lists in a dump."""
-    return str(_tuples(key)) if isinstance(key, list) else str(key)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    return str(as_tuple(key))
 
 
 def _function(task: Mapping[str, Any]) -> str:
-    return str(key_split(_tuples(task.get("key"))))
+    return str(key_split(as_tuple(task.get("key"))))
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _dicts(value: Any) -> dict[str, dict[str, Any]]:
     """Return the entries of a dict that are dicts."""
-    found = value.items() if isinstance(value, dict) else ()
-    return {str(name): item for name, item in found if isinstance(item, dict)}
+    return {str(name): item for name, item in _dict(value).items() if isinstance(item, dict)}
 
 
 def _items(value: Any) -> list[Any]:
@@ -229,8 +218,7 @@ def _number(value: Any) -> float | None:
 
 
 def _amounts(value: Any) -> dict[str, float]:
-    found = value.items() if isinstance(value, dict) else ()
-    return {str(name): _number(amount) or 0.0 for name, amount in found}
+    return {str(name): _number(amount) or 0.0 for name, amount in _dict(value).items()}
 
 
 def _is_transition(entry: Any) -> bool:
@@ -267,7 +255,7 @@ def read_dump(source: str) -> dict[str, Any]:
     name = shown(source)
     try:
         with _open(source) as file:
-            found = _read(file, name)
+            dump = _read(file, name)
     except FileNotFoundError as error:
         raise SourceNotFoundError(f"there is no file {name!r}.") from error
     except ImportError as error:
@@ -281,15 +269,10 @@ def read_dump(source: str) -> dict[str, Any]:
             raise
         # Libraries of storages raise errors of their own, for lack of credentials for example.
         raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
-    scheduler = found.get("scheduler") if isinstance(found, dict) else None
-    if not (
-        isinstance(found, dict)
-        and isinstance(scheduler, dict)
-        and isinstance(scheduler.get("tasks"), dict)
-        and isinstance(found.get("workers"), dict)
-    ):
+    scheduler = _dict(_dict(dump).get("scheduler"))
+    if not isinstance(scheduler.get("tasks"), dict) or not isinstance(dump.get("workers"), dict):
         raise _not_a_dump(name)
-    return found
+    return dump
 
 
 def _not_a_dump(name: str) -> DumpError:
@@ -308,20 +291,31 @@ def _open(source: str) -> IO[bytes]:
 
 
 def _read(file: IO[bytes], name: str) -> Any:
+    import msgpack
+    import yaml
+
     content = _content(file, MOST_BYTES, name)
     if content.startswith(_GZIP):
         content = _content(gzip.GzipFile(fileobj=io.BytesIO(content)), MOST_BYTES, name)
     if not content:
         raise DumpError(f"{name!r} is empty.")
     if content[0] in _MAPS:
-        return _read_msgpack(content, name)
+        try:
+            return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
     if len(content) > MOST_BYTES_OF_YAML:
         raise _too_large(MOST_BYTES_OF_YAML, name)
-    return _read_yaml(content, name)
+    if b"scheduler:" not in content:  # a text of megabytes is not parsed in vain
+        raise _not_a_dump(name)
+    try:
+        return yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise DumpError(f"{name!r} is no YAML, or cut: {error}.") from error
 
 
 def _content(file: Any, most: int, name: str) -> bytes:
-    content: bytes = file.read(most + 1)
+    content = file.read(most + 1)
     if len(content) > most:
         raise _too_large(most, name)
     return content
@@ -332,23 +326,3 @@ def _too_large(most: int, name: str) -> DumpError:
         f"{name!r} holds more than {format_size(most)}. Dump less of the cluster, in msgpack: "
         "client.dump_cluster_state(..., exclude=['log', 'events', 'stimulus_log'])."
     )
-
-
-def _read_msgpack(content: bytes, name: str) -> Any:
-    import msgpack
-
-    try:
-        return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
-
-
-def _read_yaml(content: bytes, name: str) -> Any:
-    import yaml
-
-    if b"scheduler:" not in content:  # a text of megabytes is not parsed in vain
-        raise _not_a_dump(name)
-    try:
-        return yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise DumpError(f"{name!r} is no YAML, or cut: {error}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,9 +98,7 @@ def _idle_end(run: Run) -> RunEnd | None:
 def _last_state(run: Run, time: float) -> dict[str, Any] | None:
     states = run.scheduler_states
     known = states[states["time"] <= time]
-    if not len(known):
-        return None
-    return {str(name): value for name, value in known.iloc[-1].items()}
+    return {str(name): value for name, value in known.iloc[-1].items()} if len(known) else None
 
 
 def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | None:
@@ -187,6 +186,10 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
             how = departure_of(run, number)
             keys = run.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
             address = str(run.workers["address"].iloc[number])
+            # When they were last seen, of tasks that had not ended.
+            seen = run.under_way[(run.under_way["worker_id"] == number).to_numpy(dtype=bool)]
+            texts = run.keys.texts(seen["key_id"].to_numpy(dtype=np.int64)).tolist()
+            held = zip(texts, seen["holds"], strict=True)
             found.append(
                 WorkerNow(
                     worker=str(labels[number]),
@@ -199,21 +202,10 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
                     exit_clause=clause([how]),
                     exit_advice=advice(how, functions[own.index].mode().iloc[0]),
                     gone=max(end.time - float(left[number]), 0.0),
-                    held=_held(run, number),
+                    held=tuple((key, str(name)) for key, locks in held for _, name in locks or ()),
                 )
             )
     return found
-
-
-def _held(run: Run, life: int) -> tuple[tuple[str, str], ...]:
-    """Return the locks that tasks of a life of a worker held when they were last seen: keys, names.
-
-    Of those alone that had not ended.
-    """
-    own = run.under_way[(run.under_way["worker_id"] == life).to_numpy(dtype=bool)]
-    keys = run.keys.texts(own["key_id"].to_numpy(dtype=np.int64)).tolist()
-    held = zip(keys, own["holds"], strict=True)
-    return tuple((key, str(name)) for key, holds in held for _, name in holds or ())
 
 
 def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
@@ -249,23 +241,28 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     history = history[history["time"] <= end.time]
     told = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
     names = dict.fromkeys([*told, *history["client"].astype(str)])
-    found = []
+    clients = []
     for name in filter(is_persons, names):
         row = told.get(name, {})
-        own = history[history["client"] == name]
-        looked = _look_of(own, end.time)
-        found.append(
-            ClientNow(
-                client=name,
-                wanted=int(row.get("wanted") or 0),
-                unfinished=row.get("unfinished"),
-                keys=tuple(map(str, row.get("keys") or ())),
-                activity=None if looked is None else activity_of(looked, run, stacks),
-                unchanged=None if looked is None else max(end.time - float(looked["since"]), 0.0),
-                wants_nothing=looked is not None and _wants_nothing(run, name, own, looked),
-            )
+        client = ClientNow(
+            client=name,
+            wanted=int(row.get("wanted") or 0),
+            unfinished=row.get("unfinished"),
+            keys=tuple(map(str, row.get("keys") or ())),
         )
-    return tuple(found)
+        looks = history[history["client"] == name]
+        if len(looks):
+            # The last look, or one at a client that waited just before it left.
+            near = looks[looks["waits_in"].notna() & (looks["time"] > end.time - _LEAVING)]
+            look = (near if len(near) else looks).iloc[-1]
+            client = replace(
+                client,
+                activity=activity_of(look, run, stacks),
+                unchanged=max(end.time - float(look["since"]), 0.0),
+                wants_nothing=_wants_nothing(run, name, looks, look),
+            )
+        clients.append(client)
+    return tuple(clients)
 
 
 def _wants_nothing(run: Run, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
@@ -284,11 +281,3 @@ def _wants_nothing(run: Run, client: str, own: pd.DataFrame, looked: pd.Series) 
         if str(row["client"]) == client
     ]
     return bool(told) and max(told) == 0 and float(there["time"].max()) >= since + _LONG_WAIT
-
-
-def _look_of(history: pd.DataFrame, time: float) -> pd.Series | None:
-    """Return the last look at a client; one that waited just before, where it then left."""
-    if not len(history):
-        return None
-    near = history[history["waits_in"].notna() & (history["time"] > time - _LEAVING)]
-    return (near if len(near) else history).iloc[-1]

@@ -69,23 +69,18 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
 
 def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
     """Return what each worker is called: as in a trace, if its host's name is known."""
+    # By scheme and host of an address: what stands before its port.
     names = {
-        address: answer.get("host") or answer.get("view", {}).get("host")
+        address.rpartition(":")[0]: name
         for address, answer in answers.items()
+        if (name := answer.get("host") or answer.get("view", {}).get("host"))
     }
-    at = {_host(address): name for address, name in names.items() if name}
-    return {
-        address: f"worker-{at[_host(address)]}-{worker['name']}"
-        if _host(address) in at
-        else address
-        for worker in scheduler["workers"]
-        for address in [worker["worker"]]
-    }
-
-
-def _host(address: str) -> str:
-    """Return scheme and host of an address: what stands before its port."""
-    return address.rpartition(":")[0]
+    labels = {}
+    for worker in scheduler["workers"]:
+        address = worker["worker"]
+        name = names.get(address.rpartition(":")[0])
+        labels[address] = f"worker-{name}-{worker['name']}" if name else address
+    return labels
 
 
 def _workers(
@@ -121,9 +116,8 @@ def _tasks(
 ) -> Iterable[TaskUnderWay]:
     for address, answer in answers.items():
         view = answer.get("view")
-        if view is not None:
-            for row in view["tasks"]:
-                yield _task(row, view, labels.get(address, address), sent)
+        for row in view["tasks"] if view is not None else ():
+            yield _task(row, view, labels.get(address, address), sent)
 
 
 def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderWay:

@@ -101,9 +101,12 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         keys = tuple(task.key for task in own) or worker.processing_keys
         why, suggestion = _WHY_SILENT[worker.process_state]
         since = f" since {format_duration(worker.silent)}" if worker.silent >= 1 else ""
+        # A healthy one may not answer for a moment: as its host is overloaded, or C code runs.
+        certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
+        certainty = "certain" if worker.process_state in ("stopped", "gone") else certainty
         yield Cause(
             "worker-silent",
-            _certainty(worker),
+            certainty,
             f"{worker.worker} does not answer{since}: {why}.",
             f"It has {count_of(worker.processing, 'task')}: {name_some(keys) or 'none known'}. "
             f"{_last_seen(own, worker)}",
@@ -143,13 +146,6 @@ _WHY_SILENT: dict[ProcessState | None, tuple[str, str]] = {
         "Look at its host and log; `py-spy dump --pid` shows its stacks without its help.",
     ),
 }
-
-
-def _certainty(worker: WorkerNow) -> Certainty:
-    if worker.process_state in ("stopped", "gone"):
-        return "certain"
-    # A healthy one may not answer for a moment: its host is overloaded, or C code holds the GIL.
-    return "likely" if worker.silent >= _SILENT else "open"
 
 
 def _last_seen(own: list[TaskUnderWay], worker: WorkerNow) -> str:
@@ -194,11 +190,8 @@ def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
 def blocked_loops(state: ClusterState) -> Iterator[Cause]:
     """Find workers whose event loop does not turn."""
     for worker in state.workers:
-        if (
-            worker.loop_blocked >= _BLOCKED
-            and worker.answered is not False
-            and worker.status != "lost"
-        ):
+        there = worker.answered is not False and worker.status != "lost"
+        if there and worker.loop_blocked >= _BLOCKED:
             yield Cause(
                 "loop-blocked",
                 "certain",
@@ -276,12 +269,8 @@ def _by_line(
     """Group the tasks that are in no call of Dask's by the user's line that they are in."""
     found: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
-        activity = task.activity
-        if (
-            activity.waits_in is None
-            and activity.thread_state == thread_state
-            and (task.seconds is None or task.seconds >= older_than)
-        ):
+        activity, long = task.activity, task.seconds is None or task.seconds >= older_than
+        if long and activity.waits_in is None and activity.thread_state == thread_state:
             found.setdefault(user_line(activity.stack), []).append(task)
     return found.values()
 
@@ -348,8 +337,7 @@ def clause(departures: list[Departure]) -> str:
 
 def in_words(departure: Departure) -> str:
     """Say how a worker ended, with all that is known of its end; empty where nothing is."""
-    parts = filter(None, (departure.words, departure.evidence))
-    return "; ".join(parts)
+    return "; ".join(filter(None, (departure.words, departure.evidence)))
 
 
 def suspicion(kill: MemoryKill) -> str:

@@ -243,11 +243,6 @@ def is_of_user(frame: Frame) -> bool:
     return not _OF_LIBRARIES.search(frame.file.replace("\\", "/"))
 
 
-def _in_library(frame: Frame) -> Frame:
-    """Return a frame with its path from the library on, such as ``pandas/core/frame.py``."""
-    return frame._replace(file=_WHERE_INSTALLED.sub("", frame.file.replace("\\", "/")))
-
-
 def user_frame(stack: Stack) -> Frame | None:
     """Return the innermost frame of the user's code; without one, the outermost of all."""
     for frame in reversed(stack):
@@ -279,8 +274,11 @@ def describe_stack(stack: Stack) -> str:
         return "its stack is unknown"
     text = source_of(frame)
     words = write_frame(frame) + (f" (`{text}`)" if text else "")
-    inner = stack[-1]
-    return words if inner == frame else f"{words}, in it {write_frame(_in_library(inner))}"
+    if stack[-1] == frame:
+        return words
+    # With its path from the library on, such as ``pandas/core/frame.py``.
+    file = _WHERE_INSTALLED.sub("", stack[-1].file.replace("\\", "/"))
+    return f"{words}, in it {write_frame(stack[-1]._replace(file=file))}"
 
 
 def source_of(frame: Frame) -> str:

@@ -166,14 +166,13 @@ class Busy:
         """
         if self._looked is not None and now - self._looked < _TELLS:
             return self._state
-        self._state = self._since_last_look(state, cpu, now)
+        if self._looked is None or self._cpu is None or cpu is None:
+            self._state = None if state == "sleeping" else state
+        else:
+            is_busy = cpu - self._cpu >= _BUSY * (now - self._looked)
+            self._state = "running" if is_busy else state
         self._cpu, self._looked = cpu, now
         return self._state
-
-    def _since_last_look(self, state: str | None, cpu: float | None, now: float) -> str | None:
-        if self._looked is None or self._cpu is None or cpu is None:
-            return None if state == "sleeping" else state
-        return state if cpu - self._cpu < _BUSY * (now - self._looked) else "running"
 
 
 # --- Event loops, and the thread of the client ----------------------------------------------------

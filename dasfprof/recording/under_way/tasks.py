@@ -94,7 +94,8 @@ class TasksUnderWay:
             identity = row["key"], row["thread"]
             current.add(identity)
             task = self._known.get(identity)
-            if task is not None and _began_anew(task.row, row):
+            before = None if task is None else task.row.get("since")
+            if None not in (before, row["since"]) and before != row["since"]:  # it began anew
                 self._leave(identity)
                 task = None
             if task is None:
@@ -145,9 +146,3 @@ class TasksUnderWay:
     def _release(self, row: dict[str, Any]) -> None:
         """Write the end of a task that was not given a thread: it has no task run."""
         self._rows.write(TASK_UNDER_WAY, {**row, "state": RELEASED, "waits_keys": []})
-
-
-def _began_anew(before: dict[str, Any], row: dict[str, Any]) -> bool:
-    """Return whether a thread runs the same key another time since it was last looked at."""
-    since = before.get("since")
-    return since is not None and row["since"] is not None and since != row["since"]

@@ -53,16 +53,12 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
         "time": time.time(),
         "quiet": _quiet(dask_scheduler),
         "failed": _failed(dask_scheduler),
-        "runs": _runs(dask_scheduler),
+        "runs": [
+            (str(plugin.settings.directory), str(plugin.settings.uuid))
+            for name, plugin in dask_scheduler.plugins.items()
+            if str(name).startswith("dasfprof-") and hasattr(plugin, "settings")
+        ],
     }
-
-
-def _runs(scheduler: Any) -> list[tuple[str, str]]:
-    recorders = [
-        plugin for name, plugin in scheduler.plugins.items() if str(name).startswith("dasfprof-")
-    ]
-    settings = [plugin.settings for plugin in recorders if hasattr(plugin, "settings")]
-    return [(str(each.directory), str(each.uuid)) for each in settings]
 
 
 def _quiet(scheduler: Any) -> float | None:
@@ -79,21 +75,18 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
         task = scheduler.tasks.get(entry.key)
         if task is None or task.state != "erred" or task.exception_blame is not task:
             continue
+        # Dask keeps that it gave a task up as a pickled exception without text.
+        died = task.suspicious
+        killed = f"KilledWorker, as {died} workers died while they ran it" if died else ""
         if len(found) < _MOST_FAILED and task.key not in found:
             found[task.key] = {
                 "key": str(task.key),
                 "function": str(task.prefix.name),
-                "message": str(task.exception_text or entry.exception_text or _killed(task)),
+                "message": str(task.exception_text or entry.exception_text or killed),
                 "worker": next(iter(task.erred_on or ()), None),
                 "dependents": _dependents(task),
             }
     return list(found.values())
-
-
-def _killed(task: Any) -> str:
-    """Say that the task was given up, which Dask keeps as a pickled exception without text."""
-    died = task.suspicious
-    return f"KilledWorker, as {died} workers died while they ran it" if died else ""
 
 
 def _dependents(failed: Any) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
@@ -172,9 +172,11 @@ def wait_in(frames: list[FrameType]) -> Wait | None:
         if not isinstance(module, str) or not module.startswith("distributed."):
             continue
         if frame.f_code.co_name == "send_recv_from_rpc":
-            request = _request(frame.f_locals)
-            if request is not None:
-                return request
+            kind = REQUESTS.get(str(frame.f_locals.get("key")))
+            if kind is not None:
+                asked = frame.f_locals.get("kwargs") or {}
+                name = asked.get("name", asked.get("locks"))
+                return kind, list(map(str, name)) if isinstance(name, list) else str(name), []
         call = CALLS.get((module, frame.f_code.co_name))
         if call is None:
             continue
@@ -187,15 +189,6 @@ def wait_in(frames: list[FrameType]) -> Wait | None:
         except Exception:  # it is of a class that the user derived from Dask's
             return kind, None, []
     return None
-
-
-def _request(variables: Mapping[str, Any]) -> Wait | None:
-    kind = REQUESTS.get(str(variables.get("key")))
-    if kind is None:
-        return None
-    asked = variables.get("kwargs") or {}
-    name = asked.get("name", asked.get("locks"))
-    return kind, [str(one) for one in name] if isinstance(name, list) else str(name), []
 
 
 def _name(subject: Any) -> Any:

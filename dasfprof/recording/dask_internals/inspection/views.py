@@ -260,7 +260,7 @@ def _threads(
 
 def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
     task = worker.state.tasks.get(key)
-    wait = wait_in(frames)
+    kind, name, keys = wait_in(frames) or (None, None, [])
     return {
         "key": key,
         "run_id": getattr(task, "run_id", -1),
@@ -270,9 +270,9 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
         "cpu": None,
         "thread_state": None,
         "stack": stack_of(frames),
-        "waits_in": wait[0] if wait else None,
-        "waits_for": wait[1] if wait else None,
-        "waits_keys": wait[2] if wait else [],
+        "waits_in": kind,
+        "waits_for": name,
+        "waits_keys": keys,
     }
 
 
@@ -294,15 +294,11 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
     for key in keys[:MOST]:
         task = tasks.get(f"execute({key!r})")
         frames = frames_of_coroutine(task.get_coro()) if task is not None else []
-        rows.append(_row(worker, key, _of_users(frames)))
+        names = [frame.f_code.co_name for frame in frames]
+        # Without the frames of Dask around it.
+        begin = names.index("_run_task_async") + 1 if "_run_task_async" in names else 0
+        rows.append(_row(worker, key, frames[begin:]))
     return rows
-
-
-def _of_users(frames: list[FrameType]) -> list[FrameType]:
-    """Leave out the frames of Dask around a coroutine that is a task."""
-    names = [frame.f_code.co_name for frame in frames]
-    begin = names.index("_run_task_async") + 1 if "_run_task_async" in names else 0
-    return frames[begin:]
 
 
 def _fetching(worker: Any) -> list[dict[str, Any]]:
@@ -388,18 +384,19 @@ def primitives(scheduler: Any) -> list[dict[str, Any]]:
 
     The attributes of Dask's extensions make entries by being read: `get` is used throughout.
     """
+    looks = {
+        "semaphores": _semaphores,
+        "events": _events,
+        "queues": _queues,
+        "multi_locks": _multi_locks,
+    }
     extensions = getattr(scheduler, "extensions", {})
-    found: list[dict[str, Any]] = []
-    for look, name in (
-        (_semaphores, "semaphores"),
-        (_events, "events"),
-        (_queues, "queues"),
-        (_multi_locks, "multi_locks"),
-    ):
-        extension = extensions.get(name)
-        if extension is not None:
-            found += look(extension)
-    return found
+    return [
+        primitive
+        for name, look in looks.items()
+        if extensions.get(name) is not None
+        for primitive in look(extensions[name])
+    ]
 
 
 def _semaphores(extension: Any) -> list[dict[str, Any]]:
