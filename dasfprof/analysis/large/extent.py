@@ -82,6 +82,7 @@ class Told:
         around, workers = part_of(own).around, own.workers
         nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
         threads = max(int(workers["nthreads"].sum()), _FEWEST)
+        begins, only_begins, _ = begins_of(own)
         return cls(
             _seen(own),
             message_bounds(around),
@@ -91,8 +92,8 @@ class Told:
             live_at_counts(own.whole),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (
-                _early(own.tasks, begins_of(own)[0], since, threads),
-                _early(own.scheduler_only, begins_of(own)[1], since, threads),
+                _early(own.tasks, begins, since, threads),
+                _early(own.scheduler_only, only_begins, since, threads),
             ),
             at_keys(own),
             int((own.tasks["source"] == "worker").sum()) + len(own.transfers),
@@ -338,13 +339,8 @@ class Extent:
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return what windows tell of the keys that another window has as well, in their order."""
-    hashes = np.sort(np.concatenate([one.index.to_numpy() for one in attempts]))
-    several = np.unique(hashes[:-1][hashes[:-1] == hashes[1:]])
-    of_windows = [
-        one[np.isin(one.index.to_numpy(), several)].assign(window=place)
-        for place, one in enumerate(attempts)
-    ]
-    return pd.concat(of_windows)
+    joined = pd.concat([one.assign(window=place) for place, one in enumerate(attempts)])
+    return joined[joined.index.duplicated(keep=False)]
 
 
 def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:

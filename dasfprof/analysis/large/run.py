@@ -103,8 +103,7 @@ class LargeRun:
             return question.answer(self.frame, **arguments)
         request = Request(question, arguments)
         self.gather([request])
-        told = self._told[request.file_stem]
-        return how.combine(self.frame, told, **arguments)
+        return how.combine(self.frame, self._told[request.file_stem], **arguments)
 
     def gather(self, requests: Iterable[Request]) -> None:
         """Look at all parts once for several questions."""
@@ -191,12 +190,8 @@ def tell_window(
     own = extent.tell(read, window, place)
     if asked is None:
         return Told.of(own, window.begin + extent.around / 2)
-    told = []
-    for name, arguments in asked:
-        how = questions.named(name).in_parts
-        if isinstance(how, InParts):
-            told.append(how.of_part(own, **arguments))
-    return told
+    hows = [(questions.named(name).in_parts, arguments) for name, arguments in asked]
+    return [how.of_part(own, **arguments) for how, arguments in hows if isinstance(how, InParts)]
 
 
 def memory_limit() -> int:
@@ -224,12 +219,9 @@ def memory_limit() -> int:
 
 def memory_of_window(databases: Sequence[EventDatabase]) -> int:
     """Return how many bytes a window of a run may take; 0: all of the run fits into memory."""
-    limit = memory_limit()
-    if needed_memory(databases) <= limit or not all(
-        isinstance(item, FileDatabase) for item in databases
-    ):
-        return 0
-    return max(min(limit // 2, WINDOW), 1)
+    limit, are_ours = memory_limit(), all(isinstance(item, FileDatabase) for item in databases)
+    fits = needed_memory(databases) <= limit
+    return 0 if fits or not are_ours else max(min(limit // 2, WINDOW), 1)
 
 
 def needed_memory(databases: Sequence[EventDatabase]) -> int:
@@ -255,15 +247,12 @@ def refuse_whole(needed: int, why: str = "") -> None:
     """
     free = int(psutil.virtual_memory().available)
     if needed > free:
+        answered = ", ".join(_named(item) for item in questions.all() if item.in_parts)
         raise BeyondMemoryError(
             f"this needs the whole run in memory: about {format_size(needed)}, and "
             f"{format_size(free)} are free. Ask it on a machine with more memory. Part by part, "
-            + (f"nothing can be told: {why}." if why else f"{_listed()} are answered.")
+            + (f"nothing can be told: {why}." if why else f"{answered} are answered.")
         )
-
-
-def _listed() -> str:
-    return ", ".join(map(_named, filter(lambda item: item.in_parts, questions.all())))
 
 
 def _named(question: Question) -> str:
@@ -301,14 +290,10 @@ class ClusterRun(LargeRun):
         facts = [known[address] for address in workers if address in known]
         self._threads = sum(worker["nthreads"] for worker in facts)
         # All threads of a worker may have a window at once, and its memory is not for them alone.
-        shares = [
-            worker["memory_limit"] // worker["nthreads"] // 3
-            for worker in facts
-            if worker["memory_limit"]
-        ]
+        limits = [(each["memory_limit"] or np.inf) // each["nthreads"] // 3 for each in facts]
+        memory, least = int(min([WINDOW, *limits])), max(2, self._threads)
         sources = [TraceFile(Path(path)) for path, _, _ in files]
-        least = max(2, self._threads)
-        super().__init__(sources, min([WINDOW, *shares]), least=least, progress=progress)
+        super().__init__(sources, memory, least=least, progress=progress)
         self._client, self._workers = client, list(workers)
 
     @cached_property
@@ -412,12 +397,11 @@ def files_of(source: str) -> list[FileFacts]:
         raise InvalidArgumentError(
             "files of DASF's own profiler are analysed in memory: leave client= out."
         )
-    return [_facts(item.path) for item in databases if isinstance(item, FileDatabase)]
-
-
-def _facts(path: Path) -> FileFacts:
-    path = path.resolve()
-    return str(path), identity_of(TraceFile(path).read_header()), path.stat().st_size
+    paths = [item.path.resolve() for item in databases if isinstance(item, FileDatabase)]
+    return [
+        (str(path), identity_of(TraceFile(path).read_header()), path.stat().st_size)
+        for path in paths
+    ]
 
 
 def _files_there(source: str) -> list[FileFacts]:

@@ -14,7 +14,7 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
 from dasfprof.analysis.trace.reader import TraceReader
-from dasfprof.database import FileDatabase
+from dasfprof.database import EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch, split_names
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
@@ -138,8 +138,8 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
 
 def read_window(files: Sequence[WindowedFile], window: Window | None) -> Trace:
     """Read what overlaps a window of a run; None: what there is little of alone."""
-    databases: list[FileDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
-    return Trace(**TraceBuilder(TraceReader(list(databases), progress=False)).make())
+    databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
+    return Trace(**TraceBuilder(TraceReader(databases, progress=False)).make())
 
 
 class _WindowFile(TraceFile):

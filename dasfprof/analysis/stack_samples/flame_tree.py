@@ -120,14 +120,14 @@ def flame_tree(
     count = len(tree.callers)
     stacks = np.where(stacks >= 0, stacks, len(tree.last) - 1)
     groups = np.where(groups >= 0, groups, len(names))
-    pairs, pair_of = _numbered(groups * len(tree.last) + stacks)
+    pairs, pair_of = np.unique(groups * len(tree.last) + stacks, return_inverse=True)
     groups, stacks = np.divmod(pairs, len(tree.last))
     parts = parts.summed(pair_of, len(pairs))
     codes, spent, owner = _lines(tree, groups, stacks, parts)
     # A call of a group is numbered by both; behind the calls of all come the groups themselves.
     first_group = (len(names) + 1) * count
-    calls, call_of = _numbered(owner)
-    known, group_of = _numbered(groups)
+    calls, call_of = np.unique(owner, return_inverse=True)
+    known, group_of = np.unique(groups, return_inverse=True)
     numbers = np.r_[calls, first_group + known]
     sums = _joined(spent.summed(call_of, len(calls)), parts.summed(group_of, len(known)))
     group, call = np.divmod(calls, count)
@@ -142,7 +142,8 @@ def flame_tree(
     kept = kept[np.lexsort((tree.lines[codes[kept]], place[call_of[kept]]))]
     ends = np.searchsorted(numbers, groups * count + tree.last[stacks])
     own = np.bincount(ends, parts.seconds, len(numbers))
-    used, functions = _numbered(np.r_[tree.functions[call], len(tree.names) + known][order])
+    functions = np.r_[tree.functions[call], len(tree.names) + known][order]
+    used, functions = np.unique(functions, return_inverse=True)
     texts = [*tree.names, *(Name(name, "") for name in [*names, "(unknown)"])]
     return FlameTree(
         depths=depths,
@@ -167,7 +168,8 @@ def _lines(
         rows, places = tree.at(stacks, depth)
         if not len(rows):
             break
-        codes, code_of = _numbered(groups[rows] * len(tree.lines) + places)
+        codes = groups[rows] * len(tree.lines) + places
+        codes, code_of = np.unique(codes, return_inverse=True)
         found.append(codes)
         sums.append(parts.take(rows).summed(code_of, len(codes)))
     groups, places = np.divmod(np.concatenate(found), max(len(tree.lines), 1))
@@ -191,12 +193,6 @@ def _in_order(callers: Array, seconds: Array, total: float) -> tuple[Array, Arra
     return np.array(order, dtype=np.int64), np.array(depths, dtype=np.int64)
 
 
-def _numbered(codes: Array) -> tuple[Array, Array]:
-    """Return the distinct codes, ascending, and the place of each row's among them."""
-    found, places = np.unique(codes, return_inverse=True)
-    return found, places.reshape(-1)
-
-
 def _joined(*parts: Parts) -> Parts:
-    columns = [vars(each) for each in parts]
-    return Parts(**{name: np.concatenate([one[name] for one in columns]) for name in columns[0]})
+    columns = zip(*(vars(each).values() for each in parts), strict=True)
+    return Parts(*map(np.concatenate, columns))

@@ -45,29 +45,15 @@ class LoopBlock:
 @once_per_trace
 def loop_blocks(run: Run) -> list[LoopBlock]:
     """Return the times of a trace in which event loops did not turn, the longest first."""
-    table = run.loop_samples
-    if not len(table):
-        return []
-    stacks, samples = list(map(in_the_loop, all_stacks(run))), Samples.of(table)
-    since, until = table["since"].to_numpy(dtype=float), table["until"].to_numpy(dtype=float)
-    worker = table["worker_id"].to_numpy()
-    blocks = []
-    order = np.lexsort((samples.time, since, worker))
-    same = (np.diff(worker[order]) == 0) & (np.diff(since[order]) == 0)
-    for rows in np.split(order, np.flatnonzero(~same) + 1):
-        ends = until[rows][np.isfinite(until[rows])]
-        seen = rows[~np.isfinite(until[rows])]
-        if not len(seen):
-            continue
-        stop = float(ends.min()) if len(ends) else float(samples.time[seen].max())
-        blocks.append(
-            _block(
-                int(worker[rows[0]]),
-                (float(since[rows[0]]), stop, bool(len(ends))),
-                samples.take(seen),
-                stacks,
-            )
-        )
+    table = run.loop_samples.sort_values("time", kind="stable")
+    stacks, blocks = list(map(in_the_loop, all_stacks(run))), []
+    for (worker, since), rows in table.groupby(["worker_id", "since"]):
+        ended = np.isfinite(rows["until"].to_numpy(dtype=float))
+        samples = Samples.of(rows[~ended])
+        if len(samples):
+            stop = rows["until"][ended].min() if ended.any() else samples.time.max()
+            when = float(since), float(stop), bool(ended.any())
+            blocks.append(_block(int(worker), when, samples, stacks))
     return sorted(blocks, key=lambda block: block.start - block.stop)
 
 
@@ -87,18 +73,11 @@ def _block(
     for stack, seconds in zip(samples.stack.tolist(), samples.interval.tolist(), strict=True):
         if stack >= 0 and stacks[stack] and stacks[stack][-1].function not in _IDLE:
             weights[stack] = weights.get(stack, 0.0) + seconds
-    at_work = sum(weights.values())
-    longest = stacks[max(weights, key=lambda stack: weights[stack])] if weights else None
-    line, inside = line_of(longest) if longest is not None else (None, "")
-    return LoopBlock(
-        worker,
-        *when,
-        line=line,
-        inside=inside,
-        imported=import_of(longest) if longest is not None else None,
-        cause=_cause(samples, at_work),
-        samples=len(samples),
-    )
+    cause = _cause(samples, sum(weights.values()))
+    if not weights:
+        return LoopBlock(worker, *when, None, "", None, cause, len(samples))
+    longest = stacks[max(weights, key=lambda stack: weights[stack])]
+    return LoopBlock(worker, *when, *line_of(longest), import_of(longest), cause, len(samples))
 
 
 def _cause(samples: Samples, at_work: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -55,23 +56,15 @@ def import_of(stack: Stack) -> str | None:
     return "" if frame is None else library_of(frame.file)
 
 
-def user_place(stack: Stack) -> int:
-    """Return the place of the innermost frame of the user's code; without one, the innermost."""
-    for place in range(len(stack) - 1, -1, -1):
-        if is_of_user(stack[place]):
-            return place
-    return len(stack) - 1
-
-
 def line_of(stack: Stack) -> tuple[Frame, str]:
-    """Return the line of the user's code, and the library's call in which it is, in words.
+    """Return the innermost line of the user's code, and the library's call in which it is.
 
-    The words are empty where it is in none, or in C code alone.
+    Without a user's line, the innermost line. The call is empty where it is in none, or in C code
+    alone.
     """
-    place = user_place(stack)
     inner = stack[-1]
-    words = f"{inner.function} ({library_of(inner.file)})" if place < len(stack) - 1 else ""
-    return stack[place], words
+    line = next(filter(is_of_user, reversed(stack)), inner)
+    return line, "" if line is inner else f"{inner.function} ({library_of(inner.file)})"
 
 
 class Places:
@@ -158,17 +151,16 @@ def _inside(run: Run, stacks: Array, seconds: Array, lines: Places) -> dict[int,
     """Return for each line the library's call in which most of its time was spent, and a share."""
     frames, seen = all_stacks(run), stacks[stacks >= 0]
     by_stack = np.bincount(seen, seconds[stacks >= 0], len(frames))
-    totals: dict[int, dict[str, float]] = {}
+    totals: dict[int, Counter[str]] = {}
     for stack in np.unique(seen).tolist():
         if frames[stack]:
-            total = totals.setdefault(int(lines.of(np.array([stack]))[0]), {})
-            words = line_of(frames[stack])[1]
-            total[words] = total.get(words, 0.0) + float(by_stack[stack])
-    found = {}
-    for line, total in totals.items():
-        words, most = max(total.items(), key=lambda item: item[1])
-        found[line] = words, most / sum(total.values()) if most > 0 else 1.0
-    return found
+            total = totals.setdefault(int(lines.of(np.array([stack]))[0]), Counter())
+            total[line_of(frames[stack])[1]] += by_stack[stack]
+    longest = {line: total.most_common(1)[0] for line, total in totals.items()}
+    return {
+        line: (call, float(most / totals[line].total()) if most > 0 else 1.0)
+        for line, (call, most) in longest.items()
+    }
 
 
 @dataclass
@@ -344,12 +336,14 @@ def _row_calls(stack: Stack) -> tuple[bool, bool]:
 
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
     """Return the seconds of samples that stand in imports, by library."""
-    stacks, seconds = all_stacks(run), dict[str, float]()
-    for row in np.flatnonzero(samples.stack >= 0).tolist():
-        library = import_of(stacks[samples.stack[row]])
+    stacks, by_library = all_stacks(run), dict[str, float]()
+    known = samples.stack >= 0
+    seconds = np.bincount(samples.stack[known], samples.interval[known])
+    for number in np.unique(samples.stack[known]).tolist():
+        library = import_of(stacks[number])
         if library is not None:
-            seconds[library] = seconds.get(library, 0.0) + float(samples.interval[row])
-    return seconds
+            by_library[library] = by_library.get(library, 0.0) + float(seconds[number])
+    return by_library
 
 
 def imported_by(run: Run, function: str, least: float) -> str:
@@ -457,8 +451,11 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     if by_phase[phase] < _MOSTLY * total:
         return _by_calls(run, begins, ends)
     share = format_share(by_phase[phase] / total)
-    line = _longest_line(run, samples.take(phases == phase), total)
-    return f"Meanwhile the client {_DOING[phase]} for {share} of the time{line}. "
+    line, seconds = _longest_line(run, samples.take(phases == phase))
+    at = ""
+    if line is not None and seconds >= _LEAST * total:
+        at = f", {format_share(seconds / total)} at {write_frame(line)}"
+    return f"Meanwhile the client {_DOING[phase]} for {share} of the time{at}. "
 
 
 def _client_imports(run: Run, samples: Samples, total: float) -> str:
@@ -480,13 +477,11 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
     if not len(table):
         return None
     table = table[table["time"].between(begin, end).to_numpy(dtype=bool)]
-    samples, named = Samples.of(table), places(run, "line")
-    seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
-    longest = int(seconds.argmax())
-    name = named.names[longest]
-    if not seconds[longest] > _MOSTLY * seconds.sum() or not isinstance(name, Frame):
+    samples = Samples.of(table)
+    line, seconds = _longest_line(run, samples)
+    if line is None or not seconds > _MOSTLY * samples.interval.sum() or not is_of_user(line):
         return None
-    return name if is_of_user(name) else None
+    return line
 
 
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:
@@ -502,19 +497,15 @@ def _by_calls(run: Run, begins: Array, ends: Array) -> str:
     return f"Meanwhile, by what the client called: {', '.join(parts)}. " if parts else ""
 
 
-def _longest_line(run: Run, samples: Samples, total: float) -> str:
+def _longest_line(run: Run, samples: Samples) -> tuple[Frame | None, float]:
+    """Return the line with most seconds of samples, None if it is unknown, and its seconds."""
     named = places(run, "line")
     seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
-    longest = int(seconds.argmax())
-    name = named.names[longest]
-    if not isinstance(name, Frame) or seconds[longest] < _LEAST * total:
-        return ""
-    return f", {format_share(float(seconds[longest]) / total)} at {write_frame(name)}"
+    line = named.names[int(seconds.argmax())]
+    return line if isinstance(line, Frame) else None, float(seconds.max())
 
 
 def _split(parts: dict[str, float]) -> str:
-    known = {name: share for name, share in parts.items() if np.isfinite(share)}
-    told = sorted(
-        (item for item in known.items() if item[1] >= _WORTH_TELLING), key=lambda item: -item[1]
-    )
-    return ", ".join(f"{format_share(share)} {name}" for name, share in told)
+    large = [(name, share) for name, share in parts.items() if share >= _WORTH_TELLING]
+    large.sort(key=lambda item: -item[1])
+    return ", ".join(f"{format_share(share)} {name}" for name, share in large)

@@ -22,8 +22,19 @@ UNKNOWN, RUNNING, LOCK, WAITING = 0, 1, 2, 3
 _ACTIVITIES = {"running": RUNNING, "lock": LOCK, "waiting": WAITING}
 
 
+_Rows = TypeVar("_Rows", bound="_Columns")
+
+
+class _Columns:
+    """Arrays of one length."""
+
+    def take(self: _Rows, rows: Array) -> _Rows:
+        """Return some rows, by their places or by a truth for each."""
+        return type(self)(**{name: values[rows] for name, values in vars(self).items()})
+
+
 @dataclass(frozen=True)
-class Samples:
+class Samples(_Columns):
     """Samples of stacks as arrays of one length."""
 
     #: Rows of `Trace.stacks`; -1: unknown.
@@ -61,10 +72,6 @@ class Samples:
             computed=np.full(len(table), np.nan),
             queued=np.full(len(table), np.nan),
         )
-
-    def take(self, rows: Array) -> Samples:
-        """Return some of them, by their places or by a truth for each."""
-        return Samples(**{name: values[rows] for name, values in vars(self).items()})
 
 
 @once_per_trace
@@ -160,8 +167,7 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
     count = int(functions.max(initial=0)) + 1
     sampled = np.bincount(functions[runs], interval, minlength=count)
     took = np.bincount(functions, lasted, minlength=count)
-    factor: Array = np.where(sampled > 0, np.minimum(ratio(took, sampled), 1.0), 1.0)
-    return factor[functions[runs]]
+    return np.fmin(ratio(took, sampled), 1.0)[functions[runs]]
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
@@ -185,17 +191,6 @@ _SOME = 0.005
 _TWICE = 2.0
 #: Differences of shares that are none.
 _ROUNDING = 1e-9
-
-
-_Rows = TypeVar("_Rows", bound="_Columns")
-
-
-class _Columns:
-    """Arrays of one length."""
-
-    def take(self: _Rows, rows: Array) -> _Rows:
-        """Return some rows, by their places."""
-        return type(self)(**{name: values[rows] for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)
@@ -287,7 +282,7 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     # How uncertain that is follows from each domain by itself.
     span = int(domains.max(initial=0)) + 1
     pairs, pair_of = np.unique((groups + 1) * span + domains, return_inverse=True)
-    apart = _uncertain(parts.summed(pair_of.reshape(-1), len(pairs)))
+    apart = _uncertain(parts.summed(pair_of, len(pairs)))
     uncertain = Groups(pairs // span - 1, count).sum(apart)
     found = replace(found, uncertain=np.where(np.isnan(found.uncertain), np.nan, uncertain))
     share, margin = _shares(samples.interval, found.seconds)
@@ -319,18 +314,23 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     exact = samples.computed, samples.queued
     totals = [_total(*both, samples.interval, domain) for both in zip(own, exact, strict=True)]
     computing, core_wait = _placed(own, totals, samples.interval, is_active, domain)
-    active = np.where(is_active, samples.interval, 0.0)
-    lock = np.where(samples.activity == LOCK, samples.interval, 0.0)
-    untold = np.where(samples.activity == UNKNOWN, samples.interval, 0.0)
+
+    def seconds_of(*activities: int) -> Array:
+        return np.where(np.isin(samples.activity, activities), samples.interval, 0.0)
+
+    active = samples.interval - seconds_of(WAITING)
     all_active = domain.sum(active)
-    mixed = _mixed(all_active, totals, domain.sum(lock + untold))
+    # The active seconds of domains that are not of the class that has most of them.
+    others = np.maximum(all_active - totals[0] - totals[1], 0.0)
+    classes = np.array([*totals, np.minimum(others, domain.sum(seconds_of(LOCK, UNKNOWN)))])
+    mixed = classes.sum(axis=0) - classes.max(axis=0)
     return Parts(
         seconds=samples.interval,
         samples=np.ones(len(samples)),
         computing=computing,
         core_wait=core_wait,
-        lock=lock,
-        waits=np.where(samples.activity == WAITING, samples.interval, 0.0),
+        lock=seconds_of(LOCK),
+        waits=seconds_of(WAITING),
         active=active,
         active_share=np.nan_to_num(ratio(active, all_active[domains])),
         mixed=active * np.nan_to_num(ratio(mixed, all_active))[domains],
@@ -380,29 +380,14 @@ def _placed(
     return placed
 
 
-def _mixed(active: Array, totals: list[Array], lock: Array) -> Array:
-    """Return the active seconds of domains that are not of the class that has most of them."""
-    rest = np.minimum(np.maximum(active - totals[0] - totals[1], 0.0), lock)
-    classes = np.array([*totals, rest])
-    return classes.sum(axis=0) - classes.max(axis=0)
-
-
 def split(parts: Parts) -> Split:
     """Say what the seconds of groups were spent with."""
     seconds = parts.seconds
     rest = np.maximum(seconds - parts.computing - parts.core_wait, 0.0)
     lock = np.minimum(parts.lock, np.maximum(rest - parts.waits, 0.0))
-    told = parts.told > 0
-    lock = np.where(told, lock, np.nan)
-    return Split(
-        seconds=seconds,
-        samples=parts.samples.astype(np.int64),
-        computing=np.where(told, parts.computing, np.nan),
-        core_wait=np.where(told, parts.core_wait, np.nan),
-        lock_wait=lock,
-        waiting=np.where(told, rest - lock, np.nan),
-        uncertain=np.where(told, _uncertain(parts), np.nan),
-    )
+    split_up = parts.computing, parts.core_wait, lock, rest - lock, _uncertain(parts)
+    known = [np.where(parts.told > 0, each, np.nan) for each in split_up]
+    return Split(seconds, parts.samples.astype(np.int64), *known)
 
 
 def _uncertain(parts: Parts) -> Array:

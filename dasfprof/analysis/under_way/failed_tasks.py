@@ -167,10 +167,10 @@ def _erred(run: Run) -> pd.DataFrame:
         erred = (
             for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
         )
-        runs = runs[erred]
+        chosen = runs[erred]
         # Not as pandas' texts, which hold no half of a surrogate pair.
-        texts = runs[message].astype(object).where(runs[message].notna(), None)
-        columns = runs[["key_id", "worker_id", "known", "end_cause"]]
+        texts = chosen[message].astype(object).where(chosen[message].notna(), None)
+        columns = chosen[["key_id", "worker_id", "known", "end_cause"]]
         parts.append(columns.assign(for_good=for_good[erred], message=texts))
     return pd.concat(parts, ignore_index=True)
 

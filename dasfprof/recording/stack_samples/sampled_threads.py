@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import IntEnum
 from math import inf
 from opcode import opmap
 from time import monotonic, time
@@ -33,12 +33,12 @@ BLOCKED = 0.05
 Write = Callable[[tuple[Any, ...]], None]
 
 
-class SamplingMode(Enum):
+class SamplingMode(IntEnum):
     """How often a thread is sampled, as long as it does what it does."""
 
-    ALWAYS = "always"
-    RARELY = "rarely"
-    NEVER = "never"
+    NEVER = 0
+    RARELY = 1
+    ALWAYS = 2
 
 
 class Subject(Protocol):
@@ -100,18 +100,11 @@ class TaskThreads(Subject):
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return that of the run of a key: its own or its function's, whichever is more often."""
-        began, task = self._began.get(doing), self._tasks.get(doing)
-        age = inf if began is None else time() - began
-        mode = (
-            SamplingMode.ALWAYS
-            if age >= SLOW
-            else SamplingMode.RARELY
-            if age >= BRIEF
-            else SamplingMode.NEVER
-        )
+        age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
+        mode = SamplingMode((age >= BRIEF) + (age >= SLOW))
         function = None if task is None else task.prefix
         known, young = self._modes.get(function, (mode, 0))
-        if _BY_RATE.index(mode) < _BY_RATE.index(known) and young < _YOUNG:
+        if mode < known and young < _YOUNG:
             young += 1
         else:
             known, young = mode, 0
@@ -127,9 +120,6 @@ class TaskThreads(Subject):
         self._write(
             (now, state.thread, seen[0], state.activity, interval, state.cpu, state.run_queue)
         )
-
-
-_BY_RATE = (SamplingMode.NEVER, SamplingMode.RARELY, SamplingMode.ALWAYS)
 
 
 class EventLoop(Subject):
