@@ -83,6 +83,9 @@ class Told:
         nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
         threads = max(int(workers["nthreads"].sum()), _FEWEST)
         begins, only_begins, _ = begins_of(own)
+        tasks, only = own.tasks, own.scheduler_only
+        joined = tasks["sent"].notna() if "sent" in tasks else np.zeros(len(tasks), dtype=bool)
+        ids = [table["worker_id"] for table in (tasks, tasks[joined], only[only["lost"]])]
         return cls(
             _seen(own),
             message_bounds(around),
@@ -92,12 +95,12 @@ class Told:
             live_at_counts(own.whole),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (
-                _early(own.tasks, begins, since, threads),
-                _early(own.scheduler_only, only_begins, since, threads),
+                _early(tasks, begins, since, threads),
+                _early(only, only_begins, since, threads),
             ),
             at_keys(own),
-            int((own.tasks["source"] == "worker").sum()) + len(own.transfers),
-            _by_both(own),
+            int((tasks["source"] == "worker").sum()) + len(own.transfers),
+            np.stack([np.bincount(who[who >= 0], minlength=len(workers)) for who in ids]),
         )
 
 
@@ -152,14 +155,6 @@ def _seen(own: Run) -> Bounds:
         np.fmin.at(first, who[kept], begins[kept])
         np.fmax.at(last, who[kept], ends[kept])
     return first, last
-
-
-def _by_both(own: Run) -> Array:
-    tasks, only = own.tasks, own.scheduler_only
-    joined = tasks["sent"].notna() if "sent" in tasks else np.zeros(len(tasks), dtype=bool)
-    ids = [table["worker_id"] for table in (tasks, tasks[joined], only[only["lost"]])]
-    count = len(own.workers)
-    return np.stack([np.bincount(who[who >= 0], minlength=count) for who in ids])
 
 
 # What only the whole run tells: Extent, which its windows find together, and each then knows.
@@ -217,7 +212,8 @@ class Extent:
 
     def widened(self, frame: Run, told: Sequence[Told]) -> Extent:
         """Return what all windows tell together."""
-        seen = _widest([self.seen, *(one.seen for one in told)])
+        firsts, lasts = zip(self.seen, *(one.seen for one in told), strict=True)
+        seen = np.fmin.reduce(firsts), np.fmax.reduce(lasts)
         opens, counts = np.unique(np.concatenate([one.open for one in told]), return_counts=True)
         lower, upper = bounds = _narrowest([one.bounds for one in told])
         of_worker, of_both, of_scheduler = np.sum([one.by_both for one in told], axis=0)
@@ -353,11 +349,6 @@ def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
     lengths = np.full(len(taken["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
     return dataclasses.replace(run, **taken, task_dependencies=(lengths, nothing))
-
-
-def _widest(spans: Sequence[Bounds]) -> Bounds:
-    firsts, lasts = zip(*spans, strict=True)
-    return np.fmin.reduce(firsts), np.fmax.reduce(lasts)
 
 
 def _narrowest(bounds: Sequence[Bounds]) -> Bounds:

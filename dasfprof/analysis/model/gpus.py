@@ -72,8 +72,16 @@ class GpuSamples:
         for number, uuid, index in zip(last["number"], last["uuid"], last["index"], strict=True):
             self._devices[number] = workers.hosts[number], uuid
             self._indices[number] = index
-        self._of_device = _by_device(run.gpu_usage, workers)
-        self._of_worker = _by_worker(run.samples, workers)
+        usage = run.gpu_usage.rename(columns=_USAGE_NAMES).sort_values("time", kind="stable")
+        hosts, uuids = workers.hosts[workers.numbers(usage)], usage["uuid"].astype(object)
+        self._of_device = {
+            (str(host), str(uuid)): group for (host, uuid), group in usage.groupby([hosts, uuids])
+        }
+        known = run.samples.reindex(columns=["worker_id", "time", *_READINGS])
+        known = known[known[_READINGS].notna().any(axis=1)]
+        known = known.astype(dict.fromkeys(_READINGS, float)).sort_values("time", kind="stable")
+        groups = known.groupby(workers.numbers(known))
+        self._of_worker = {int(str(number)): group for number, group in groups}
         self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
 
     def of(self, number: int) -> pd.DataFrame:
@@ -198,21 +206,6 @@ class GpuSamples:
 
 #: Those of a trace.
 gpu_samples = once_per_trace(GpuSamples)
-
-
-def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:
-    samples = usage.rename(columns=_USAGE_NAMES)
-    groups = samples.sort_values("time", kind="stable").groupby(
-        [workers.hosts[workers.numbers(samples)], samples["uuid"].astype(object)]
-    )
-    return {(str(host), str(uuid)): group for (host, uuid), group in groups}
-
-
-def _by_worker(samples: pd.DataFrame, workers: NamedWorkers) -> dict[int, pd.DataFrame]:
-    known = samples.reindex(columns=["worker_id", "time", *_READINGS])
-    known = known[known[_READINGS].notna().any(axis=1)]
-    known = known.astype(dict.fromkeys(_READINGS, float)).sort_values("time", kind="stable")
-    return {int(str(number)): group for number, group in known.groupby(workers.numbers(known))}
 
 
 # --- How busy each GPU was, over time and in total, and whether it idled while tasks ran ----------

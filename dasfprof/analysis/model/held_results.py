@@ -258,7 +258,10 @@ def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
     rows, size, begin, stop = _lives_of_results(run)
     if not len(rows):
         return None
-    peak = _peak(begin, stop, size)
+    at, change = np.append(begin, stop), np.append(size, -size)
+    # What is let go makes room for what is made at the same time.
+    order = np.lexsort((change, at))
+    peak = float(at[order][np.cumsum(change[order]).argmax()])
     times = np.unique(np.append(np.linspace(0.0, max(run.wall, 0.0), points), peak))
     by_function = results_at(run, times)
     names, each = list(by_function), np.stack(list(by_function.values()))
@@ -278,11 +281,13 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
     rows, size, begin, stop = _lives_of_results(run)
     codes = run.tasks["function"].cat.codes.to_numpy()[rows]
     names = run.tasks["function"].cat.categories
-    found = {}
+    held = {}
     for code in np.unique(codes).tolist():
-        own = np.flatnonzero(codes == code)
-        found[str(names[code])] = _at(times, begin[own], stop[own], size[own])
-    return found
+        own, change = codes == code, np.zeros(len(times) + 1)
+        np.add.at(change, np.searchsorted(times, begin[own]), size[own])
+        np.subtract.at(change, np.searchsorted(times, stop[own]), size[own])
+        held[str(names[code])] = np.maximum(np.cumsum(change[:-1]), 0.0)
+    return held
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
@@ -291,23 +296,5 @@ def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
     size = tasks["size"].to_numpy(dtype=float)
     begin, life = run.times.done, tasks["worker_id"].to_numpy()
     stop = np.minimum(release_times(run), ends_of_lives(run)[life])
-    there = (size > 0) & (stop > begin) & (begin <= max(run.wall, 0.0))
-    rows = np.flatnonzero(there)
+    rows = np.flatnonzero((size > 0) & (stop > begin) & (begin <= max(run.wall, 0.0)))
     return rows, size[rows], begin[rows], stop[rows]
-
-
-def _peak(begin: Array, stop: Array, size: Array) -> float:
-    """Return when most was held."""
-    at = np.append(begin, stop)
-    change = np.append(size, -size)
-    # What is let go makes room for what is made at the same time.
-    order = np.lexsort((change, at))
-    return float(at[order][np.cumsum(change[order]).argmax()])
-
-
-def _at(times: Array, begin: Array, stop: Array, size: Array) -> Array:
-    """Return how many bytes were held at times."""
-    change = np.zeros(len(times) + 1)
-    np.add.at(change, np.searchsorted(times, begin, side="left"), size)
-    np.subtract.at(change, np.searchsorted(times, stop, side="left"), size)
-    return np.maximum(np.cumsum(change[:-1]), 0.0)

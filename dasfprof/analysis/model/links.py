@@ -8,7 +8,6 @@ import numpy as np
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
-from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -100,19 +99,16 @@ class ResultsByKey:
         found[own[~(self._time_of[found[own]] <= times[own])]] = -1
         several = np.flatnonzero(self._several[key_ids])
         if len(several):
-            found[several] = self._last_of_several(key_ids[several], times[several])
+            key_ids, ranks = key_ids[several], np.searchsorted(self._times, times[several], "right")
+            at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
+            inside = np.maximum(at, 0)
+            right = (at >= 0) & (self._places[inside] // self._width == key_ids)
+            found[several] = np.where(right, self._rows[inside], -1)
         return found
 
     def only(self, key_ids: Array) -> Array:
         """Find the run of each key that has just one; -1 for others."""
         return self._only[key_ids]
-
-    def _last_of_several(self, key_ids: Array, times: Array) -> Array:
-        ranks = np.searchsorted(self._times, times, side="right")
-        at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
-        inside = np.maximum(at, 0)
-        right = (at >= 0) & (self._places[inside] // self._width == key_ids)
-        return np.where(right, self._rows[inside], -1)
 
 
 # --- What each task run had to wait for last: the finish without which it had begun earlier -------
@@ -177,7 +173,12 @@ def find_predecessors(run: Run) -> Predecessors:
     bind(DEPENDENCY, np.where(by_client, -1, last), times.known)
     own = rows[row[rows] == producers]
     kind[own[kind[own] == QUEUE]] = DEPENDENCY
-    bind(CLIENT, _before_arrival(run, times, by_client), times.known)
+    # The last finish before its arrival that its client may have waited for.
+    before = _last_known(times.known, times.arrival)
+    if "wanted" in run.tasks:  # not in an older file, nor without one of a scheduler
+        known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
+        before = np.where(by_client, _last_known(known, times.arrival), before)
+    bind(CLIENT, before, times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
     return Predecessors(kind, row, time, rank, by_client)
 
@@ -219,15 +220,6 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     found = order[np.maximum(places, 0)] if len(order) else places
     right = (places >= 0) & (causes >= 0) & (ends[found] == causes) & (known[found] <= sent)
     return np.where(right, found, -1)
-
-
-def _before_arrival(run: Run, times: TaskTimes, by_client: Array) -> Array:
-    """Find for each run the last finish before its arrival that its client may have waited for."""
-    found = _last_known(times.known, times.arrival)
-    if "wanted" not in run.tasks:  # an older file, or none of a scheduler
-        return found
-    known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
-    return np.where(by_client, _last_known(known, times.arrival), found)
 
 
 def _last_known(known: Array, times: Array) -> Array:

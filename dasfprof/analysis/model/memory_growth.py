@@ -139,7 +139,12 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
 
 def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     """Find the times between computations in which all processes were sampled; else windows."""
-    begins, ends = _computations(run)
+    # When a task was under way.
+    times, only = run.whole.slots.times, run.scheduler_only
+    begins = np.append(times.arrival, run.since_begin(only["sent"]))
+    ends = np.append(times.known, run.since_begin(only["known"]))
+    timed = np.isfinite(begins) & np.isfinite(ends)
+    begins, ends = union(begins[timed], ends[timed])
     none = Moments(np.empty(0), np.empty(0), np.empty(0), float("nan"))
     if not len(begins) or not processes:
         return none
@@ -157,15 +162,6 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
         return none
     edges = np.linspace(begin, end, _WINDOWS + 1)
     return Moments(edges[:-1], edges[1:], np.ones(_WINDOWS - 1), (end - begin) / _WINDOWS)
-
-
-def _computations(run: Run) -> tuple[Array, Array]:
-    """Return the spans of time in which a task was under way."""
-    times, only = run.whole.slots.times, run.scheduler_only
-    begins = np.append(times.arrival, run.since_begin(only["sent"]))
-    ends = np.append(times.known, run.since_begin(only["known"]))
-    told = np.isfinite(begins) & np.isfinite(ends)
-    return union(begins[told], ends[told])
 
 
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:

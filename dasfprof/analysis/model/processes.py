@@ -194,7 +194,13 @@ def _of_process(
     functions = []
     for code in np.unique(runs.function).tolist():
         mine, is_it = runs.function == code, alone == code
-        off = _bound(cpu[mine], length[mine], covered[mine])
+        # The CPU of a run that is only in part within these intervals is taken to be spread evenly.
+        # At one end all of it was inside, as far as that has room, at the other as much outside.
+        inside = np.minimum(covered[mine], 1.0)
+        even, within_it = cpu[mine] * inside, inside * length[mine]
+        most = np.minimum(cpu[mine], within_it)
+        least = np.maximum(cpu[mine] - (length[mine] - within_it), 0.0)
+        off = float(np.maximum(most - even, even - least).sum())
         others = max(float(rest[is_it].sum()), 0.0)
         own = float((cpu * np.bincount(run, share, len(length)))[mine].sum())
         functions.append((code, own, others if is_it.any() else np.nan, off))
@@ -203,16 +209,3 @@ def _of_process(
     spent = float(service.sum()) if known else np.nan
     left = float(used.sum() - tasks.sum()) - np.nan_to_num(spent) - np.nan_to_num(idle) - given
     return [float(used.sum()), float(tasks.sum()), spent, idle, max(left, 0.0)], functions
-
-
-def _bound(cpu: Array, length: Array, covered: Array) -> float:
-    """Return by how much the CPU of runs may be off of which only a share was in some intervals.
-
-    It is taken to be spread evenly. At one end all of it was inside, as far as that has room, at
-    the other as much outside.
-    """
-    covered = np.minimum(covered, 1.0)
-    most = np.minimum(cpu, covered * length)
-    least = np.maximum(cpu - (1.0 - covered) * length, 0.0)
-    even = cpu * covered
-    return float(np.maximum(most - even, even - least).sum())

@@ -162,7 +162,10 @@ def spilled_at_once(run: Run) -> SpilledAtOnce | None:
         for own in [np.flatnonzero(hosts == host)]
     }
     host = max(peaks, key=lambda each: peaks[each])
-    return SpilledAtOnce(host, peaks[host], float(sizes.max()), _free(run, host))
+    disks = run.disk_usage
+    on_host = workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()] == host
+    free = disks["free"][on_host & (disks["local_directory"] == 1).to_numpy(dtype=bool)].min()
+    return SpilledAtOnce(host, peaks[host], float(sizes.max()), float(free))
 
 
 class Peak(NamedTuple):
@@ -182,14 +185,6 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     sums = np.append(0.0, np.cumsum(change[in_time]))
     most = int(sums.argmax())
     return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
-
-
-def _free(run: Run, host: str) -> float:
-    disks = run.disk_usage
-    hosts = run.workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()]
-    own = (hosts == host) & (disks["local_directory"].to_numpy(dtype=float) == 1)
-    free = disks["free"].to_numpy(dtype=float)[own]
-    return float(np.nanmin(free)) if np.isfinite(free).any() else float("nan")
 
 
 # --- Samples of what workers' processes held, on the scheduler's clock ----------------------------

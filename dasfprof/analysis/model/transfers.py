@@ -116,6 +116,11 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     first, again = moves.first, moves.to_the_same
     repeated = Groups(moves.key_id, len(run.keys)).sizes > 1
     more_than_once = (first & repeated[moves.key_id]).astype(float)
+    told = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
+    of_told = Groups(codes[told["key_id"].to_numpy(dtype=np.int64)], count)
+    serialising = of_told.sum(told["seconds"].to_numpy(dtype=float))
+    if not len(run.serialised) and not run.knows_serialising:
+        serialising = np.full(count, np.nan)
     return MovedOutputs(
         keys=groups.sum(first.astype(float)).astype(np.int64),
         moves=groups.sizes,
@@ -123,21 +128,11 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
         size=groups.sum(moves.size),
         seconds=groups.sum(moves.seconds),
         deserialising=groups.sum(moves.deserialising),
-        serialising=_serialising(run, codes, count),
+        serialising=serialising,
         again=groups.sum(moves.size * ~first),
         again_to_the_same=groups.sum(moves.size * again),
         total=float(moves.size.sum()),
     )
-
-
-def _serialising(run: Run, codes: Array, count: int) -> Array:
-    """Sum up what it took to serialise the outputs of each group of keys for other workers."""
-    told = run.serialised
-    if not len(told):
-        return np.full(count, 0.0 if run.knows_serialising else np.nan)
-    told = told[told["target"].notna().to_numpy(dtype=bool)]
-    keys = told["key_id"].to_numpy(dtype=np.int64)
-    return Groups(codes[keys], count).sum(told["seconds"].to_numpy(dtype=float))
 
 
 def _result_sizes(run: Run) -> Array:

@@ -94,11 +94,19 @@ def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
 
 def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of `Trace.tasks` that workers tell of open runs."""
-    since, until = _spans(trace, table)
+    worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
+    last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
+    left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
+    since = table["since"].fillna(table["time"]).to_numpy(dtype=float)
+    until = np.fmax(np.fmin(last, left), since)
     fetching = (table["state"] == "fetching").to_numpy()
     start = np.where(fetching, until, since)
     codes, names = trace.keys.functions()
     who = trace.workers.iloc[table["worker_id"].to_numpy()]
+    # When each was first seen without the slot that it had; NaN: it has it.
+    history = trace.under_way_history
+    without_slot = history[history["state"] == "long-running"].drop_duplicates(RUN)
+    seceded = without_slot.set_index(RUN)["time"]
     return pd.DataFrame(
         {
             **{name: table[name].to_numpy() for name in RUN},
@@ -112,20 +120,11 @@ def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
             "received": since,
             "ready": start,
             "executing": start,
-            "seceded": _seceded(trace, table),
+            "seceded": seceded.reindex(pd.MultiIndex.from_frame(table[RUN])).to_numpy(dtype=float),
             "cpu": _cpu(table, until - start),
             "source": _names(np.full(len(table), "worker", dtype=object)),
         }
     )
-
-
-def _spans(trace: Trace, table: pd.DataFrame) -> tuple[Array, Array]:
-    """Return since when each run is under way, and until when its worker was seen or left."""
-    worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
-    last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
-    left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
-    since = table["since"].fillna(table["time"]).to_numpy(dtype=float)
-    return since, np.fmax(np.fmin(last, left), since)
 
 
 def _states(trace: Trace, table: pd.DataFrame) -> Array:
@@ -140,14 +139,6 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     found[left_unasked(trace)[worker] & ~cancelled] = LOST
     found[left_for(trace, RESTARTED)[worker]] = RELEASED
     return found
-
-
-def _seceded(trace: Trace, table: pd.DataFrame) -> Array:
-    """Return when each run was first seen without the slot that it had; NaN: it has it."""
-    history = trace.under_way_history
-    first = history[history["state"] == "long-running"].drop_duplicates(RUN)
-    times = first.set_index(RUN)["time"]
-    return times.reindex(pd.MultiIndex.from_frame(table[RUN])).to_numpy(dtype=float)
 
 
 def _cpu(table: pd.DataFrame, length: Array) -> Array:

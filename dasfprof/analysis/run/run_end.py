@@ -231,7 +231,11 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
     for open_, soon, on_workers in zip(
         _open_states(trace), endings.soon, endings.on_workers, strict=True
     ):
-        end = open_ if not on_workers else _without(open_, on_workers)
+        end = open_
+        if on_workers:  # of which states and functions the others are is unknown
+            left = (end.unfinished or 0) - on_workers
+            state = {**(end.state or {}), "tasks": None, "unfinished": left}
+            end = dataclasses.replace(end, state=state)
         # Workers that leave after their last client are shut down by it.
         if end.how is How.BROKEN_UP and gave_up <= end.time:
             continue
@@ -337,12 +341,6 @@ def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
     if "known" in tasks:
         ended = ended & np.isnan(tasks["known"].to_numpy(dtype=float))
     return len(np.unique(tasks["key_id"].to_numpy()[ended]))
-
-
-def _without(end: RunEnd, ended: int) -> RunEnd:
-    """Return an end with fewer unfinished tasks; of which states and functions is unknown."""
-    state = {**(end.state or {}), "tasks": None}
-    return dataclasses.replace(end, state={**state, "unfinished": (end.unfinished or 0) - ended})
 
 
 def _went_on(trace: Trace, endings: Endings, since: float) -> bool:

@@ -92,18 +92,13 @@ def ended_there(trace: Trace) -> Array:
     rows = np.flatnonzero((tasks["state"] == "erred") & (tasks["scheduler_state"] == "released"))
     # A task whose result nobody wants since another one failed ends by word of that one's error.
     runs = tasks.iloc[rows]
-    said = np.array([_time_in(text) for text in stimulus_texts(trace, runs["end_cause"])], float)
+    # The time of the stimulus of an error; NaN if it is another one.
+    texts = pd.Series(stimulus_texts(trace, runs["end_cause"]), dtype=object)
+    told = texts.str.removeprefix(_ERRED).where(texts.str.startswith(_ERRED))
+    said = pd.to_numeric(told, errors="coerce").to_numpy(dtype=float)
     stop = (runs["start"] + runs["duration"]).to_numpy()
     reported[rows] = (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
     return reported
-
-
-def _time_in(text: str) -> float:
-    """Return the time of a stimulus of an error; NaN if it is another one."""
-    try:
-        return float(text.removeprefix(_ERRED)) if text.startswith(_ERRED) else np.nan
-    except ValueError:
-        return np.nan
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:

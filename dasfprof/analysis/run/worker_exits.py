@@ -85,21 +85,22 @@ def departure(trace: Trace, life: int) -> Departure:
     """Return how a life of a worker ended, by all that tells of it."""
     row = trace.workers.iloc[life]
     left, limit = float(row["left"]), float(row["memory_limit"])
-    sample = _last_sample(trace, life, left)
-    memory = sample["memory"]
+    samples = trace.samples.reindex(columns=["worker_id", "time", "memory"])
+    samples = samples[(samples["worker_id"] == life) & (samples["time"] <= left)].dropna()
+    sampled, memory = samples[["time", "memory"]].to_numpy()[-1] if len(samples) else (np.nan,) * 2
     killed = _killed_in_group(trace, str(row["host"]), left)
     available, total = (
         _near(trace, str(row["host"]), f"host_memory_{name}", left)
         for name in ("available", "total")
     )
-    quiet = left - sample["time"]
+    quiet = left - sampled
     cut = pd.notna(row["closed"]) and not row["closed"] and quiet > _LOST + 2 * _interval(trace)
     recent = isinstance(row["last_error"], str) and left - row["last_error_time"] <= _JUST
     error = elide(clean(row["last_error"]), _LONGEST) if recent else ""
     host_was_full = available <= _LITTLE_LEFT * total
     facts = [
         f"its process had {format_size(memory)} of a limit of {format_size(limit)} when it was "
-        f"last sampled, {format_duration(left - sample['time'])} before"
+        f"last sampled, {format_duration(quiet)} before"
         if np.isfinite(memory + limit)
         else "",
         "nothing of it was recorded after that, so that none of its threads ran: C code held the "
@@ -146,13 +147,6 @@ def _interval(trace: Trace) -> float:
     names = ("dasfprof.sample-interval", "dasfprof.flush-interval")
     seconds = pd.to_numeric(pd.Series([told.get(name) for name in names]), errors="coerce")
     return float(seconds.fillna(1.0).max())
-
-
-def _last_sample(trace: Trace, life: int, left: float) -> dict[str, float]:
-    samples = trace.samples.reindex(columns=["worker_id", "time", "memory"])
-    own = samples[(samples["worker_id"] == life) & (samples["time"] <= left)].dropna()
-    last = own.iloc[-1] if len(own) else pd.Series(dtype=float)
-    return {name: float(last.get(name, np.nan)) for name in ("time", "memory")}
 
 
 def _near(trace: Trace, host: str, name: str, time: float) -> float:

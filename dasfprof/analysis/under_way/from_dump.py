@@ -47,7 +47,12 @@ def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
     scheduler = dump["scheduler"]
     tasks = [task for task in scheduler["tasks"].values() if isinstance(task, dict)]
     workers = _dicts(scheduler.get("workers"))
-    log = [entry for entry in _items(scheduler.get("transition_log")) if _is_transition(entry)]
+    # Key, start, finish, ..., time.
+    log = [
+        entry
+        for entry in _items(scheduler.get("transition_log"))
+        if len(_items(entry)) >= 4 and _number(entry[-1]) is not None
+    ]
     seen = [_number(worker.get("last_seen")) or 0.0 for worker in workers.values()]
     time = max((*(entry[-1] for entry in log), *seen), default=0.0)
     began = {_key(entry[0]): entry[-1] for entry in log}
@@ -213,17 +218,11 @@ def _items(value: Any) -> list[Any]:
 
 
 def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_number else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _amounts(value: Any) -> dict[str, float]:
     return {str(name): _number(amount) or 0.0 for name, amount in _dict(value).items()}
-
-
-def _is_transition(entry: Any) -> bool:
-    """Return whether an entry is key, start, finish, ..., time."""
-    return isinstance(entry, list) and len(entry) >= 4 and _number(entry[-1]) is not None
 
 
 # --- Reads what `distributed.Client.dump_cluster_state` wrote: gzipped msgpack, or YAML -----------
@@ -252,9 +251,11 @@ def read_dump(source: str) -> dict[str, Any]:
     DumpError
         If the file is no dump, is damaged, or is too large.
     """
+    import fsspec
+
     name = shown(source)
     try:
-        with _open(source) as file:
+        with fsspec.open(source, "rb") if is_url(source) else open(source, "rb") as file:
             dump = _read(file, name)
     except FileNotFoundError as error:
         raise SourceNotFoundError(f"there is no file {name!r}.") from error
@@ -280,14 +281,6 @@ def _not_a_dump(name: str) -> DumpError:
         f"{name!r} is no dump of a Dask cluster with its tasks, such as "
         "Client.dump_cluster_state() writes."
     )
-
-
-def _open(source: str) -> IO[bytes]:
-    if not is_url(source):
-        return open(source, "rb")
-    import fsspec
-
-    return fsspec.open(source, "rb").open()
 
 
 def _read(file: IO[bytes], name: str) -> Any:
