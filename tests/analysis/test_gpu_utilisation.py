@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from traces import Plugin, compute, record, row, usage
+from traces import Plan, Plugin, Task, compute, record, row, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
@@ -43,6 +43,18 @@ def test_moves_of_results_by_window(two_gpus: TraceAnalyser) -> None:
     first = table[table["UUID"] == "GPU-x"]
     assert first["GPU to Host (GB)"].tolist() == [4.0 + 2.0, 2.0]
     assert first["Moving Results (s)"].tolist() == [1.0 + 0.5, 0.5]
+
+
+def test_devices_of_several_hosts_keep_their_readings(tmp_path: Path) -> None:
+    """Each host reads its own at the same times: their samples alternate in the order of time."""
+    readings = [(float(second), {"utilization": 10 * second}) for second in range(5)]
+    tasks = [Task(f"a-{worker}", worker, 0.0, 4.0) for worker in (0, 1)]
+    Plan(tasks, hosts=["here", "there"], gpu=readings).write_files(tmp_path)
+    table = TraceAnalyser(tmp_path, progress=False).per_gpu_utilisation()
+    assert table[["Host", "UUID", "Samples"]].to_numpy().tolist() == [
+        ["here", "GPU-0", 5],
+        ["there", "GPU-1", 5],
+    ]
 
 
 def ran(key: str, start: float, stop: float) -> tuple[Any, ...]:

@@ -87,6 +87,8 @@ def test_what_the_kernel_killed_of_a_control_group(
         ),
         ("0::/user.slice\n", {"user.slice/memory.max": "max\n"}, None),
         ("0::/user.slice\n", {}, None),
+        # A line that has not three fields tells of no group.
+        ("what?\n0:/\n0::/job_7\n", {"job_7/memory.max": "8000\n"}, ("/job_7", 8000)),
     ],
 )
 def test_the_control_group_that_limits_memory(

@@ -136,8 +136,7 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
         times = earliest(runs, name)
         waiting = np.flatnonzero(late & (times < since))
         found.append(waiting[np.argsort(times[waiting], kind="stable")][:threads])
-    rows = np.unique(np.concatenate(found))
-    return runs.iloc[rows][[name for name in _KEPT if name in runs]]
+    return runs.iloc[np.unique(np.concatenate(found))][[name for name in _KEPT if name in runs]]
 
 
 def _seen(own: Run) -> Bounds:

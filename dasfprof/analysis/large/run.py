@@ -186,8 +186,7 @@ def tell_window(
     window, place
         The window, and which it is.
     """
-    read = Run.of(read_window(files, window.widened(extent.around)))
-    own = extent.tell(read, window, place)
+    own = extent.tell(Run.of(read_window(files, window.widened(extent.around))), window, place)
     if asked is None:
         return Told.of(own, window.begin + extent.around / 2)
     hows = [(questions.named(name).in_parts, arguments) for name, arguments in asked]
@@ -303,8 +302,7 @@ class ClusterRun(LargeRun):
 
     @cached_property
     def _files(self) -> list[WindowedFile]:
-        count = len(self.sources)
-        return list(self._results(iter(self._looked_through), count, "Reading traces"))
+        return list(self._results(iter(self._looked_through), len(self.sources), "Reading traces"))
 
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
         futures = (

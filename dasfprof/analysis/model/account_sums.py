@@ -201,8 +201,7 @@ def own_causes_of(
     slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives, workers: int
 ) -> Iterator[tuple[Array, idle_time.OwnCauses]]:
     """Yield for each life the rows of its slots, and what explains its free threads there."""
-    timed = np.isfinite(slots.end)
-    rows_of = _rows_by(np.where(timed, slots.worker, -1), workers)
+    rows_of = _rows_by(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
     taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), workers)
     for place, number in enumerate(lives.ids.tolist()):
         rows, taken = rows_of(number), taken_of(number)

@@ -72,8 +72,7 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
     """
     steps = np.diff(own.times)
     kept = own.times[_few(own.times, np.append(steps > 0, True), span, count)]
-    inside = bounds[(bounds > kept[0]) & (bounds < kept[-1])]
-    edges = np.unique(np.concatenate([kept, inside]))
+    edges = np.unique(np.concatenate([kept, bounds[(bounds > kept[0]) & (bounds < kept[-1])]]))
     spent = {
         cause: np.interp(edges, own.times, np.append(0.0, np.cumsum(held * steps)))
         for cause, held in own.causes.items()
@@ -158,8 +157,7 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     own = times[places]
     long = np.diff(own) >= width
     part = np.floor(own / width)
-    kept = np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)
-    return places[kept]
+    return places[np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)]
 
 
 # --- `Part`: a window of the time of a run, and what reaches into it ------------------------------
@@ -214,8 +212,7 @@ def busy_seconds(run: Run, codes: Array, count: int) -> Array:
     codes, count
         The group of each of `task_slots` (-1: none), and how many there are.
     """
-    used = thread_seconds(run).used
-    return seconds_of_groups(run, run.slots, used, codes, count)
+    return seconds_of_groups(run, run.slots, thread_seconds(run).used, codes, count)
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
@@ -372,8 +369,7 @@ def client_groups(run: Run) -> tuple[Array, list[str]]:
         table["graph"].to_numpy(dtype=float) if "graph" in table else np.full(len(table), np.nan)
         for table in (ran.tasks, ran.unseen)
     ]
-    graphs = run.graphs
-    columns = (graphs[name].astype(object).tolist() for name in ("stimulus", "client"))
+    columns = (run.graphs[name].astype(object).tolist() for name in ("stimulus", "client"))
     of_graph = {
         stimulus: client_name(str(client)) for stimulus, client in zip(*columns, strict=True)
     }

@@ -301,8 +301,7 @@ def _unsent(run: Run) -> Steps:
         return NONE
     times = to_ticks(run.since_begin(unsent["time"]))
     order = np.argsort(times, kind="stable")
-    counts = np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
-    return times[order], counts
+    return times[order], np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
 
 
 # --- Tasks that no worker had begun at the end of a run, as far as the scheduler named them -------
@@ -346,8 +345,7 @@ def sent_tasks(run: Run) -> set[str]:
     known = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in ids]))
     functions, names = run.keys.functions()
     near = {str(key_split(key)) for key in wanted}
-    codes = np.flatnonzero([name in near for name in names])
-    known = known[np.isin(functions[known], codes)]
+    known = known[np.isin(functions[known], np.flatnonzero([name in near for name in names]))]
     return wanted & set(run.keys.texts(known).tolist())
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model.links import CLIENT, NOTHING, find_predecessors
 from dasfprof.analysis.model.thread_time import RunningSeconds, running_seconds
@@ -153,16 +154,16 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
 
 def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
     """Find for keys and times the first row of that key from then on; -1 where there is none."""
-    all_keys, all_times = np.append(key, keys), np.append(time, times)
-    is_row = np.arange(len(all_keys)) >= len(key)
-    order = np.lexsort((is_row, all_times, all_keys))
-    places = np.where(is_row[order], np.arange(len(order)), len(order))
-    places = np.minimum.accumulate(places[::-1])[::-1]
-    found = np.append(order, -1)[places]
-    right = np.isfinite(all_times[order]) & (found >= 0) & (all_keys[found] == all_keys[order])
-    rows = np.full(len(order), -1, dtype=np.int64)
-    rows[order] = np.where(right, found - len(key), -1)
-    return rows[: len(key)]
+    wanted, there = (
+        pd.DataFrame({"key": of, "time": at, "row": np.arange(len(of))})
+        .dropna()
+        .sort_values("time", kind="stable")
+        for of, at in ((key, time), (keys, times))
+    )
+    found = pd.merge_asof(wanted, there, "time", by="key", direction="forward")
+    rows = np.full(len(key), -1, dtype=np.int64)
+    rows[found["row_x"]] = found["row_y"].fillna(-1)
+    return rows
 
 
 def path_seconds(run: Run) -> float:

@@ -193,8 +193,7 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
         places = np.searchsorted(ends, before[rows], side="right") - 1
         # A run that took no time ends as it begins, and cannot have waited for itself.
         places = np.where((places >= 0) & (own[places] == rows), places - 1, places)
-        late = (places >= 0) & (ends[places] > after[rows])
-        found[rows] = np.where(late, own[places], -1)
+        found[rows] = np.where((places >= 0) & (ends[places] > after[rows]), own[places], -1)
     return found
 
 

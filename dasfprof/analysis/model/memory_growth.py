@@ -52,8 +52,7 @@ class Moments:
         found = np.full(len(self), -1, dtype=np.int64)
         first, end = np.searchsorted(times, self.begin), np.searchsorted(times, self.end)
         for number in np.flatnonzero(end > first).tolist():
-            within = values[first[number] : end[number]]
-            found[number] = first[number] + int(within.argmin())
+            found[number] = first[number] + int(values[first[number] : end[number]].argmin())
         return found
 
     def of(self, chosen: Array) -> Moments:

@@ -59,8 +59,7 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
         rows, own = np.flatnonzero(of_run == process), of_sample == process
         if not len(rows):
             continue
-        beside = begun[of_begun == process]
-        alone, idle_since = _alone(starts[rows], stops[rows], beside)
+        alone, idle_since = _alone(starts[rows], stops[rows], begun[of_begun == process])
         read = _Readings(times[own], memory[own], starts[rows], stops[rows])
         found.highest[rows] = read.highest
         rise = read.rise(idle_since)
@@ -272,8 +271,7 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
                 sizes[name] += np.where(near, values[nearest], 0.0)
         results = np.maximum(sizes["size"] - sizes["spilled_size"], 0.0)
         memory = used.values["memory"][rows]
-        beside = sizes["spilled_size"], sizes["p2p_size"], sizes["tasks"]
-        columns = (time, memory, results, *beside)
+        columns = (time, memory, results, sizes["spilled_size"], sizes["p2p_size"], sizes["tasks"])
         found.append(ProcessMemory(lives, *(column[known] for column in columns)))
     return [one for one in found if len(one.time)]
 
@@ -302,8 +300,7 @@ def _nearest(times: Array, wanted: Array) -> Array:
     """Return the place of the time nearest to each wanted one; times are in order."""
     after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
     before = np.maximum(after - 1, 0)
-    closer = wanted - times[before] <= np.abs(times[after] - wanted)
-    return np.where(closer, before, after)
+    return np.where(wanted - times[before] <= np.abs(times[after] - wanted), before, after)
 
 
 class Readings(NamedTuple):
@@ -361,5 +358,4 @@ def tasks_of_scheduler(run: Run) -> Readings | None:
 
 def _readings(run: Run, host: str, table: pd.DataFrame) -> Readings:
     read = table.reindex(columns=["time", "memory"]).dropna().sort_values("time", kind="stable")
-    time = run.since_begin(read["time"])
-    return Readings(str(host), time, read["memory"].to_numpy(dtype=float))
+    return Readings(str(host), run.since_begin(read["time"]), read["memory"].to_numpy(dtype=float))

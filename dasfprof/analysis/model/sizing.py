@@ -205,22 +205,16 @@ def task_overhead(run: Run) -> Array:
     held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
     idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
     told = np.isfinite(recorded["executing"]) & np.isfinite(recorded["done"])
-    overhead = np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0)
-    return np.where(told, overhead, np.nan)
+    return np.where(told, np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0), np.nan)
 
 
 def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Array:
     """Return when the thread of each run had done the one before it; NaN where there is none."""
-    threads = tasks["thread"].cat
-    width = len(threads.categories) + 1
-    of_thread = tasks["worker_id"].to_numpy(dtype=np.int64) * width + threads.codes.to_numpy()
+    threads = tasks["thread"].cat.codes
+    times = pd.DataFrame({"worker": tasks["worker_id"], "thread": threads, "done": done})
     order = np.argsort(executing, kind="stable")
-    order = order[np.argsort(of_thread[order], kind="stable")]
-    after, before = order[1:], order[:-1]
-    same = (of_thread[after] == of_thread[before]) & (threads.codes.to_numpy()[after] >= 0)
-    free = np.full(len(tasks), np.nan)
-    free[after[same]] = done[before[same]]
-    return free
+    before = times.iloc[order].groupby(["worker", "thread"])["done"].shift()
+    return before.reindex(tasks.index).where(threads >= 0).to_numpy()
 
 
 def highest_rate(recorded: dict[str, Array]) -> float:
@@ -241,5 +235,4 @@ def highest_rate(recorded: dict[str, Array]) -> float:
     span = times[-1] - times[0]
     if span < 1:
         return float(len(times) / span) if span > 0 else float("nan")
-    within = np.searchsorted(times, times + 1.0) - np.arange(len(times))
-    return float(within.max())
+    return float((np.searchsorted(times, times + 1.0) - np.arange(len(times))).max())

@@ -87,8 +87,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     low = np.where(alone, 0, (others - 1) // 2)
     high = np.where(alone, 0, others // 2)
     low, high = low - alone, high - alone
-    medians = (other(low) + other(high)) / 2
-    return np.where(alone, np.nan, medians)
+    return np.where(alone, np.nan, (other(low) + other(high)) / 2)
 
 
 # --- Task runs that took far longer than others of their function and layer, and why --------------
@@ -295,8 +294,7 @@ class _Runs:
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))
-        first_end = places.min(self.returned)
-        first = self.start < first_end[cells]
+        first = self.start < places.min(self.returned)[cells]
         # Where all are first, that does not tell one from the others.
         some_later = places.sum((~first).astype(float)) > 0
         return (first & some_later[cells])[rows]

@@ -39,8 +39,7 @@ def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after
         Seconds, of shape (`USES`, runs); they sum to those given.
     """
     costs = recorded_costs(run, len(inside))
-    length = slots.times.stop - slots.times.start
-    seconds = uses_of(length, costs, before, inside, after)
+    seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
     finishing = np.bincount(slots.worker, weights=after, minlength=len(run.workers))
     spill = after * spilling_shares(run, finishing)[slots.worker]
     seconds[SPILL] += spill

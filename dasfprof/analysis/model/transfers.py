@@ -52,8 +52,7 @@ def moved_keys(run: Run, rows: Array) -> MovedKeys:
     places, distinct = pd.factorize(key_id * (len(run.workers) + 1) + target)
 
     def shared(name: str) -> Array:
-        values = np.nan_to_num(table[name].to_numpy(dtype=float)[message])
-        return np.maximum(values, 0.0) * share
+        return np.maximum(np.nan_to_num(table[name].to_numpy(dtype=float)[message]), 0.0) * share
 
     return MovedKeys(
         key_id,

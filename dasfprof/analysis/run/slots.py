@@ -61,8 +61,7 @@ def task_slots(trace: Trace) -> TaskSlots:
     tasks, unseen = trace.tasks, unseen_runs(trace)
     recorded = recorded_times(trace)
     stolen, seceded = (since_begin(trace, tasks, name) for name in ("stolen", "seceded"))
-    offset = tasks["start"].to_numpy() - trace.begin - recorded["start"]
-    seceded = to_ticks(seceded - offset)
+    seceded = to_ticks(seceded - (tasks["start"].to_numpy() - trace.begin - recorded["start"]))
     if len(unseen):
         more = _recorded_by_scheduler(trace, unseen)
         recorded = {name: np.concatenate([recorded[name], more[name]]) for name in recorded}

@@ -39,8 +39,7 @@ def clock_offsets(trace: Trace) -> Array:
     lower, upper = message_bounds(trace)
     with np.errstate(invalid="ignore"):  # of two infinite bounds
         middle = (lower + upper) / 2
-    least = np.maximum(np.minimum(0.0, upper), lower)
-    offsets = np.where(np.isfinite(middle), middle, least)
+    offsets = np.where(np.isfinite(middle), middle, np.maximum(np.minimum(0.0, upper), lower))
     offsets[scheduler] = 0.0
     return offsets[clocks]
 
@@ -221,8 +220,7 @@ def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array
     The scheduler knows when functions ran by Dask's estimate of each clock. On a busy host that
     is off by a tenth of a second and more, for a run's start and stop alike.
     """
-    moved = np.fmax(np.fmin(start, known - length), sent)
-    return np.where(np.isnan(start), np.nan, moved)
+    return np.where(np.isnan(start), np.nan, np.fmax(np.fmin(start, known - length), sent))
 
 
 def to_ticks(times: Array) -> Array:

@@ -166,8 +166,7 @@ class NamedWorkers:
 
     def ranks(self) -> Array:
         """Return each worker's place when they are sorted by host and label."""
-        order = np.lexsort((self.labels.astype(str), self.hosts.astype(str)))
-        return np.argsort(order)
+        return np.argsort(np.lexsort((self.labels.astype(str), self.hosts.astype(str))))
 
 
 def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:

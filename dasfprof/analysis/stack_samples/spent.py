@@ -401,8 +401,7 @@ def _uncertain(parts: Parts) -> Array:
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
     of_others = ratio(parts.active * others, functions)
-    bounds = np.array([parts.active, of_others, _TWICE * parts.mixed])
-    return np.nan_to_num(bounds.min(axis=0))
+    return np.nan_to_num(np.array([parts.active, of_others, _TWICE * parts.mixed]).min(axis=0))
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:

@@ -166,8 +166,7 @@ class TraceBuilder:
         history = tables["under_way_history"]
         places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
         tables["stacks"] = self._under_way.stacks
-        sent = tables["functions_sent"].astype(object).to_dict("records")
-        SentFunctions(sent).mend(tables)
+        SentFunctions(tables["functions_sent"].astype(object).to_dict("records")).mend(tables)
         return {
             **tables,
             "under_way": history.iloc[places].reset_index(drop=True),

@@ -114,8 +114,7 @@ class FactColumns:
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
-                times = _within(to_numbers(batch.fields[name]), LATEST)
-                self._add_piece(name, times, np.float64)
+                self._add_piece(name, _within(to_numbers(batch.fields[name]), LATEST), np.float64)
         args = dict(batch.args)
         for name, form in self._forms.items():
             if form == "key" and name not in args:
@@ -198,8 +197,7 @@ class FactColumns:
         self._growing.setdefault(name, GrowingColumn(dtype)).add(self.rows, piece)
 
     def _finished(self, name: str, dtype: Any, missing: float) -> Array:
-        column = self._growing.pop(name, None) or GrowingColumn(dtype)
-        return column.finish(self.rows, missing)
+        return (self._growing.pop(name, None) or GrowingColumn(dtype)).finish(self.rows, missing)
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:

@@ -146,8 +146,7 @@ def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame
         yield Note("gpu", "", "no resource sample tells of a GPU: the columns about GPUs are NA.")
     told = failures.reindex(columns=["uuid", "reason", "reading"]).astype(object).drop_duplicates()
     for (uuid, reason), group in told.groupby(["uuid", "reason"], sort=True):
-        text = f"{uuid}: {', '.join(group['reading'])} not read: {reason}."
-        yield Note("gpu", str(uuid), text)
+        yield Note("gpu", str(uuid), f"{uuid}: {', '.join(group['reading'])} not read: {reason}.")
 
 
 def of_steps(steps: pd.Categorical, *, has_steps: bool) -> Iterator[Note]:
@@ -155,8 +154,7 @@ def of_steps(steps: pd.Categorical, *, has_steps: bool) -> Iterator[Note]:
     count = int(np.count_nonzero(steps.codes >= 0))
     if count < len(steps) and (count or has_steps):
         share = count / len(steps) * 100
-        text = f"{share:.0f} % of task runs belong to a step of the pipeline."
-        yield Note("steps", "", text)
+        yield Note("steps", "", f"{share:.0f} % of task runs belong to a step of the pipeline.")
 
 
 def of_input_sizes(sizes: Array) -> Iterator[Note]:

@@ -91,8 +91,7 @@ class SentFunctions:
             found = self._whole.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
             if len(found) == 1:
                 (sent,) = found.values()
-                values = [sent[name] for name in ("file", "source", "missing")]
-                rows.iloc[place, 2:] = values
+                rows.iloc[place, 2:] = [sent[name] for name in ("file", "source", "missing")]
         for name in ("file", "source", "missing"):
             code[name] = rows[name].astype("category")
 

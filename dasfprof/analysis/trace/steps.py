@@ -142,8 +142,7 @@ class LayerSteps:
     def _at(self, numbers: Array, times: Array) -> Array:
         """Put layer and time into one number, to sort and to search by."""
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
-        ticks = np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
-        return (numbers << _TIME_BITS) + ticks
+        return (numbers << _TIME_BITS) + np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
 
 
 def inherited_steps(

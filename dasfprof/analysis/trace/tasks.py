@@ -192,7 +192,6 @@ def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.Da
 
 def _last_row(known: Array, wanted: Array) -> Array:
     """Find the last row of `known` that holds each wanted code; -1 where none does."""
-    size = max(known.max(initial=-1), wanted.max(initial=-1)) + 1
-    rows = np.full(size, -1, dtype=np.int64)
+    rows = np.full(max(known.max(initial=-1), wanted.max(initial=-1)) + 1, -1, dtype=np.int64)
     rows[known] = np.arange(len(known))
     return rows[wanted]

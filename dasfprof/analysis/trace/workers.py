@@ -187,8 +187,7 @@ class WorkerRegister:
         hosts, host_codes = _entries(batch.fields.get("process_id"))
         labels, label_codes = _entries(batch.fields.get("thread_id"))
         if len(hosts) == len(labels) == 1:
-            number = self._number(hosts[0], labels[0], owner)
-            return repeated(np.int32(number), batch.rows)
+            return repeated(np.int32(self._number(hosts[0], labels[0], owner)), batch.rows)
         pairs = host_codes * len(labels) + label_codes
         numbers = np.full(len(hosts) * len(labels), -1, dtype=np.int32)
         for pair in np.flatnonzero(np.bincount(pairs, minlength=len(numbers))).tolist():

@@ -218,7 +218,10 @@ def _memory_groups(
     """Yield where groups are that count memory, this process's, and if they are of version 1."""
     with contextlib.suppress(OSError):
         for line in groups.read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
+            fields = line.split(":", 2)
+            if len(fields) < 3:  # such as nothing that the kernel writes
+                continue
+            _, controllers, group = fields
             if "memory" in controllers.split(","):
                 yield root / "memory", group, True
             elif not controllers:

@@ -169,8 +169,7 @@ class Busy:
         if self._looked is None or self._cpu is None or cpu is None:
             self._state = None if state == "sleeping" else state
         else:
-            is_busy = cpu - self._cpu >= _BUSY * (now - self._looked)
-            self._state = "running" if is_busy else state
+            self._state = "running" if (cpu - self._cpu >= _BUSY * (now - self._looked)) else state
         self._cpu, self._looked = cpu, now
         return self._state
 
