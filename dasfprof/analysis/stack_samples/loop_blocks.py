@@ -47,13 +47,13 @@ def loop_blocks(run: Run) -> list[LoopBlock]:
     """Return the times of a trace in which event loops did not turn, the longest first."""
     table = run.loop_samples.sort_values("time", kind="stable")
     stacks, blocks = list(map(in_the_loop, all_stacks(run))), []
-    for (worker, since), rows in table.groupby(["worker_id", "since"]):
+    for _, rows in table.groupby(["worker_id", "since"]):
         ended = np.isfinite(rows["until"].to_numpy(dtype=float))
         samples = Samples.of(rows[~ended])
         if len(samples):
             stop = rows["until"][ended].min() if ended.any() else samples.time.max()
-            when = float(since), float(stop), bool(ended.any())
-            blocks.append(_block(int(worker), when, samples, stacks))
+            when = float(rows["since"].iloc[0]), float(stop), bool(ended.any())
+            blocks.append(_block(int(rows["worker_id"].iloc[0]), when, samples, stacks))
     return sorted(blocks, key=lambda block: block.start - block.stop)
 
 

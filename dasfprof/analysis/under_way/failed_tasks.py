@@ -285,8 +285,8 @@ def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     # By what their workers recorded of the end.
     ended = run.tasks[(run.tasks["start"] + run.tasks["duration"] <= time).to_numpy()]
     ended = ended[np.isin(ended["key_id"].to_numpy(), last["key_id"].to_numpy())]
-    ended = pd.MultiIndex.from_frame(last[RUN]).isin(pd.MultiIndex.from_frame(ended[RUN]))
-    last = last[~ended].sort_values("since", kind="stable")
+    has_ended = pd.MultiIndex.from_frame(last[RUN]).isin(pd.MultiIndex.from_frame(ended[RUN]))
+    last = last[~has_ended].sort_values("since", kind="stable")
     looks = dict(iter(history.groupby(RUN, sort=False)))
     codes, functions = run.keys.functions()
     labels = run.workers["worker"].to_numpy(dtype=object)

@@ -115,8 +115,8 @@ def _tasks(
     labels: Mapping[str, str], answers: Mapping[str, View], sent: SentFunctions
 ) -> Iterable[TaskUnderWay]:
     for address, answer in answers.items():
-        view = answer.get("view")
-        for row in view["tasks"] if view is not None else ():
+        view = answer.get("view") or {}
+        for row in view.get("tasks", ()):
             yield _task(row, view, labels.get(address, address), sent)
 
 
