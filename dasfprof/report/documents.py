@@ -84,12 +84,6 @@ def schema_of(command: str) -> str:
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 
-def read_schema(command: str) -> dict[str, Any]:
-    """Return the schema of a command's document, in JSON Schema."""
-    path = SCHEMAS / f"{command}-{VERSIONS[command]}.json"
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 # --- Where the documentation is: each finding has a page of its rule's name -----------------------
 
 

@@ -31,11 +31,6 @@ from dasfprof.recording.dask_internals.undocumented import error_in
 from dasfprof.text import name_first
 
 # --- ClusterLink: calls functions in the processes of a cluster, each with a time limit -----------
-#
-# A worker may not answer: C code holds the interpreter's lock, SIGSTOP has stopped it, the network
-# is down. All workers are called at once, each with the same time limit, and those that do not
-# answer are named. The scheduler calls the workers, so that one call to it is enough, even after
-# the client has closed.
 
 
 async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
@@ -310,12 +305,11 @@ class SchedulerWatch:
         self, client: Client, plugin: str, orphan_timeout: float, gone: Callable[[], None]
     ) -> None:
         self._client = client
+        self._link = ClusterLink(client, _PATIENCE)
         self._plugin = plugin
         self._longest = min(_LONGEST_INTERVAL, orphan_timeout / _TIMES)
         self._gone = gone
         self._on_network = is_on_network(client)
-        self._address = str(client.scheduler.address)
-        self._connection_args = client.connection_args
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -340,12 +334,12 @@ class SchedulerWatch:
 
     def _is_gone(self) -> bool:
         try:
-            host, port = get_address_host_port(self._address)
+            host, port = get_address_host_port(self._link.address)
             socket.create_connection((host, port), _PATIENCE).close()
         except ConnectionRefusedError:
             return True
         except OSError as error:
-            logger.debug("the scheduler at %s: %r", self._address, error)
+            logger.debug("the scheduler at %s: %r", self._link.address, error)
             # The network may be down for a while; a closed client does not reconnect.
             return bool(self._client.status == "closed")
         return False
@@ -353,14 +347,8 @@ class SchedulerWatch:
     def _has_ended(self) -> bool:
         """Let the scheduler know that this process is there; return whether its run is not."""
         try:
-            return not asyncio.run(within(_PATIENCE, self._tell()))
+            is_there = asyncio.run(self._link.on_scheduler(hear_of_client, self._plugin))
         except Exception as error:  # it may be busy, or closing; the next time comes
-            logger.debug("the scheduler at %s: %r", self._address, error)
+            logger.debug("the scheduler at %s: %r", self._link.address, error)
             return False
-
-    async def _tell(self) -> bool:
-        async with rpc(self._address, connection_args=self._connection_args) as scheduler:
-            answer = await scheduler.run_function(
-                function=dumps(hear_of_client), args=dumps((self._plugin,)), kwargs=dumps({})
-            )
-        return answer.get("result") is not False
+        return is_there is False

@@ -136,7 +136,7 @@ _patches = SharedPatches(_hooks, _forget)
 
 def _noting_layer(original: Any, patch: Patch) -> Any:
     if not takes(original, "cls", "name", "layer", "dependencies"):
-        return _noting_layer_of_any(original, patch)
+        return original  # of a later Dask: calls with other arguments must not fail
 
     making, fresh, frame_of, calls = _making, _lines.fresh, sys._getframe, client_calls.opened
     note, step_of, stepped = fresh.extend, steps.current_step, _layers
@@ -163,34 +163,18 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
     return from_collections
 
 
-def _noting_layer_of_any(original: Any, patch: Patch) -> Any:
-    def from_collections(*args: Any, **kwargs: Any) -> Any:
-        graph = original(*args, **kwargs)
-        if patch.active:
-            given = dict(zip(("cls", "name", "layer", "dependencies"), args, strict=False)) | kwargs
-            _safely(_note_graph, given.get("name"), graph, given.get("dependencies", ()))
-        return graph
-
-    return from_collections
-
-
 def _noting_sources(original: Any, patch: Patch) -> Any:
     """Note the layers of graphs that are created directly, not from collections."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
-        original(*args, **kwargs)
-        if patch.active:
-            _safely(_note_sources, *args[:1])
-
-    def init(self: Any, layers: Any, dependencies: Any, key_dependencies: Any = None) -> None:
+    def __init__(  # noqa: N807
+        self: Any, layers: Any, dependencies: Any, key_dependencies: Any = None
+    ) -> None:
         original(self, layers, dependencies, key_dependencies)
         if patch.active and not (type(layers) is dict and _making[0] in layers):
             _safely(_note_sources, self)
 
-    return init if takes(original, "self", *_GRAPH_PARAMETERS) else __init__
-
-
-_GRAPH_PARAMETERS = ("layers", "dependencies", "key_dependencies")
+    known = "self", "layers", "dependencies", "key_dependencies"
+    return __init__ if takes(original, *known) else original
 
 
 def _noting_collection(original: Any, patch: Patch) -> Any:
@@ -199,12 +183,7 @@ def _noting_collection(original: Any, patch: Patch) -> Any:
         if patch.active:
             _note_collection(*(*args, *kwargs.values())[:2])
 
-    def init(self: Any, expr: Any) -> None:
-        original(self, expr)
-        if patch.active:
-            _note_collection(self, expr)
-
-    return init if takes(original, "self", "expr") else __init__
+    return __init__
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:
