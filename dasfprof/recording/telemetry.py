@@ -38,10 +38,7 @@ METRICS = {
         "Tasks that have not ended, by function and Dask's state.",
         ("function", "state"),
     ),
-    "dasfprof_findings": (
-        "Findings so far, as last analysed.",
-        ("rule", "severity"),
-    ),
+    "dasfprof_findings": ("Findings so far, as last analysed.", ("rule", "severity")),
     "dasfprof_finding_seconds": (
         "Seconds that findings so far put at stake, as far as they can tell.",
         ("rule",),

@@ -128,8 +128,7 @@ class RunFiles:
             self._writers = {file.path: writer_of(file.header) for file in files if not file.closed}
         return [
             FileEnd.of(
-                file.header,
-                None if file.closed else self._writers.get(file.path, Writer.ALIVE),
+                file.header, None if file.closed else self._writers.get(file.path, Writer.ALIVE)
             )
             for file in files
         ]

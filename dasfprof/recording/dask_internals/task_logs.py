@@ -117,11 +117,7 @@ _ears = _hearing(lambda: logging.Logger, "callHandlers", 1)
 
 
 def listen(
-    worker: Any,
-    level: int,
-    listener: Listener,
-    left_out: Callable[[], object],
-    guard: HookGuard,
+    worker: Any, level: int, listener: Listener, left_out: Callable[[], object], guard: HookGuard
 ) -> Callable[[], None]:
     """Call a listener, in the task's thread, with what each task run logs.
 

@@ -235,13 +235,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self.absence.left(client)
 
     def transition(
-        self,
-        key: Any,
-        start: str,
-        finish: str,
-        *args: Any,
-        stimulus_id: str = "",
-        **kwargs: Any,
+        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
     ) -> None:
         """Keep the time of a task's transition; write a note for a run that ends."""
         try:
@@ -316,10 +310,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 notes += self._task_run(key, since, "processing", "", {})
         unsent = unsent_tasks(self._waiting, self._tasks)
         first = len(notes) // len(SENT_RUN)
-        return [
-            *self._notes.fold(notes),
-            (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
-        ]
+        return [*self._notes.fold(notes), (UNSENT_TASKS, unsent, range(first, first + len(unsent)))]
 
     def update_graph(
         self,

@@ -13,12 +13,7 @@ import psutil
 
 from dasfprof.recording.dask_internals.undocumented import p2p_buffers, spill_metrics, spilled_bytes
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.process import (
-    ProcessUsage,
-    ServiceCpu,
-    count_connections,
-    oom_kills,
-)
+from dasfprof.recording.probes.process import ProcessUsage, ServiceCpu, count_connections, oom_kills
 from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import (
     DISK_USAGE,

@@ -202,10 +202,7 @@ class NotedLines:
         layers = Columns([when, [line.id for line in lines], notes[2::4], dependencies])
         rows = self._rows(zip(when, lines, strict=True))
         count = len(lines)
-        return [
-            (LINE_LAYER, layers, range(count)),
-            (LINE, rows, range(count, count + len(rows))),
-        ]
+        return [(LINE_LAYER, layers, range(count)), (LINE, rows, range(count, count + len(rows)))]
 
     def _rows(self, notes: Iterable[tuple[float, Line]]) -> list[tuple[Any, ...]]:
         """Return rows of the lines that were not noted yet."""

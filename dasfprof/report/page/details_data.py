@@ -67,10 +67,7 @@ def failure_facts(run: Run, whole: Run, rows: Array) -> dict[str, dict[str, str]
     rows
         The row of the tasks of `whole` that each row of the page is about.
     """
-    return {
-        "tracebacks": _tracebacks(whole, rows),
-        "exits": _exits(run, whole, rows),
-    }
+    return {"tracebacks": _tracebacks(whole, rows), "exits": _exits(run, whole, rows)}
 
 
 def _tracebacks(whole: Run, rows: Array) -> dict[str, str]:

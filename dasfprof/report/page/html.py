@@ -14,12 +14,7 @@ from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
 from dasfprof.report.documents import finding_url
-from dasfprof.report.page.details_data import (
-    argument_columns,
-    code_facts,
-    failure_facts,
-    log_facts,
-)
+from dasfprof.report.page.details_data import argument_columns, code_facts, failure_facts, log_facts
 from dasfprof.report.page.document import (
     PackedColumn,
     in_group,

@@ -100,10 +100,7 @@ class TimelineData:
             for name, spent in dataclasses.asdict(around).items()
         }
         held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
-        links = {
-            **_dependency_columns(run, ranks, key_order),
-            **exact_links(run, rows, ranks),
-        }
+        links = {**_dependency_columns(run, ranks, key_order), **exact_links(run, rows, ranks)}
         spent = {
             name: _spent(values[rows], crowded)
             for name, values in statuses.items()
