@@ -31,8 +31,8 @@ from dasfprof.database.values import number_array
 # --- Encoding of a column of numbers, in the narrowest form that decodes to equal numbers ---------
 
 _TICK = 1.0 / keys.TICKS_PER_SECOND
-#: Counts of ticks that a byte holds anyway, and those that no integer does.
-_NARROWEST, _WIDEST = 254.0, 2.0**62
+#: The largest count stands for NA.
+_NOT_KNOWN = float((1 << 32) - 1)
 
 
 def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
@@ -69,43 +69,19 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
-    """Encode times as counts of 2**-22 s from the earliest; None if that is not exact.
-
-    Times that were rounded to more are counts of 2, 4, 8 ... times 2**-22 s.
-    """
-    if array.dtype != "<f8":
-        return None
+    """Encode times as 32-bit counts of 2**-22 s from the earliest; None if that is not exact."""
     missing = np.isnan(array)
-    complete = not missing.any()
-    if not complete and tag != OPTIONAL:
+    if array.dtype != "<f8" or (missing.any() and tag != OPTIONAL):
         return None
-    known = array if complete else array[~missing]
-    base = float(known.min())
+    base = float(np.nanmin(array))
     with np.errstate(over="ignore", invalid="ignore"):
-        known_ticks = (known - base) * keys.TICKS_PER_SECOND
-    limit = float(known_ticks.max())
-    scale = _TICK
-    if _NARROWEST < limit < _WIDEST:
-        bits = int(np.bitwise_or.reduce(known_ticks.astype(np.int64)))
-        common = bits & -bits  # the highest power of two that divides all of them
-        known_ticks, limit, scale = known_ticks / common, limit / common, _TICK * common
-    ticks = known_ticks
-    if not complete:
-        ticks = np.zeros(len(array))
-        ticks[~missing] = known_ticks
-    for dtype in UNSIGNED:
-        null = np.iinfo(dtype).max  # the largest count stands for NA
-        if limit < null:
-            if not complete:
-                ticks[missing] = null
-            counts = ticks.astype(f"<{dtype}")
-            exact = base + counts * scale == array
-            if not np.all(exact if complete else exact | missing) or np.any(
-                np.signbit(array) & (array == 0)
-            ):
-                return None
-            return _numbers(tag, counts, base, scale)
-    return None
+        ticks = np.where(missing, _NOT_KNOWN, (array - base) * keys.TICKS_PER_SECOND)
+        if not np.all((ticks < _NOT_KNOWN) | missing):
+            return None
+    counts = ticks.astype("<u4")
+    is_exact = np.all((base + counts * _TICK == array) | missing)
+    has_negative_zero = np.any(np.signbit(array) & (array == 0))
+    return _numbers(tag, counts, base, _TICK) if is_exact and not has_negative_zero else None
 
 
 def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[Any]:

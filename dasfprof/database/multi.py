@@ -16,7 +16,6 @@ from dasfprof.database.profiler import DasfDatabase, EventProfiler, HostDatabase
 from dasfprof.database.reader import (
     Time,
     TraceFile,
-    Window,
     intact_header,
     is_dasf_trace,
     is_trace,
@@ -132,36 +131,28 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     """
     window = make_window(between)
     text = os.fspath(source)
-    if is_url(source):
-        return _part_of(MultiEventDatabase(open_stored(text)), window)
     path = Path(text)
-    if path.is_file():
+    if is_url(source):
+        files = open_stored(text)
+    elif path.is_file():
         if not _is_any_trace(path):
-            if not path.stat().st_size:
-                raise NotATraceError(
-                    f"{text} is empty: its writer has not written yet, or found no room on the "
-                    "disk; then its log has the number of events lost."
-                )
             raise NotATraceError(
-                f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file that "
-                "a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those there."
+                f"{text} is empty: its writer has not written yet, or found no room on the "
+                "disk; then its log has the number of events lost."
+                if not path.stat().st_size
+                else f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file "
+                "that a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those "
+                "there."
             )
-        return _part_of(MultiEventDatabase([path]), window)
-    if path.is_dir():
+        files = [path]
+    elif path.is_dir():
         files = choose_run(find_runs(path), "", text, text).files
-        return _part_of(MultiEventDatabase(files), window)
-    if glob.has_magic(text):
-        found = _headers(path.parent, map(Path, glob.glob(text)))
-        if found:
-            files = [file for file, _ in without_copies(found)]
-            return _part_of(MultiEventDatabase(files), window)
-    runs = find_runs(path.parent)
-    files = choose_run(runs, path.name, str(path.parent), text).files
-    return _part_of(MultiEventDatabase(files), window)
-
-
-def _part_of(database: MultiEventDatabase, window: Window | None) -> MultiEventDatabase:
-    """Have only a window of a run read."""
+    elif glob.has_magic(text) and (found := _headers(path.parent, map(Path, glob.glob(text)))):
+        files = [file for file, _ in without_copies(found)]
+    else:
+        runs = find_runs(path.parent)
+        files = choose_run(runs, path.name, str(path.parent), text).files
+    database = MultiEventDatabase(files)
     for each in database.databases:
         each.window = window
     return database

@@ -32,11 +32,6 @@ from dasfprof.errors import (
 )
 from dasfprof.text import count_of
 
-# --- Storage: a directory at a URL, such as s3://bucket/traces, by way of fsspec ------------------
-#
-# fsspec comes with Dask, the libraries of most protocols do not. Each process finds its own
-# credentials, as these libraries do: in its environment, in files of its user, from its host.
-
 _PASSWORD = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
 #: A `pathlib.Path` of a URL, which has lost a slash.
 _LOST_SLASH = re.compile(r"^(s3a?|gs|gcs|az|abfss?|memory|https?|sftp|hdfs|file):/(?!/)")
@@ -269,9 +264,9 @@ class StoredRun(Run):
             If the copies cannot be written.
         """
         with self._lock:
-            return self._fetch()
+            return self._fetch_missing()
 
-    def _fetch(self) -> list[Path]:
+    def _fetch_missing(self) -> list[Path]:
         try:
             found = self._storage.sizes(self.directory)
         except Exception as error:  # of whatever library
@@ -354,7 +349,7 @@ def find_stored_runs(url: str) -> list[StoredRun]:
         raise SourceNotFoundError(f"{shown(url)}: {reason(error)}.") from error
     except Exception as error:
         raise TraceError(f"{shown(url)} cannot be read: {reason(error)}") from error
-    found = [_stored_run(storage, name) for name in names if runs.parse_run(name)]
+    found = [stored_run(storage, name) for name in names if runs.parse_run(name)]
     return sorted(found, key=lambda run: run.created, reverse=True)
 
 
@@ -408,14 +403,12 @@ def open_stored(url: str) -> list[Path]:
     return files
 
 
-def _stored_run(storage: Storage, directory: str) -> StoredRun:
-    """Return the run of a directory; the same one each time, as it knows what was copied."""
+def stored_run(storage: Storage, directory: str) -> StoredRun:
+    """Return the run of a directory, which may have no files yet.
+
+    It is the same object each time, since it knows what was copied.
+    """
     return _runs.setdefault((storage.url, directory), StoredRun(storage, directory))
-
-
-def stored_run(url: str, directory: str) -> StoredRun:
-    """Return the run of a directory, which may have no files yet."""
-    return _stored_run(Storage(url), directory)
 
 
 @cache

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_COLUMNS = ["Node", "Function", "Line", "Layer", "Tasks", "Partitions", "Takes", "Expected (s)"]
+_COLUMNS += ["Rests On", "Runs", "Task Runs"]
+_TYPES = {"Tasks": "int64", "Partitions": "Int64", "Expected (s)": "float64"}
+_TYPES |= {"Runs": "int64", "Task Runs": "int64"}
+
+
 def plan(collection: object, history: Sources) -> pd.DataFrame:
     """List the layers of a collection before it is computed, with what earlier runs expect of them.
 
@@ -79,38 +85,15 @@ def plan(collection: object, history: Sources) -> pd.DataFrame:
     if isinstance(history, Sequence) and not history:
         raise InvalidArgumentError(f"history={history!r} has no run: give a directory with runs.")
     experience = Experience(run.trace for run in open_side(history))
-    nodes = _nodes(*_optimised(collection))
-    expected = [experience.expect(node.function, node.place) for node in nodes]
-    each = [item.seconds for item in expected]
-    return pd.DataFrame(
-        {
-            "Node": _texts([node.name for node in nodes]),
-            "Function": _texts([node.function for node in nodes]),
-            "Line": _texts([node.line for node in nodes]),
-            "Layer": _texts([node.layer for node in nodes]),
-            "Tasks": [node.tasks for node in nodes],
-            "Partitions": pd.array(
-                [None if node.layer is None else node.tasks for node in nodes], dtype="Int64"
-            ),
-            "Takes": _texts([", ".join(node.takes) for node in nodes]),
-            "Expected (s)": pd.Series(
-                [
-                    None if seconds is None else seconds * node.tasks
-                    for seconds, node in zip(each, nodes, strict=True)
-                ],
-                dtype=float,
-            ),
-            "Rests On": _texts([item.basis for item in expected]),
-            "Runs": [item.runs for item in expected],
-            "Task Runs": [item.tasks for item in expected],
-        }
-    )
-
-
-def _texts(items: list[Any]) -> pd.Series:
-    import pandas as pd
-
-    return pd.Series(items, dtype=object)
+    rows = []
+    for node in _nodes(*_optimised(collection)):
+        expected = experience.expect(node.function, node.place)
+        partitions = None if node.layer is None else node.tasks
+        seconds = None if expected.seconds is None else expected.seconds * node.tasks
+        about = node.name, node.function, node.line, node.layer, node.tasks, partitions
+        basis = expected.basis, expected.runs, expected.tasks
+        rows.append((*about, ", ".join(node.takes), seconds, *basis))
+    return pd.DataFrame(rows, columns=_COLUMNS, dtype=object).astype(_TYPES)
 
 
 class _Planned(Exception):  # noqa: N818  (it is no error)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import dask
 from dask.system import cpu_count
@@ -177,8 +177,8 @@ def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
     values: dict[str, Any] = {name: setting(name, given.get(name)) for name in RECORDING}
     if values.pop("add_time_suffix"):
         values["name"] += f"-{int(time.time())}"
-    place = choose_place(values["directory"], values["ship"])
-    settings = RunSettings(**{**values, **place._asdict()})
+    values |= choose_place(values["directory"], values["ship"])
+    settings = RunSettings(**values)
     if not 1 <= settings.commit_threshold <= settings.max_pending:
         raise InvalidArgumentError(
             f"commit_threshold={settings.commit_threshold}, max_pending={settings.max_pending}: "
@@ -221,18 +221,8 @@ def recorded_settings(settings: RunSettings) -> dict[str, str]:
 # --- Where a run's files are written and sent, and the mark by which a process knows --------------
 
 
-class Place(NamedTuple):
-    """Where a run's files are."""
-
-    #: An absolute path; empty with `storage`.
-    directory: str
-    #: A URL; empty without.
-    storage: str
-    ship: ShipName
-
-
-def choose_place(directory: Any, ship: ShipName) -> Place:
-    """Return where files are written and sent.
+def choose_place(directory: Any, ship: ShipName) -> dict[str, Any]:
+    """Return the fields of `RunSettings` that say where files are written and sent.
 
     Raises
     ------
@@ -255,13 +245,13 @@ def choose_place(directory: Any, ship: ShipName) -> Place:
                 "with 'auto' and 'storage'."
             )
         check_backend(url)
-        return Place("", url, "storage")
+        return {"directory": "", "storage": url, "ship": "storage"}
     if ship == "storage":
         raise InvalidArgumentError(
             f"ship='storage' needs the storage's URL as directory, such as 's3://bucket/traces'; "
             f"got {os.fspath(given)!r}."
         )
-    return Place(str(Path(given).expanduser().absolute()), "", ship)
+    return {"directory": str(Path(given).expanduser().absolute()), "ship": ship}
 
 
 def local_directory(run_uuid: str) -> str:

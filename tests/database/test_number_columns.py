@@ -1,4 +1,4 @@
-"""Columns of numbers come back equal, and times that were rounded take fewer bytes."""
+"""Columns of numbers come back equal, and times take four bytes each."""
 
 from __future__ import annotations
 
@@ -24,10 +24,15 @@ def test_rounded_times_come_back_equal(counts: list[int | None], exponent: int) 
     assert np.array_equal(decoded.array, times, equal_nan=True)
 
 
-@pytest.mark.parametrize(("digits", "dtype"), [(10, "u2"), (22, "u4")])
-def test_times_rounded_to_milliseconds_take_two_bytes(digits: int, dtype: str) -> None:
-    rounded = T + np.round(np.linspace(0, 60, 500) * 2**digits) / 2**digits
-    form, kind, base, scale, data = encode_numbers(rounded)
-    assert (form, kind, base) == ("n", dtype, T)
-    assert scale == 2.0**-digits
-    assert len(data) == 500 * int(dtype[1:])
+@pytest.mark.parametrize("digits", [10, 22])
+def test_times_within_a_thousand_seconds_take_four_bytes(digits: int) -> None:
+    times = T + np.round(np.linspace(0, 1000, 500) * 2**digits) / 2**digits
+    form, kind, base, scale, data = encode_numbers(times)
+    assert (form, kind, base, scale) == ("n", "u4", T, 2.0**-22)
+    assert len(data) == 500 * 4
+
+
+def test_times_further_apart_are_stored_as_they_are() -> None:
+    times = T + np.linspace(0, 1100, 500)
+    assert encode_numbers(times)[1] == "f8"
+    assert np.array_equal(decode_numbers(encode_numbers(times), 500).array, times)

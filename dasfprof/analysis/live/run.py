@@ -79,8 +79,8 @@ class RunFiles:
         paths = _find(source)
         self._files: dict[Path, FollowedFile] = {path: FollowedFile(path) for path in paths}
         self.read_headers()
-        #: Names in the directory that belong to other runs.
-        self._others: set[str] = set()
+        #: Files in the directory that belong to other runs.
+        self._others: set[Path] = set()
         alone = isinstance(source, str | os.PathLike) and Path(source).is_file()
         self._directory = None if alone or not paths else paths[0].parent
         self._uuid: str | None = None
@@ -108,17 +108,14 @@ class RunFiles:
         )
         if self._directory is None or self._uuid is None:
             return
-        known = {path.name for path in self._files} | self._others
-        for name in sorted(set(os.listdir(self._directory)) - known):
-            path = self._directory / name
-            if path.suffix != ".msgpack":
-                continue
+        known = self._files.keys() | self._others
+        for path in sorted(set(self._directory.glob("*.msgpack")) - known):
             file = FollowedFile(path)
             header = file.read_header()
             if header.get("run_uuid") == self._uuid:
                 self._files[path] = file
             elif header:
-                self._others.add(name)
+                self._others.add(path)
 
     def ends(self) -> list[FileEnd]:
         """Return how each file ended so far; processes are looked at now and then."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from dasfprof.recording.cluster.by_value import by_value
-from dasfprof.recording.dask_internals.undocumented import forget_for_workers
 from dasfprof.recording.guard import in_thread
 
 
@@ -130,11 +129,6 @@ def hear_of_client(name: str, dask_scheduler: Any) -> bool:
     if plugin is not None:
         plugin.absence.heard()
     return plugin is not None
-
-
-def forget_worker_plugins(names: list[str], dask_scheduler: Any) -> None:
-    """Remove plugins from those that new workers get."""
-    forget_for_workers(dask_scheduler, names)
 
 
 @by_value

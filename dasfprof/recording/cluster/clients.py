@@ -14,11 +14,11 @@ from distributed.protocol.pickle import dumps
 from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster.calls import (
     check_process,
-    forget_worker_plugins,
     ping,
     stop_on_worker,
 )
 from dasfprof.recording.cluster.link import SCHEDULER, Answers, ClusterLink, ask_workers, status_of
+from dasfprof.recording.dask_internals.undocumented import forget_for_workers
 from dasfprof.recording.settings import RunSettings
 from dasfprof.text import count_of
 
@@ -50,8 +50,14 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
         If it is closed.
     """
     if pipeline is None:
-        pipeline = _current_client()
-    if _is_cluster(pipeline):
+        if not has_client():
+            raise NoClientError(
+                f"there is no Dask client in this process, and none was passed. {_WHAT_TO_PASS}"
+            )
+        pipeline = Client.current()
+    # dask-gateway's cluster is no `Cluster`.
+    address = getattr(pipeline, "scheduler_address", None)
+    if isinstance(pipeline, Cluster) or isinstance(address, str):
         status = status_of(pipeline)
         if status in ("closed", "closing", "failed"):
             raise RegistrationError(f"{pipeline!r} is {status}; start a new one.")
@@ -84,22 +90,6 @@ def has_client() -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_cluster(pipeline: Any) -> bool:
-    """Return whether it is a cluster that a `Client` takes; dask-gateway's is no `Cluster`."""
-    if isinstance(pipeline, Cluster):
-        return True
-    return isinstance(getattr(pipeline, "scheduler_address", None), str)
-
-
-def _current_client() -> Client:
-    try:
-        return Client.current()
-    except ValueError:
-        raise NoClientError(
-            f"there is no Dask client in this process, and none was passed. {_WHAT_TO_PASS}"
-        ) from None
 
 
 logger = logging.getLogger(__name__)
@@ -192,7 +182,7 @@ async def remove_plugins(
     asyncio.TimeoutError, OSError
         If the scheduler did not answer in time, or cannot be reached.
     """
-    await link.on_scheduler(forget_worker_plugins, names)
+    await link.on_scheduler(forget_for_workers, names)
     answers = await link.on_workers(stop_on_worker, names)
     for process in answers.results.keys() & set(silent_before):
         answers.results[process] = answers.results[process] or [_ANY_FILE]
@@ -249,7 +239,7 @@ async def end_run(names: list[str], limit: float, ending: dict[str, Any], schedu
     scheduler
         The scheduler.
     """
-    forget_worker_plugins(names, scheduler)
+    forget_for_workers(names, scheduler)
     arguments = dumps((names, ending))
     told = await ask_workers(dumps(stop_on_worker), arguments, limit, None, scheduler)
     silent = [address for address, (answered, _) in told.items() if not answered]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dasfprof.database.multi import files_of_run, headers_of_run, without_copies
 from dasfprof.database.output import create_exclusively
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.storage import shown, stored_run, why_not_writable
+from dasfprof.database.storage import Storage, shown, stored_run, why_not_writable
 from dasfprof.errors import CannotWriteError, RegistrationError, TraceError
 from dasfprof.recording.cluster.calls import aside, list_with_profiles, read_chunk
 from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink, error_text
@@ -157,7 +157,8 @@ class Home:
             return files_of_run(directory, run_uuid)
         here = headers_of_run(directory, run_uuid)
         try:
-            copies = stored_run(self._settings.storage, self._settings.stored_directory).fetch()
+            storage = Storage(self._settings.storage)
+            copies = stored_run(storage, self._settings.stored_directory).fetch()
         except TraceError as error:
             if not here:
                 raise

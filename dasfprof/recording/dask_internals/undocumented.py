@@ -108,7 +108,7 @@ def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
     return None if plugins is None else list(plugins)
 
 
-def forget_for_workers(dask_scheduler: Any, plugins: list[str]) -> None:
+def forget_for_workers(plugins: list[str], dask_scheduler: Any) -> None:
     """Remove plugins from those that new workers get."""
     registered = getattr(dask_scheduler, "worker_plugins", {})
     for name in plugins:

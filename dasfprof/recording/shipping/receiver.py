@@ -214,12 +214,12 @@ class Receiver:
         return {"have": {}, "trouble": "", "over": False, "pause": pause, **facts}
 
     def _troubles(self, files: list[dict[str, Any]]) -> dict[str, Any]:
-        found = [(file["id"], self._files.get(file["id"])) for file in files]
-        short = {one: kept for one, kept in found if kept is not None and kept.trouble}
+        known = {file["id"]: self._files[file["id"]] for file in files if file["id"] in self._files}
+        short = {identity: file for identity, file in known.items() if file.trouble}
         return {
-            "have": {one: kept.size for one, kept in short.items()},
-            "trouble": next((kept.trouble for kept in short.values()), ""),
-            "over": any(kept.is_refused for kept in short.values()),
+            "have": {identity: file.size for identity, file in short.items()},
+            "trouble": next((file.trouble for file in short.values()), ""),
+            "over": any(file.is_refused for file in short.values()),
         }
 
     def _write(self) -> None:
@@ -235,35 +235,30 @@ class Receiver:
                 self._add(file)
 
     def _add(self, file: dict[str, Any]) -> None:
-        kept = self._file(file["id"], str(file["name"]))
-        if kept.is_refused:
+        identity, name = file["id"], str(file["name"])
+        if identity not in self._files:
+            path = received_path(Path(self._settings.directory, Path(name).name or "_"))
+            self._files[identity] = ReceivedFile(path.absolute(), self._settings.uuid)
+        received = self._files[identity]
+        if received.is_refused:
             return
         try:
-            self._check_name(str(file["name"]))
-            kept.add(file["position"], file["data"])
+            is_ours = name.startswith(self._settings.name) and name.endswith(".msgpack")
+            if not is_ours or Path(name).name != name or "\0" in name:
+                raise RefusedError(f"{name!r} is no name of a file of this run")
+            received.add(file["position"], file["data"])
         except OSError as error:
-            kept.trouble = f"the scheduler cannot write it: {error}"
+            received.trouble = f"the scheduler cannot write it: {error}"
         except Exception as error:  # a worker may send anything
-            kept.is_refused, kept.trouble = True, str(error)
-        if kept.trouble and not self._told:
+            received.is_refused, received.trouble = True, str(error)
+        if received.trouble and not self._told:
             self._told = True
             logger.warning(
                 "not all of a worker's trace %s is kept here now: %s. Further ones are not "
                 "logged; the worker's own file has everything.",
-                file["name"],
-                kept.trouble,
+                name,
+                received.trouble,
             )
-
-    def _file(self, identity: str, name: str) -> ReceivedFile:
-        if identity not in self._files:
-            path = received_path(Path(self._settings.directory, Path(name).name or "_"))
-            self._files[identity] = ReceivedFile(path.absolute(), self._settings.uuid)
-        return self._files[identity]
-
-    def _check_name(self, name: str) -> None:
-        ours = name.startswith(self._settings.name) and name.endswith(".msgpack")
-        if not ours or Path(name).name != name or "\0" in name:
-            raise RefusedError(f"{name!r} is no name of a file of this run")
 
     def left(self, worker: str) -> None:
         """Note that a worker left the cluster: its last blocks come after that."""

@@ -106,10 +106,7 @@ class SchedulerSender(Sender):
             async with rpc(self._address, timeout=limit, connection_args=arguments) as scheduler:
                 return await getattr(scheduler, self._operation)(**message)
 
-        async def send_in_time() -> Any:
-            return await asyncio.wait_for(send(), limit)
-
-        return asyncio.run(send_in_time())
+        return asyncio.run(asyncio.wait_for(send(), limit))
 
 
 #: A piece is put when it has so many bytes, or after so many seconds.
@@ -126,13 +123,7 @@ class StorageSender(Sender):
     thread, moves, piece_bytes = "uploader", True, PIECE_BYTES
     end_limit, exit_limit = 300.0, 10.0
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        owner: str,
-        databases: Sequence[FileDatabase],
-        is_closing: Callable[[], bool],
-    ) -> None:
+    def __init__(self, settings: RunSettings, *about: Any) -> None:
         self.where = shown(settings.storage)
         self._storage: Storage | None = None
         #: Lengths of pieces that may be there although putting them failed, by the file's id.
@@ -141,7 +132,7 @@ class StorageSender(Sender):
         self._profiles: dict[Path, int] = {}
         #: When all was put, on the monotonic clock.
         self._last = float("-inf")
-        super().__init__(settings, owner, databases, is_closing)
+        super().__init__(settings, *about)
 
     def _is_due(self) -> bool:
         """Return whether there is a whole piece, or the last one is long ago."""
