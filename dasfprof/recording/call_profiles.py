@@ -16,10 +16,10 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from threading import get_ident
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from dask.utils import key_split
@@ -127,33 +127,19 @@ class ThreadProfile(cProfile.Profile):
         }
 
 
+@dataclass
 class FunctionProfile:
     """The sum of the profiles of a function's task runs."""
 
-    def __init__(self, file_part: str) -> None:
-        #: The part of the file name that identifies the function.
-        self.file_part = file_part
-        self.stats: pstats.Stats | None = None
-        #: Number of task runs in the sum, and of those that were not profiled.
-        self.runs = self.left_out = 0
-        #: `runs` and `left_out` in the file.
-        self.written = (0, 0)
-
-    @property
-    def called(self) -> int:
-        """The number of functions that were called."""
-        return 0 if self.stats is None else len(self.stats.stats)  # type: ignore[attr-defined]
-
-    def write(self, path: Path) -> None:
-        """Replace the file, which is complete at any moment."""
-        self.written = self.runs, self.left_out
-        if self.stats is not None:
-            unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-            try:
-                self.stats.dump_stats(unfinished)
-                unfinished.replace(path)
-            finally:
-                unfinished.unlink(missing_ok=True)
+    #: The part of the file name that identifies the function.
+    file_part: str
+    #: None: no run was profiled.
+    stats: Any = None
+    #: Number of task runs in the sum, and of those that were not profiled.
+    runs: int = 0
+    left_out: int = 0
+    #: `runs` and `left_out` in the file.
+    written: tuple[int, int] = (0, 0)
 
 
 class CallProfiles:
@@ -176,7 +162,6 @@ class CallProfiles:
         self._functions: dict[str, FunctionProfile] = {}
         #: Held while profiles are changed or written.
         self._lock = threading.Lock()
-        self._due = monotonic() + WRITE_EVERY
 
     def wrap(self, run: Run) -> Run:
         """Return a function that calls another, whose first argument is a task, and profiles it."""
@@ -201,7 +186,8 @@ class CallProfiles:
             if function is None:
                 self._database.writer.losses.add("too many functions")
                 return None
-            if function.called <= MOST_CALLED and _Process.profiling.acquire(blocking=False):
+            called = 0 if function.stats is None else len(function.stats.stats)
+            if called <= MOST_CALLED and _Process.profiling.acquire(blocking=False):
                 try:
                     started = ThreadProfile()
                     profile = started if started.start() else None
@@ -243,11 +229,6 @@ class CallProfiles:
         except Exception:
             self._guard.caught(RUN_TASK)
 
-    def look(self) -> None:
-        """Write the files if that is due."""
-        if monotonic() >= self._due:
-            self.commit()
-
     def commit(self) -> None:
         """Write the files whose profiles have changed."""
         with self._lock:
@@ -258,14 +239,21 @@ class CallProfiles:
                     self._write(name, function)
                 except Exception:
                     self._guard.caught("writing a profile of calls")
-            self._due = monotonic() + WRITE_EVERY
 
     def _write(self, name: str, function: FunctionProfile) -> None:
+        """Replace the file of a function, which is complete at any moment."""
         if not self._database.path.exists():  # it is created by the first event, under a free name
             self._database.commit()
         path = self._database.paths[0].with_suffix(f".{function.file_part}.pstats")
-        function.write(path)
-        file = path.name if function.called else None
+        function.written = function.runs, function.left_out
+        if function.stats is not None:
+            unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+            try:
+                function.stats.dump_stats(unfinished)
+                unfinished.replace(path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+        file = path.name if function.stats is not None and function.stats.stats else None
         self._note((time(), file, name, "cprofile", *function.written, None))
 
 
@@ -306,7 +294,7 @@ def profile_calls(
     leave = observe(worker, profiles.wrap)
     if leave is not None:
         undo.append(leave)
-    pulse = Pulse(f"call-profiles {worker.name}", [profiles.look], guard)
+    pulse = Pulse(f"call-profiles {worker.name}", [profiles.commit], guard, WRITE_EVERY)
     pulse.start()
     undo.append(pulse.stop)
     return profiles

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class HeldResults:
 
     def of(self, chosen: Array) -> HeldResults:
         """Return some of them."""
-        return HeldResults(*(getattr(self, field.name)[chosen] for field in fields(self)))
+        return HeldResults(*(values[chosen] for values in vars(self).values()))
 
 
 def held_at(run: Run, time: float) -> HeldResults:

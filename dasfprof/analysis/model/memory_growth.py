@@ -111,24 +111,19 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
     """Find how memory grew between the computations of a run; of a single one, by windows."""
     processes, others = memory_of_processes(run), memory_of_others(run)
     moments = _moments(run, processes)
-    series = [
-        (one.lives, one, places)
-        for one in processes
-        for places in [moments.least(one.time, one.unmanaged)]
-        if len(moments) and (places >= 0).all()
-    ]
+    looks = [(one, moments.least(one.time, one.unmanaged)) for one in processes]
+    sampled = [(one, at) for one, at in looks if len(moments) and (at >= 0).all()]
 
-    def drift(name: str, chosen: list[tuple[Array, ProcessMemory, Array]]) -> Drift:
-        values = np.sum([getattr(one, name)[at] for _, one, at in chosen], axis=0)
-        return drift_of(values, moments.steps)
+    def growth(chosen: list[tuple[ProcessMemory, Array]]) -> ProcessGrowth:
+        names = ("memory", "results", "spilled", "unmanaged", "number")
+        sums = [np.sum([getattr(one, name)[at] for one, at in chosen], axis=0) for name in names]
+        lives = np.concatenate([one.lives for one, _ in chosen])
+        return ProcessGrowth(lives, *(drift_of(values, moments.steps) for values in sums))
 
-    names = ("memory", "results", "spilled", "unmanaged", "number")
-    each = [ProcessGrowth(one[0], *(drift(name, [one]) for name in names)) for one in series]
-    lives = np.concatenate([one[0] for one in series]) if series else np.empty(0, np.int64)
     return MemoryGrowth(
         moments,
-        each,
-        ProcessGrowth(lives, *(drift(name, series) for name in names)) if series else None,
+        [growth([each]) for each in sampled],
+        growth(sampled) if sampled else None,
         _of_other(others.get("scheduler"), moments),
         _of_other(tasks_of_scheduler(run), moments),
         _of_other(others.get("client"), moments),

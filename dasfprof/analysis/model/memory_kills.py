@@ -136,17 +136,10 @@ def _kill(run: Run, life: int) -> MemoryKill:
     times, memory = _samples(run, life, "samples", "memory")
     earlier = memory[times <= since]
     before = float(earlier[-1]) if len(earlier) else float(memory.min(initial=np.inf))
-    kill = MemoryKill(
-        life,
-        run.seconds_at(left),
-        end.memory,
-        end.limit,
-        results_in_memory(run, life),
-        before if np.isfinite(before) else float("nan"),
-        _group_of(run, life, left),
-        tasks,
-        Reason.SEVERAL,
-    )
+    before = before if np.isfinite(before) else float("nan")
+    sizes = end.memory, end.limit, results_in_memory(run, life), before
+    group = _group_of(run, life, left)
+    kill = MemoryKill(life, run.seconds_at(left), *sizes, group, tasks, Reason.SEVERAL)
     if end.host_was_full and end.memory < end.near * end.limit:
         return replace(kill, reason=Reason.HOST)
     if kill.group.was_full and end.memory < end.near * np.fmin(end.limit, kill.group.limit):
@@ -238,17 +231,10 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
     rises, ended = _usual_rises(run)
     found = []
     for code in dict.fromkeys([*seen, *perhaps]):
-        since = own["since"].to_numpy(dtype=float)[codes[own["key_id"].to_numpy()] == code]
-        found.append(
-            UnderWay(
-                str(names[code]),
-                seen[code],
-                min(perhaps[code], room),
-                left - float(since.min()) if len(since) else float("nan"),
-                rises.get(code, float("nan")),
-                int(ended[code]),
-            )
-        )
+        since = own["since"][codes[own["key_id"].to_numpy()] == code].min()
+        numbers = seen[code], min(perhaps[code], room), left - float(since)
+        rise = rises.get(code, float("nan"))
+        found.append(UnderWay(str(names[code]), *numbers, rise, int(ended[code])))
     begins = np.append(own["since"].to_numpy(dtype=float), sent["sent"].to_numpy(dtype=float))
     begin = float(np.nanmin(begins)) if np.isfinite(begins).any() else left
     return begin, tuple(sorted(found, key=lambda one: -np.nan_to_num(one.seconds)))

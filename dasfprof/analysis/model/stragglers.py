@@ -232,20 +232,22 @@ class _Runs:
         usual = self.median_input[rows]
         larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)
         slow_worker, slow_host = self._slow_places
-        explained = {
-            "larger input": larger & (self.seconds[rows] <= TIMES_MEDIAN * expected),
-            "slow host": slow_host[rows],
-            "slow worker": slow_worker[rows],
-            "spill": self._is_due("disk_read", rows),
-            "deserialising": self._is_due("deserialize", rows),
-            "worker overhead": self._is_due("overhead", rows),
-            "first run on that worker": self._first(rows),
-            "skew": self._skewed(rows),
-            "blocked": self._is_due("blocked", rows),
-            "computed longer": self._is_due("cpu", rows),
-        }
-        conditions = [explained[cause] for cause in CAUSES[:-1]]
-        return np.select(conditions, range(len(conditions)), len(CAUSES) - 1), expected
+        unspill, deserialize, cpu = (
+            self.tasks[name].to_numpy(dtype=float) for name in ("disk_read", "deserialize", "cpu")
+        )
+        explained = [  # in the order of `CAUSES`
+            larger & (self.seconds[rows] <= TIMES_MEDIAN * expected),
+            slow_host[rows],
+            slow_worker[rows],
+            self._is_due(unspill, rows),
+            self._is_due(deserialize, rows),
+            self._is_due(self.seconds - self.working, rows),
+            self._first(rows),
+            self._skewed(rows),
+            self._is_due(self.working - cpu, rows),
+            self._is_due(cpu, rows),
+        ]
+        return np.select(explained, range(len(explained)), len(explained)), expected
 
     def _expected(self, rows: Array) -> Array:
         """Return what the size of a run's input lets expect: seconds.
@@ -278,15 +280,8 @@ class _Runs:
         slow_hosts &= within.min(on_workers.median) >= TIMES_OTHERS * on_hosts.median_elsewhere
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
-    def _is_due(self, column: str, rows: Array) -> Array:
+    def _is_due(self, seconds: Array, rows: Array) -> Array:
         """Return whether these seconds make up for the runs' excess over what is usual."""
-        tasks = self.tasks
-        if column == "blocked":
-            seconds = self.working - tasks["cpu"].to_numpy(dtype=float)
-        elif column == "overhead":
-            seconds = self.seconds - self.working
-        else:
-            seconds = tasks[column].to_numpy(dtype=float)
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:

@@ -208,17 +208,10 @@ class TaskWaits:
         for place in order[: _MAXIMUM_WORKERS + 1].tolist():
             who = int(ids[place])
             description = f"It has {count_of(int(threads[place]), 'thread')}."
-            if who == worker:
-                description += self._restrictions(row)
-            yield Part(
-                ASSIGNED if who == worker else OTHER_WORKER,
-                self._title(who),
-                sent,
-                _NONE,
-                description,
-                float(tasks[who]),
-                float(input_bytes[who]),
-            )
+            name = ASSIGNED if who == worker else OTHER_WORKER
+            description += self._restrictions(row) if who == worker else ""
+            amounts = float(tasks[who]), float(input_bytes[who])
+            yield Part(name, self._title(who), sent, _NONE, description, *amounts)
 
     def _assigned_at(self, row: int, time: float) -> Array:
         """Count for each worker the other task runs assigned to it before a time and not ended."""
@@ -254,12 +247,9 @@ class TaskWaits:
 
     def _restrictions(self, row: int) -> str:
         annotations = self._annotations(row)
-        wanted = [
-            f"{name}: {annotations[name]}"
-            for name in ("workers", "resources")
-            if annotations.get(name)
-        ]
-        return f" The task is restricted to {', '.join(wanted)}." if wanted else ""
+        names = filter(annotations.get, ("workers", "resources"))
+        wanted = ", ".join(f"{name}: {annotations[name]}" for name in names)
+        return f" The task is restricted to {wanted}." if wanted else ""
 
 
 def _of_some_time(stages: list[tuple[str, str, float, float, str]]) -> Iterator[Part]:

@@ -103,6 +103,10 @@ def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
     start = np.where(fetching, until, since)
     codes, names = trace.keys.functions()
     who = trace.workers.iloc[table["worker_id"].to_numpy()]
+    # One that computed when it was last seen goes on so.
+    cpu, looked = table["cpu"].to_numpy(dtype=float), (table["time"] - table["since"]).to_numpy()
+    running = (table["thread_state"] == "running").to_numpy(dtype=bool) & (looked > 0)
+    grown = np.where(running, cpu * np.fmax(ratio(until - start, looked), 1.0), cpu)
     # When each was first seen without the slot that it had; NaN: it has it.
     history = trace.under_way_history
     without_slot = history[history["state"] == "long-running"].drop_duplicates(RUN)
@@ -121,7 +125,7 @@ def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
             "ready": start,
             "executing": start,
             "seceded": seceded.reindex(pd.MultiIndex.from_frame(table[RUN])).to_numpy(dtype=float),
-            "cpu": _cpu(table, until - start),
+            "cpu": np.minimum(grown, until - start),
             "source": _names(np.full(len(table), "worker", dtype=object)),
         }
     )
@@ -139,15 +143,6 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     found[left_unasked(trace)[worker] & ~cancelled] = LOST
     found[left_for(trace, RESTARTED)[worker]] = RELEASED
     return found
-
-
-def _cpu(table: pd.DataFrame, length: Array) -> Array:
-    """Return the CPU seconds of runs: one that computed when it was last seen goes on so."""
-    cpu = table["cpu"].to_numpy(dtype=float)
-    looked = table["time"].to_numpy(dtype=float) - table["since"].to_numpy(dtype=float)
-    running = (table["thread_state"] == "running").to_numpy(dtype=bool)
-    grown = np.where(running & (looked > 0), cpu * np.fmax(ratio(length, looked), 1.0), cpu)
-    return np.minimum(grown, length)
 
 
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -135,10 +135,8 @@ def departure(trace: Trace, life: int) -> Departure:
         why = Why.ERROR
     else:
         why = Why.STATUS if code >= 0 else Why.UNKNOWN
-    evidence = "; ".join(filter(None, facts))
-    return Departure(
-        why, exit_words(trace, life), evidence, memory, limit, host_was_full, error, near
-    )
+    words, evidence = exit_words(trace, life), "; ".join(filter(None, facts))
+    return Departure(why, words, evidence, memory, limit, host_was_full, error, near)
 
 
 def _interval(trace: Trace) -> float:

@@ -276,12 +276,10 @@ def as_list_column(column: Column) -> ListColumn:
 
 
 def _form_of(column: Column) -> Form:
-    if isinstance(column, NumberColumn):
-        return "float"
+    numeric = isinstance(column, NumberColumn)
     if isinstance(column, DictionaryColumn):
         numeric = all(isinstance(entry, int | float | None) for entry in column.entries)
-        return "float" if numeric else "category"
-    return "category"
+    return "float" if numeric else "category"
 
 
 def _number(value: Any) -> float:

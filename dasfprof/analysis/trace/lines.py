@@ -161,7 +161,12 @@ class TaskLines:
         found = np.where(found >= 0, found, self._of_graph[graph])
         if dependencies is not None:
             self._inherit(found, key_ids, dependencies)
-        self._group(found, layer, arrival, self._go_on(layer, dependencies))
+        # Nothing is fused into those that take results of their own layer.
+        go_on = np.zeros(len(layer), dtype=bool)
+        if dependencies is not None and self._fused:
+            rows = np.repeat(np.arange(len(layer)), np.maximum(dependencies[0], 0))
+            go_on[rows[self._of_keys[dependencies[1]] == layer[rows]]] = True
+        self._group(found, layer, arrival, go_on)
         why = np.full(len(found), REASONS.index(MADE_BY_DASK), dtype=np.int8)
         why[~self._is_ours[graph]] = REASONS.index(OF_OTHERS)
         why[graph < 0] = REASONS.index(NO_GRAPH)
@@ -169,15 +174,6 @@ class TaskLines:
         why[found >= 0] = -1
         lines = make_categorical(found.astype(np.int32), self.table["line"].tolist())
         return lines, make_categorical(why, list(REASONS))
-
-    def _go_on(self, layer: Array, dependencies: tuple[Array, Array] | None) -> Array:
-        """Return whether task runs take results of their own layer: nothing is fused into them."""
-        within = np.zeros(len(layer), dtype=bool)
-        if dependencies is not None and self._fused:
-            lengths = np.maximum(dependencies[0], 0)
-            rows = np.repeat(np.arange(len(layer)), lengths)
-            within[rows[self._of_keys[dependencies[1]] == layer[rows]]] = True
-        return within
 
     def _inherit(self, found: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
         """Assign tasks of shuffles to the line of those that take their results, if it is one."""

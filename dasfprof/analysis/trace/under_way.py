@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -170,12 +171,5 @@ def _among(runs: pd.DataFrame, others: pd.DataFrame) -> Array:
 
 
 def _as_tuples(lengths: Array, items: Array) -> pd.Series:
-    ends = np.cumsum(np.maximum(lengths, 0))
-    ids = items.tolist()
-    lists = [
-        tuple(ids[end - length : end])
-        for length, end in zip(np.maximum(lengths, 0).tolist(), ends.tolist(), strict=True)
-    ]
-    found = np.empty(len(lists), dtype=object)
-    found[:] = lists
-    return pd.Series(found, dtype=object)
+    ids, lengths = iter(items.tolist()), np.maximum(lengths, 0)
+    return pd.Series([tuple(islice(ids, length)) for length in lengths.tolist()], dtype=object)

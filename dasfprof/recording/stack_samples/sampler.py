@@ -131,17 +131,14 @@ class Sampler:
         #: Held until the thread has to end. Waiting for a lock costs less than for an event.
         self._running = threading.Lock()
         self._running.acquire()
-        self._thread = threading.Thread(target=self._run, name="dasfprof-stacks", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        #: To be started by who made it.
+        self.thread = threading.Thread(target=self._run, name="dasfprof-stacks", daemon=True)
 
     def stop(self) -> None:
         """Stop sampling."""
         self._running.release()
-        if self._thread is not threading.current_thread():
-            self._thread.join(_LAST_SAMPLE)
+        if self.thread is not threading.current_thread():
+            self.thread.join(_LAST_SAMPLE)
 
     def _run(self) -> None:
         schedule, spent = self.schedule, thread_time()
@@ -219,7 +216,7 @@ class _ProcessSampler:
             sampler = self._sampler
             if sampler is None:
                 sampler = self._sampler = Sampler(1 / frequency)
-                sampler.start()
+                sampler.thread.start()
             sampler.schedule.interval = min(sampler.schedule.interval, 1 / frequency)
             sampler.subjects = (*sampler.subjects, (subject, guard))
             return sampler
