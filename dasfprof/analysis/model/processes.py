@@ -59,13 +59,9 @@ def host_programs(run: Run) -> HostPrograms:
     looks = busy.drop_duplicates(["host", "time"]).groupby("host", sort=False)["interval"]
     at_a_time = seen.groupby([*_PROGRAM, "time"], sort=False)["memory"].sum(min_count=1)
     groups = seen.groupby(_PROGRAM, sort=False)
-    programs = pd.DataFrame(
-        {
-            "processes": groups["pid"].nunique(),
-            "seconds": groups["seconds"].sum(),
-            "memory": at_a_time.groupby(level=_PROGRAM, sort=False).max(),
-        }
-    ).reset_index()
+    programs = groups.agg(processes=("pid", "nunique"), seconds=("seconds", "sum"))
+    memory = at_a_time.groupby(level=_PROGRAM, sort=False).max()
+    programs = programs.assign(memory=memory).reset_index()
     programs["cores"] = programs["seconds"] / programs["host"].map(looks.sum()).astype(float)
     programs = programs.sort_values("seconds", ascending=False, kind="stable", ignore_index=True)
     return HostPrograms(programs, {str(host): int(n) for host, n in looks.count().items()})
@@ -121,13 +117,8 @@ def process_cpu(run: Run) -> ProcessCpu:
     processes = processes_of_workers(run)
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]
-    start = tasks["start"].to_numpy(dtype=float)
-    runs = _Runs(
-        start,
-        start + tasks["duration"].to_numpy(dtype=float),
-        tasks["cpu"].to_numpy(dtype=float),
-        tasks["function"].cat.codes.to_numpy(dtype=np.int64),
-    )
+    start, length, cpu = (tasks[name].to_numpy(float) for name in ("start", "duration", "cpu"))
+    runs = _Runs(start, start + length, cpu, tasks["function"].cat.codes.to_numpy(dtype=np.int64))
     of_processes, of_functions = {}, []
     for process in np.unique(of_sample).tolist():
         own = samples[of_sample == process]

@@ -282,17 +282,11 @@ def unmanaged_of_runs(run: Run) -> RunMemory:
 
     What it rises by is without inputs that came from other workers as it began.
     """
-    offsets = run.offsets
-    tables = [
-        pd.DataFrame(
-            {
-                "worker_id": one.lives[0],
-                "time": one.time + run.begin + offsets[one.lives[0]],
-                "memory": one.unmanaged,
-            }
-        )
-        for one in memory_of_processes(run)
-    ]
+    tables = []
+    for process in memory_of_processes(run):
+        life = process.lives[0]
+        read = {"time": process.time + run.begin + run.offsets[life], "memory": process.unmanaged}
+        tables.append(pd.DataFrame({"worker_id": life, **read}))
     return read_of_runs(run, pd.concat(tables) if tables else run.samples[:0])
 
 

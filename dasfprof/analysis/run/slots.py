@@ -192,20 +192,16 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
     def since(column: str) -> Array:
         return to_ticks(runs[column].to_numpy(dtype=float) - trace.begin)
 
-    unknown = np.full(len(runs), np.nan)
     length = np.maximum(since("scheduler_stop") - since("scheduler_start"), 0.0)
     start = fit_between(since("scheduler_start"), length, since("sent"), since("known"))
     return {
         "arrival": since("scheduler_waiting"),
         "runnable": np.where(np.isnan(since("queued")), since("sent"), since("queued")),
         "sent": since("sent"),
-        "received": unknown,
-        "ready": unknown,
-        "executing": unknown,
         "start": start,
         "stop": start + length,
-        "done": unknown,
         "known": since("known"),
+        **dict.fromkeys(("received", "ready", "executing", "done"), np.full(len(runs), np.nan)),
     }
 
 

@@ -17,13 +17,9 @@ from dasfprof.database.columns import Array
 OPEN, STARTING, PAUSED, CLOSING = range(4)
 
 _STATUSES = {
-    "created": STARTING,
-    "init": STARTING,
-    "starting": STARTING,
+    **dict.fromkeys(("created", "init", "starting"), STARTING),
     "paused": PAUSED,
-    "closing": CLOSING,
-    "closing_gracefully": CLOSING,
-    "closed": CLOSING,
+    **dict.fromkeys(("closing", "closing_gracefully", "closed"), CLOSING),
 }
 
 

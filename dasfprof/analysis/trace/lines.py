@@ -71,7 +71,7 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
         for file, cell in zip(table["file"], table["cell"], strict=True)
         if isinstance(cell, str)
     }
-    files = list(dict.fromkeys(table["file"].tolist()))
+    files = table["file"].unique().tolist()
     short = Counter(PurePath(file).name for file in files)
     return {
         file: cells.get(file, name if short[name := PurePath(file).name] == 1 else file)

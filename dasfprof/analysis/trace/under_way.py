@@ -12,25 +12,15 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import FactColumns, to_numbers
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
-from dasfprof.schema.profiles import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
-from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED, STACK, TASK_UNDER_WAY
+from dasfprof.schema import KINDS
+from dasfprof.schema.under_way import STACK
 
 Columns = dict[str, Any]
 
 #: Numbers of stacks beyond are damage.
 _MOST_STACKS = 1 << 31
 #: Events that have the number of a stack.
-STACKED = frozenset(
-    kind.name
-    for kind in (
-        TASK_UNDER_WAY,
-        LOOP_BLOCKED,
-        CLIENT_UNDER_WAY,
-        TASK_SAMPLE,
-        LOOP_SAMPLE,
-        CLIENT_SAMPLE,
-    )
-)
+STACKED = frozenset(kind.name for kind in KINDS.values() if "stack" in kind.forms())
 #: The columns of events that hold numbers of stacks.
 _NUMBERS = {STACK.name: ("number", "parent"), **dict.fromkeys(STACKED, ("stack",))}
 #: What identifies a task run.

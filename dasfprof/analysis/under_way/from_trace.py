@@ -243,13 +243,7 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     names = dict.fromkeys([*told, *history["client"].astype(str)])
     clients = []
     for name in filter(is_persons, names):
-        row = told.get(name, {})
-        client = ClientNow(
-            client=name,
-            wanted=int(row.get("wanted") or 0),
-            unfinished=row.get("unfinished"),
-            keys=tuple(map(str, row.get("keys") or ())),
-        )
+        client = ClientNow.of(told.get(name, {"client": name}))
         looks = history[history["client"] == name]
         if len(looks):
             # The last look, or one at a client that waited just before it left.
@@ -274,10 +268,7 @@ def _wants_nothing(run: Run, client: str, own: pd.DataFrame, looked: pd.Series) 
     # It is told a moment after a call begins what that wants.
     there = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
     there = there[there["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
-    told = [
-        int(row.get("wanted") or 0)
-        for clients in there["clients"]
-        for row in clients or ()
-        if str(row["client"]) == client
-    ]
-    return bool(told) and max(told) == 0 and float(there["time"].max()) >= since + _LONG_WAIT
+    rows = [ClientNow.of(row) for clients in there["clients"] for row in clients or ()]
+    wanted = [row.wanted for row in rows if row.client == client]
+    long = float(there["time"].max()) >= since + _LONG_WAIT
+    return long and bool(wanted) and max(wanted) == 0

@@ -58,7 +58,7 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
         tasks=tuple(_tasks(labels, answers, sent or SentFunctions())),
         held_back=tuple(HeldBackTask.of(task, last["time"]) for task in last["held_back"]),
         workers=tuple(_workers(first, last, labels, answers)),
-        clients=tuple(_clients(last)),
+        clients=tuple(map(ClientNow.of, last["clients"])),
         primitives=tuple(map(Primitive.of, last["primitives"])),
         failed=tuple(_failed(last, labels)),
         quiet=last["quiet"],
@@ -153,16 +153,6 @@ def _thread_state(row: View, pause: float) -> str | None:
     if row["cpu"] >= _RUNS * pause:
         return "running"
     return "sleeping" if row["unchanged"] else None
-
-
-def _clients(scheduler: View) -> Iterable[ClientNow]:
-    for client in scheduler["clients"]:
-        yield ClientNow(
-            client=client["client"],
-            wanted=client["wanted"],
-            unfinished=client["unfinished"],
-            keys=tuple(client["keys"]),
-        )
 
 
 def _failed(scheduler: View, labels: Mapping[str, str]) -> Iterable[FailedTask]:

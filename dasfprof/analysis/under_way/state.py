@@ -129,6 +129,12 @@ class ClientNow:
     #: Whether it has waited for long for results of which the scheduler never kept one for it.
     wants_nothing: bool = False
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> ClientNow:
+        """Return what the scheduler told of a client."""
+        keys = tuple(map(str, row.get("keys") or ()))
+        return cls(str(row["client"]), int(row.get("wanted") or 0), row.get("unfinished"), keys)
+
 
 @dataclass(frozen=True)
 class HeldBackTask:

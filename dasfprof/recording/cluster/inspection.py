@@ -68,20 +68,14 @@ async def views_of(
     await call.check_listening()
     answers = await call.check_is_scheduler()
     first = await call.scheduler(look_at_scheduler) if answers else None
-    if first is None:
-        process = await call.process_of_scheduler()
-        return {
-            "time": time.time(),
-            "scheduler": [None, None],
-            "scheduler_process": process,
-            "workers": None,
-        }
-    asked = [dumps(WithModules(look)) for look in (look_at_worker, state_of_nannys_process)]
-    # It waits for the workers, so it gets more time than they do.
-    workers = await call.scheduler(
-        look_at_workers, *asked, min(PAUSE, limit / 3), limit, limit=2 * limit
-    )
-    last = await call.scheduler(look_at_scheduler)
+    workers = last = None
+    if first is not None:
+        asked = [dumps(WithModules(look)) for look in (look_at_worker, state_of_nannys_process)]
+        # It waits for the workers, so it gets more time than they do.
+        workers = await call.scheduler(
+            look_at_workers, *asked, min(PAUSE, limit / 3), limit, limit=2 * limit
+        )
+        last = await call.scheduler(look_at_scheduler)
     return {
         "time": time.time(),
         "scheduler": [first, last],

@@ -28,12 +28,8 @@ _PLUMBING = (
 
 #: The kernel's states of a thread, by its letters in /proc/PID/stat.
 THREAD_STATES = {
-    "R": "running",
-    "S": "sleeping",
-    "I": "sleeping",
-    "D": "disk",
-    "T": "stopped",
-    "t": "stopped",
+    **{"R": "running", "S": "sleeping", "I": "sleeping"},
+    **{"D": "disk", "T": "stopped", "t": "stopped"},
 }
 
 
@@ -73,13 +69,9 @@ def stack_of(frames: list[FrameType]) -> Stack:
     if len(kept) > MOST_FRAMES:
         half = MOST_FRAMES // 2
         kept = kept[:half] + kept[-half:]
+    codes = [(frame.f_code, frame.f_lineno or 0) for frame in kept]
     return tuple(
-        (
-            getattr(frame.f_code, "co_qualname", frame.f_code.co_name),
-            frame.f_code.co_filename,
-            frame.f_lineno or 0,
-        )
-        for frame in kept
+        (getattr(code, "co_qualname", code.co_name), code.co_filename, line) for code, line in codes
     )
 
 
