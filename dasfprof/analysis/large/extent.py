@@ -131,12 +131,12 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
     of them explain why those were idle.
     """
     late = begins >= since
-    found = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
+    parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
     for name in CAME:
         times = earliest(runs, name)
         waiting = np.flatnonzero(late & (times < since))
-        found.append(waiting[np.argsort(times[waiting], kind="stable")][:threads])
-    return runs.iloc[np.unique(np.concatenate(found))][[name for name in _KEPT if name in runs]]
+        parts.append(waiting[np.argsort(times[waiting], kind="stable")][:threads])
+    return runs.iloc[np.unique(np.concatenate(parts))][[name for name in _KEPT if name in runs]]
 
 
 def _seen(own: Run) -> Bounds:
@@ -150,9 +150,9 @@ def _seen(own: Run) -> Bounds:
     ]
     for columns in [*spans, (only["worker_id"], only["sent"], only["known"])]:
         who, begins, ends = (column.to_numpy() for column in columns)
-        kept = np.isfinite(begins) & np.isfinite(ends)
-        np.fmin.at(first, who[kept], begins[kept])
-        np.fmax.at(last, who[kept], ends[kept])
+        known = np.isfinite(begins) & np.isfinite(ends)
+        np.fmin.at(first, who[known], begins[known])
+        np.fmax.at(last, who[known], ends[known])
     return first, last
 
 
@@ -342,8 +342,8 @@ def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
     """Return a trace with some of its rows; the graph is left out."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
-        name: getattr(run, name) if kept.all() else getattr(run, name)[kept].reset_index(drop=True)
-        for name, kept in tables.items()
+        name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)
+        for name, rows in tables.items()
     }
     lengths = np.full(len(taken["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)

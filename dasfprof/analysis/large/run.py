@@ -115,15 +115,15 @@ class LargeRun:
             and request.file_stem not in self._told
         }
         if asked:
-            told: dict[str, list[Any]] = {name: [] for name in asked}
+            answers: dict[str, list[Any]] = {name: [] for name in asked}
             names = [(item.question.name, dict(item.arguments)) for item in asked.values()]
             for part in self._of_windows(names, self.extent, "Analysing traces"):
                 for (name, request), own in zip(asked.items(), part, strict=True):
-                    told[name].append(own)
+                    answers[name].append(own)
                     how = request.question.in_parts
-                    if isinstance(how, InParts) and how.fold is not None and len(told[name]) > 1:
-                        told[name] = [how.fold(*told[name])]
-            self._told |= told
+                    if isinstance(how, InParts) and how.fold is not None and len(answers[name]) > 1:
+                        answers[name] = [how.fold(*answers[name])]
+            self._told |= answers
 
     @cached_property
     def why_not(self) -> str:
@@ -156,9 +156,9 @@ class LargeRun:
     @cached_property
     def extent(self) -> Extent:
         """What only the whole run tells."""
-        told = list(self._of_windows(None, self._unread, "Joining task runs"))
-        extent = self._unread.widened(self._frame, told)
-        if extent.may_be_unfinished(self._frame, told):
+        summaries = list(self._of_windows(None, self._unread, "Joining task runs"))
+        extent = self._unread.widened(self._frame, summaries)
+        if extent.may_be_unfinished(self._frame, summaries):
             again = self._of_windows(None, extent, "Looking for unfinished task runs")
             extent = extent.with_end(self._frame, list(again))
         return dataclasses.replace(extent, knows_end=True)

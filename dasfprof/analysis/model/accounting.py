@@ -71,8 +71,8 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
         shorter than a small part of it are put together; the sums stay the same.
     """
     steps = np.diff(own.times)
-    kept = own.times[_few(own.times, np.append(steps > 0, True), span, count)]
-    edges = np.unique(np.concatenate([kept, bounds[(bounds > kept[0]) & (bounds < kept[-1])]]))
+    times = own.times[_few(own.times, np.append(steps > 0, True), span, count)]
+    edges = np.unique(np.concatenate([times, bounds[(bounds > times[0]) & (bounds < times[-1])]]))
     spent = {
         cause: np.interp(edges, own.times, np.append(0.0, np.cumsum(held * steps)))
         for cause, held in own.causes.items()
@@ -221,11 +221,11 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
     Task runs are taken to lie within it.
     """
     run = run.whole
-    found = thread_seconds(run)
-    accounts = found.accounts
+    seconds = thread_seconds(run)
+    accounts = seconds.accounts
     lives = accounts.lives.within(begin, end)
     places = np.searchsorted(accounts.lives.ids, lives.ids)
-    idle = [found.cells[place].between(begin, end) for place in places.tolist()]
+    idle = [seconds.cells[place].between(begin, end) for place in places.tolist()]
     of_lives = by_class(run, np.reshape(idle, (-1, idle_time.CAUSES)))
     busy = list(OF_USES.values())
     of_lives[:, busy] = accounts.of_lives[places][:, busy]
@@ -352,8 +352,8 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
     spent = busy_seconds(ran, groups, len(names) * workers).sum(axis=1)
     of_lives = spent.reshape(len(names), workers)[:, lives.ids]
     whole = hours_of_run(run)
-    found = {name: _hours(own, lives.threads) for name, own in zip(names, of_lives, strict=True)}
-    return found | {WAITING: whole["waiting"], IDLE: whole["idle"]}
+    hours = {name: _hours(own, lives.threads) for name, own in zip(names, of_lives, strict=True)}
+    return hours | {WAITING: whole["waiting"], IDLE: whole["idle"]}
 
 
 def client_groups(run: Run) -> tuple[Array, list[str]]:

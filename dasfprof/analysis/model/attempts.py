@@ -111,8 +111,8 @@ def at_keys(run: Run) -> pd.DataFrame:
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
     columns = {str(name): column.to_numpy() for name, column in last.items()}
-    told = {"attempts": columns["attempt"], "follows": _follows(columns)}
-    table = pd.DataFrame(told, index=run.keys.hashes()[columns["key_id"]])
+    at_key = {"attempts": columns["attempt"], "follows": _follows(columns)}
+    table = pd.DataFrame(at_key, index=run.keys.hashes()[columns["key_id"]])
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
@@ -167,16 +167,16 @@ def _unrecorded(run: Run, steps: Array, lost: Array) -> dict[str, Array]:
     status[released] = RELEASED
     loss = np.where(lost[worker], WORKER_LOST, WORKER_CLOSED).astype(object)
     loss[~with_worker] = ""
-    kept = ran | with_worker | killed.to_numpy(dtype=bool) | released | open_
-    status, loss = status[kept], loss[kept]
-    rows, ran = rows[kept], ran[kept]
+    listed = ran | with_worker | killed.to_numpy(dtype=bool) | released | open_
+    status, loss = status[listed], loss[listed]
+    rows, ran = rows[listed], ran[listed]
     start, stop = rows["scheduler_start"].to_numpy(), rows["scheduler_stop"].to_numpy()
     nothing = np.full(len(rows), np.nan)
     return {
         "key_id": rows["key_id"].to_numpy(),
         "worker_id": rows["worker_id"].to_numpy(),
         "function": rows["function"].cat.codes.to_numpy(),
-        "step": steps[kept],
+        "step": steps[listed],
         "start": np.where(ran, start, rows["sent"].to_numpy()),
         "elapsed": nothing,
         "run": np.where(ran, np.maximum(stop - start, 0.0), np.nan),
@@ -229,10 +229,10 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
 
 def error_category(text: str) -> str:
     """Classify an exception by its representation."""
-    found = _TYPE.match(text)
-    if found is None:
+    match = _TYPE.match(text)
+    if match is None:
         return UNKNOWN
-    return WORKER_LOST if found[1] == _KILLED else found[1]
+    return WORKER_LOST if match[1] == _KILLED else match[1]
 
 
 # --- Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed --------
@@ -354,16 +354,16 @@ def _named_tasks(run: Run) -> list[UnsentTask]:
     if end is None:
         return []
     state: dict[str, Any] = end.state or {}
-    found = {
+    statuses = {
         str(key): WAITING
         for holder in (*(state.get("clients") or ()), *(state.get("workers") or ()))
         for key in holder.get("keys") or ()
     }
-    found |= {str(task["key"]): NO_WORKER for task in state.get("held_back") or ()}
+    statuses |= {str(task["key"]): NO_WORKER for task in state.get("held_back") or ()}
     keys = run.keys.texts(run.unsent["key"].to_numpy()).tolist()
     for key, name in zip(keys, run.unsent["state"].astype(object), strict=True):
-        found.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
+        statuses.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
     return [
         UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
-        for key, status in found.items()
+        for key, status in statuses.items()
     ]

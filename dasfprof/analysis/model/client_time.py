@@ -259,13 +259,13 @@ def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
     )
     is_call, scatters = named != RECORDING, named == "scatter"
     others = is_call & ~scatters
-    found = {
+    by_class = {
         ClientTime.WAITING: float(waiting[others].sum()),
         ClientTime.RECEIVING: float(receiving[others].sum()),
         ClientTime.PREPARING: float((seconds - waiting - receiving)[others].sum()),
         ClientTime.SCATTERING: float(seconds[scatters].sum()),
     }
-    return {**found, ClientTime.OWN: max(whole - sum(found.values()), 0.0)}
+    return {**by_class, ClientTime.OWN: max(whole - sum(by_class.values()), 0.0)}
 
 
 # --- Large values that were sent within each of many tasks, and what that costs -------------------
@@ -288,7 +288,7 @@ def find_sent(run: Run) -> pd.DataFrame:
     groups = run.sent_values.astype(
         {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}
     )
-    found = groups.groupby(["kind", "name", "file", "line"], dropna=False, sort=False).agg(
+    values = groups.groupby(["kind", "name", "file", "line"], dropna=False, sort=False).agg(
         why=("why", "first"),
         held=("held", "first"),
         code=("code", "first"),
@@ -297,17 +297,17 @@ def find_sent(run: Run) -> pd.DataFrame:
         size=("size", "mean"),
         seconds=("seconds", "mean"),
     )
-    found = found.reset_index()
-    found["whole"] = found["size"] * found["tasks"]
-    return found.sort_values("whole", ascending=False, kind="stable", ignore_index=True)
+    values = values.reset_index()
+    values["whole"] = values["size"] * values["tasks"]
+    return values.sort_values("whole", ascending=False, kind="stable", ignore_index=True)
 
 
 @once_per_trace
 def find_carried(run: Run) -> pd.DataFrame:
     """Return the rows of `find_sent` of large values that were sent within each of many tasks."""
-    found = find_sent(run)
-    heavy = (found["size"] >= _HEAVY) & (found["whole"] >= _ALL_HEAVY) & (found["tasks"] > 1)
-    return found[heavy.to_numpy()]
+    values = find_sent(run)
+    heavy = (values["size"] >= _HEAVY) & (values["whole"] >= _ALL_HEAVY) & (values["tasks"] > 1)
+    return values[heavy.to_numpy()]
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:

@@ -160,9 +160,9 @@ def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
         .sort_values("time", kind="stable")
         for of, at in ((key, time), (keys, times))
     )
-    found = pd.merge_asof(wanted, there, "time", by="key", direction="forward")
+    pairs = pd.merge_asof(wanted, there, "time", by="key", direction="forward")
     rows = np.full(len(key), -1, dtype=np.int64)
-    rows[found["row_x"]] = found["row_y"].fillna(-1)
+    rows[pairs["row_x"]] = pairs["row_y"].fillna(-1)
     return rows
 
 
@@ -177,10 +177,10 @@ def running_on_path(run: Run) -> RunningSeconds:
 
     A segment that is a part of its run only has its share of each.
     """
-    found = path_segments(run)
-    rows, whole = found.rows, run.tasks["duration"].to_numpy(dtype=float)
-    told = np.flatnonzero((found.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
-    share = ratio(found.length[told], whole[rows[told]])
+    segments = path_segments(run)
+    rows, whole = segments.rows, run.tasks["duration"].to_numpy(dtype=float)
+    known = np.flatnonzero((segments.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
+    share = ratio(segments.length[known], whole[rows[known]])
     parts = np.full((4, len(rows)), np.nan)
-    parts[:, told] = running_seconds(run.tasks).of(rows[told], share).parts()
+    parts[:, known] = running_seconds(run.tasks).of(rows[known], share).parts()
     return RunningSeconds(*parts)

@@ -85,14 +85,14 @@ class Trends:
 def trend_rows(attempts: pd.DataFrame) -> pd.DataFrame:
     """Return what trends rest on, of what `find_attempts` gives: 25 bytes for most attempts."""
     rows = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
-    kept: pd.DataFrame = rows[["function", "start", *MEASURES]]
-    return kept.astype(dict.fromkeys(MEASURES, np.float32))
+    columns: pd.DataFrame = rows[["function", "start", *MEASURES]]
+    return columns.astype(dict.fromkeys(MEASURES, np.float32))
 
 
 def find_trends(rows: pd.DataFrame) -> Trends:
     """Find the trends of what `trend_rows` gives."""
-    codes, found = pd.factorize(rows["function"])
-    names = np.asarray(found, dtype=object)
+    codes, functions = pd.factorize(rows["function"])
+    names = np.asarray(functions, dtype=object)
     groups = Groups(codes, len(names))
     sizes, start = groups.sizes, rows["start"].to_numpy()
     of_rows = sizes[codes]
@@ -143,8 +143,8 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
     within = np.nan_to_num(ratio(start - first[codes], (last - first)[codes]))
     places = codes * _STEPS + np.minimum(within * of_row, of_row - 1).astype(np.int64)
     table = np.bincount(places, minlength=len(sizes) * _STEPS).reshape(-1, _STEPS).astype(float)
-    told = (sizes >= FEWEST) & (last > first)
-    table[(np.arange(_STEPS) >= steps[:, None]) | ~told[:, None]] = np.nan
+    enough = (sizes >= FEWEST) & (last > first)
+    table[(np.arange(_STEPS) >= steps[:, None]) | ~enough[:, None]] = np.nan
     return _rank_correlation(table), _last_by_first(table)
 
 

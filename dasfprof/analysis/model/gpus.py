@@ -103,8 +103,8 @@ class GpuSamples:
     def indices(self) -> pd.arrays.IntegerArray:
         """Return the NVML index of each worker's GPU, NA where nothing tells."""
         numbers = range(len(self._workers))
-        found = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
-        indices = np.array(found, dtype=float)
+        known = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
+        indices = np.array(known, dtype=float)
         missing = np.isnan(indices)
         return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
 
@@ -119,9 +119,10 @@ class GpuSamples:
                 owners.setdefault((host, None if np.isnan(index) else index), []).append(number)
         for identity in self._of_device:
             owners.setdefault(identity, [])
-        found = [self._device(*identity, numbers) for identity, numbers in owners.items()]
+        devices = [self._device(*identity, numbers) for identity, numbers in owners.items()]
         return sorted(
-            found, key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or "")
+            devices,
+            key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or ""),
         )
 
     def _device(self, host: str, identity: Any, numbers: list[int]) -> GpuDevice:
@@ -152,7 +153,7 @@ class GpuSamples:
         """
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
-        found = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
+        sums = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
         bar = track(
             self._rows(tasks),
             "[function_bottleneck] Analysing traces",
@@ -166,7 +167,7 @@ class GpuSamples:
             begun, ended = starts[rows], stops[rows]
             # The readings of a sample are known together, as a rule.
             intervals: dict[bytes, SampledIntervals] = {}
-            for reading, (integral, covered) in found.items():
+            for reading, (integral, covered) in sums.items():
                 values = samples[reading].to_numpy(dtype=float)
                 known = ~np.isnan(values)
                 if known.any():
@@ -175,7 +176,7 @@ class GpuSamples:
                         intervals[mask] = SampledIntervals(times[known], begun, ended)
                     integral[rows] = intervals[mask].integrals(values[known])
                     covered[rows] = intervals[mask].covered
-        return found
+        return sums
 
     def counts(self, tasks: pd.DataFrame) -> Array:
         """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
@@ -324,9 +325,9 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         return ratio(total(np.where(known, values, 0.0) * seconds), total(known * seconds))
 
     def highest(values: Array) -> Array:
-        found = np.full(len(edges) - 1, np.nan)
-        np.fmax.at(found, window, values)
-        return found
+        maxima = np.full(len(edges) - 1, np.nan)
+        np.fmax.at(maxima, window, values)
+        return maxima
 
     utilization, memory = reading("gpu_utilization"), reading("gpu_memory_used")
     # Of a second with a utilisation of 30 %, the device idled 0.7.

@@ -81,12 +81,12 @@ def release_times(run: Run) -> Array:
         counted on it; NaN: nothing tells.
     """
     tasks = run.tasks
-    found = np.full(len(tasks), np.nan)
+    released = np.full(len(tasks), np.nan)
     if not run.knows_releases or "scheduler_state" not in tasks:
-        return found
+        return released
     state = tasks["scheduler_state"].astype(object).to_numpy()
     known = tasks["scheduler_state"].notna().to_numpy()
-    found[known & (state != "memory") & (state != "processing")] = -np.inf
+    released[known & (state != "memory") & (state != "processing")] = -np.inf
     rows = np.flatnonzero(state == "memory")
     runs = tasks["run_id"].iloc[rows]
     at = run.releases.drop_duplicates("run_id").set_index("run_id")["time"]
@@ -94,8 +94,8 @@ def release_times(run: Run) -> Array:
     whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in run.notes)
     times[np.isnan(times)] = np.inf if whole else np.nan
     times[runs.duplicated(keep=False).to_numpy()] = np.nan  # of several schedulers
-    found[rows] = times
-    return found
+    released[rows] = times
+    return released
 
 
 def ends_of_lives(run: Run) -> Array:
@@ -173,9 +173,9 @@ class _Dependents:
         return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
 
     def _latest(self, chosen: Array, values: Array) -> Array:
-        found = np.full(self._count, np.nan)
-        np.fmax.at(found, self._key[chosen], values[chosen])
-        return found[self._keys]
+        latest = np.full(self._count, np.nan)
+        np.fmax.at(latest, self._key[chosen], values[chosen])
+        return latest[self._keys]
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ class _Drops:
         if not len(self.pair):
             return np.ones(len(places), dtype=bool)
         pair = places.astype(np.int64) * self.lives + lives
-        found = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
-        return (self.pair[found] != pair) | (self.at[found] < since)
+        nearest = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
+        return (self.pair[nearest] != pair) | (self.at[nearest] < since)
 
 
 def _drops(run: Run, time: float, of_key: Array) -> _Drops:
@@ -201,11 +201,11 @@ def _drops(run: Run, time: float, of_key: Array) -> _Drops:
     table, lives = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
-    told = (at <= time) & (places >= 0)
-    pair = places[told] * lives + table["worker_id"].to_numpy()[told]
-    order = np.lexsort((at[told], pair))
+    asked = (at <= time) & (places >= 0)
+    pair = places[asked] * lives + table["worker_id"].to_numpy()[asked]
+    order = np.lexsort((at[asked], pair))
     last = order[np.diff(pair[order], append=-1) != 0]
-    return _Drops(pair[last], at[told][last], lives)
+    return _Drops(pair[last], at[asked][last], lives)
 
 
 def _copies(
@@ -219,8 +219,8 @@ def _copies(
     arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
     of = np.repeat(np.arange(len(moved)), lengths)
     places = of_key[ids]
-    kept = np.flatnonzero(arrived[of] & (places >= 0))
-    places, of = places[kept], of[kept]
+    there = np.flatnonzero(arrived[of] & (places >= 0))
+    places, of = places[there], of[there]
     own = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
     # Of a key that ran again, what came before is of the earlier run.
     late = stop[of] >= run.times.done[rows][places]

@@ -192,8 +192,8 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     )
     # While no thread is idle nothing is spent: of a busy run that leaves little to look at.
     held = idle > 0
-    kept = np.flatnonzero(held | np.append(True, held[:-1]))
-    times, idle, surplus = times[order[kept]], idle[kept], surplus[kept]
+    changing = np.flatnonzero(held | np.append(True, held[:-1]))
+    times, idle, surplus = times[order[changing]], idle[changing], surplus[changing]
     grid = demand.grid(times, idle)
     places = np.searchsorted(times, grid[:-1], side="right") - 1
     shares = np.diff(grid) / np.maximum(idle[places], 1)
@@ -248,13 +248,13 @@ class PoolDemand:
 
     def grid(self, times: Array, idle: Array) -> Array:
         """Return the times at which a cause can change, as far as threads are in the pool."""
-        kept = [times]
+        parts = [times]
         edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
         edges_of += [*self.calls, *self.functions, self.untold[0]]
         turns = np.flatnonzero(np.diff(idle > 0, prepend=False, append=False))
         bounds = times[np.minimum(turns, len(times) - 1)]
-        kept += [edges[_within(edges, bounds)] for edges in edges_of]
-        merged = _ascending(kept)
+        parts += [edges[_within(edges, bounds)] for edges in edges_of]
+        merged = _ascending(parts)
         return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:

@@ -94,17 +94,17 @@ class ResultsByKey:
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
         """Find the run of each key whose result was there last by a time; -1 where none was."""
-        found = self._only[key_ids]
-        own = np.flatnonzero(found >= 0)
-        found[own[~(self._time_of[found[own]] <= times[own])]] = -1
+        rows = self._only[key_ids]
+        own = np.flatnonzero(rows >= 0)
+        rows[own[~(self._time_of[rows[own]] <= times[own])]] = -1
         several = np.flatnonzero(self._several[key_ids])
         if len(several):
             key_ids, ranks = key_ids[several], np.searchsorted(self._times, times[several], "right")
             at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
             inside = np.maximum(at, 0)
             right = (at >= 0) & (self._places[inside] // self._width == key_ids)
-            found[several] = np.where(right, self._rows[inside], -1)
-        return found
+            rows[several] = np.where(right, self._rows[inside], -1)
+        return rows
 
     def only(self, key_ids: Array) -> Array:
         """Find the run of each key that has just one; -1 for others."""
@@ -155,10 +155,10 @@ def find_predecessors(run: Run) -> Predecessors:
     row = np.full(count, -1, dtype=np.int64)
     time = np.full(count, np.nan)
 
-    def bind(what: int, found: Array, at: Array) -> None:
-        open_ = (row < 0) & (found >= 0)
-        open_ &= rank[found] < rank
-        kind[open_], row[open_], time[open_] = what, found[open_], at[found[open_]]
+    def bind(what: int, runs: Array, at: Array) -> None:
+        open_ = (row < 0) & (runs >= 0)
+        open_ &= rank[runs] < rank
+        kind[open_], row[open_], time[open_] = what, runs[open_], at[runs[open_]]
 
     bind(THREAD, last_slots(slots, times.executing, times.ready), slots.end)
     stolen = np.where(slots.sent > times.sent, slots.sent, -np.inf)
@@ -185,7 +185,7 @@ def find_predecessors(run: Run) -> Predecessors:
 
 def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
     """Find the slot of each run's worker that ended last, by one time and after another."""
-    found = np.full(len(before), -1, dtype=np.int64)
+    last = np.full(len(before), -1, dtype=np.int64)
     order = np.lexsort((slots.end, slots.worker))
     for own in np.split(order, np.flatnonzero(np.diff(slots.worker[order])) + 1):
         ends = slots.end[own]
@@ -193,8 +193,8 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
         places = np.searchsorted(ends, before[rows], side="right") - 1
         # A run that took no time ends as it begins, and cannot have waited for itself.
         places = np.where((places >= 0) & (own[places] == rows), places - 1, places)
-        found[rows] = np.where((places >= 0) & (ends[places] > after[rows]), own[places], -1)
-    return found
+        last[rows] = np.where((places >= 0) & (ends[places] > after[rows]), own[places], -1)
+    return last
 
 
 def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
@@ -216,9 +216,9 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     known, sent = slots.times.known, slots.times.sent
     order = np.lexsort((known, ends))
     places = np.searchsorted(ends[order], causes, side="right") - 1
-    found = order[np.maximum(places, 0)] if len(order) else places
-    right = (places >= 0) & (causes >= 0) & (ends[found] == causes) & (known[found] <= sent)
-    return np.where(right, found, -1)
+    last = order[np.maximum(places, 0)] if len(order) else places
+    right = (places >= 0) & (causes >= 0) & (ends[last] == causes) & (known[last] <= sent)
+    return np.where(right, last, -1)
 
 
 def _last_known(known: Array, times: Array) -> Array:

@@ -49,11 +49,11 @@ class Moments:
 
     def least(self, times: Array, values: Array) -> Array:
         """Return the place of the least of values in each span; -1: there is none."""
-        found = np.full(len(self), -1, dtype=np.int64)
+        places = np.full(len(self), -1, dtype=np.int64)
         first, end = np.searchsorted(times, self.begin), np.searchsorted(times, self.end)
         for number in np.flatnonzero(end > first).tolist():
-            found[number] = first[number] + int(values[first[number] : end[number]].argmin())
-        return found
+            places[number] = first[number] + int(values[first[number] : end[number]].argmin())
+        return places
 
     def of(self, chosen: Array) -> Moments:
         """Return some of them."""
@@ -149,8 +149,8 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
         seen &= between.has_any(one.time)
     chosen = np.flatnonzero(seen)
     if len(chosen) >= FEWEST:
-        kept = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
-        return between.of(chosen[kept])
+        places = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
+        return between.of(chosen[places])
     begin, end = float(begins[0]), float(min(ends[-1], run.wall))
     if not end > begin:
         return none
@@ -176,8 +176,8 @@ def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
     columns = runs["function"], last.why, runs["line"], asked_lines(run)[last.run], size
     holders: dict[str, Counter[tuple[int, str, str]]] = {}
     for name, why, line, asked, own in zip(*columns, strict=True):
-        told = line if isinstance(line, str) else ""
-        holders.setdefault(str(name), Counter())[int(why), told, str(asked)] += own
+        built_by = line if isinstance(line, str) else ""
+        holders.setdefault(str(name), Counter())[int(why), built_by, str(asked)] += own
     for name, sizes in results_at(run, moments.end).items():
         holder = max(holders[name].items(), key=lambda one: one[1])[0] if name in holders else None
         yield FunctionGrowth(name, drift_of(sizes, moments.steps), *(holder or _NOBODY))
@@ -215,16 +215,16 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
             functions = np.unique(slots.function[rows[begin:end]])
             if len(functions) == 1:
                 rise = float(process.unmanaged[after] - process.unmanaged[before])
-                told = float(process.time[after]), rise, float(end - begin)
-                rises.setdefault(int(functions[0]), []).append(told)
+                growth = float(process.time[after]), rise, float(end - begin)
+                rises.setdefault(int(functions[0]), []).append(growth)
     counts = np.bincount(slots.function, minlength=len(slots.functions))
-    found = []
+    growths = []
     for code in np.flatnonzero(counts).tolist():
         table = np.array(sorted(rises.get(code, [])), dtype=float).reshape(-1, 3)
         runs = table[:, 2]
         drift = drift_of(np.append(0.0, np.cumsum(table[:, 1])), runs)
-        found.append(RunGrowth(slots.functions[code], int(counts[code]), int(runs.sum()), drift))
-    return sorted(found, key=lambda one: -np.nan_to_num(one.drift.each, nan=-np.inf))
+        growths.append(RunGrowth(slots.functions[code], int(counts[code]), int(runs.sum()), drift))
+    return sorted(growths, key=lambda one: -np.nan_to_num(one.drift.each, nan=-np.inf))
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
@@ -235,9 +235,9 @@ def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1
     idle = (at >= 0) & (process.time[at] >= np.append(-np.inf, last))
-    found: Array = np.unique(at[idle])
-    if len(found) > FEWEST + 1 or not len(first):
-        return found
+    samples: Array = np.unique(at[idle])
+    if len(samples) > FEWEST + 1 or not len(first):
+        return samples
     edges = np.linspace(first[0], last[-1], _WINDOWS + 1)
     windows = Moments(edges[:-1], edges[1:], np.empty(0), float("nan"))
     least = windows.least(process.time, process.unmanaged)

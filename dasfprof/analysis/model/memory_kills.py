@@ -229,15 +229,15 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
     perhaps = Counter(codes[sent["key_id"].to_numpy()].tolist()) if room else Counter[int]()
     seen = Counter(codes[own["key_id"].to_numpy()].tolist())
     rises, ended = _usual_rises(run)
-    found = []
+    tasks = []
     for code in dict.fromkeys([*seen, *perhaps]):
         since = own["since"][codes[own["key_id"].to_numpy()] == code].min()
         numbers = seen[code], min(perhaps[code], room), left - float(since)
         rise = rises.get(code, float("nan"))
-        found.append(UnderWay(str(names[code]), *numbers, rise, int(ended[code])))
+        tasks.append(UnderWay(str(names[code]), *numbers, rise, int(ended[code])))
     begins = np.append(own["since"].to_numpy(dtype=float), sent["sent"].to_numpy(dtype=float))
     begin = float(np.nanmin(begins)) if np.isfinite(begins).any() else left
-    return begin, tuple(sorted(found, key=lambda one: -np.nan_to_num(one.seconds)))
+    return begin, tuple(sorted(tasks, key=lambda one: -np.nan_to_num(one.seconds)))
 
 
 @once_per_trace
@@ -250,16 +250,16 @@ def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
     codes, names = run.keys.functions()
     memory, of_run = memory_of_runs(run), codes[run.tasks["key_id"].to_numpy()]
     only = run.scheduler_only
-    kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
-    found = {}
+    in_memory = only["key_id"][(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
+    rises = {}
     for code in np.unique(of_run).tolist():
         rows = of_run == code
         for rise in (memory.rise[rows], memory.rise_beside_others[rows]):
             known = rise[np.isfinite(rise)]
             if len(known) >= _FEW:
-                found[code] = float(np.median(known))
+                rises[code] = float(np.median(known))
                 break
-    return found, np.bincount(np.append(of_run, codes[kept]), minlength=len(names))
+    return rises, np.bincount(np.append(of_run, codes[in_memory]), minlength=len(names))
 
 
 def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:

@@ -126,16 +126,16 @@ def find_edges(run: Run) -> PlanEdges:
     lengths, ids = run.task_dependencies
     users = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     sources = _runs_before(run, slots, ids, users)
-    found = sources >= 0
-    users, sources = users[found], sources[found]
+    known = sources >= 0
+    users, sources = users[known], sources[known]
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
     codes, distinct = pd.factorize(pairs, sort=True)
     edges, size = Groups(codes, len(distinct)), np.full(len(slots.worker), np.nan)
     size[: len(run.tasks)] = run.tasks["size"].to_numpy(dtype=float)
     once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
     handed = Groups(codes[once], len(distinct))
-    told = size[sources[once]]
-    unknown = handed.sizes > handed.known(told)
+    sizes = size[sources[once]]
+    unknown = handed.sizes > handed.known(sizes)
     takers = pd.DataFrame({"edge": codes, "by": users}).drop_duplicates()["edge"].to_numpy()
     target, source = np.divmod(distinct, max(len(plan), 1))
     shuffled = np.array([name == P2P_BARRIER for name in plan.function], dtype=bool)
@@ -146,7 +146,7 @@ def find_edges(run: Run) -> PlanEdges:
     return PlanEdges(
         source,
         target,
-        np.where(unknown, np.nan, handed.sum(told)),
+        np.where(unknown, np.nan, handed.sum(sizes)),
         Groups(takers, edges.count).sizes,
         Groups(pd.Index(distinct).get_indexer(passed[bound]), edges.count).sizes,
     )
@@ -165,8 +165,8 @@ def _runs_before(run: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
     ids = ids.astype(np.int64)
     last = np.searchsorted(at[order], _ticks(ids, slots.times.start[users])) - 1
     first = np.searchsorted(at[order], ids << _TIME_BITS)
-    found = order[np.minimum(np.maximum(last, first), len(order) - 1)]
-    return np.where(key_ids[found] == ids, found, -1)
+    last_runs = order[np.minimum(np.maximum(last, first), len(order) - 1)]
+    return np.where(key_ids[last_runs] == ids, last_runs, -1)
 
 
 def _ticks(key_ids: Array, times: Array) -> Array:

@@ -41,7 +41,7 @@ def memory_of_runs(run: Run) -> RunMemory:
 def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     """Find what was read of the process of each task run, by ``worker_id, time, memory``."""
     tasks = run.tasks
-    found = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
+    held = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
     processes = processes_of_workers(run)
     samples = samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
     samples = samples.sort_values("time", kind="stable")
@@ -61,11 +61,11 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
             continue
         alone, idle_since = _alone(starts[rows], stops[rows], begun[of_begun == process])
         read = _Readings(times[own], memory[own], starts[rows], stops[rows])
-        found.highest[rows] = read.highest
+        held.highest[rows] = read.highest
         rise = read.rise(idle_since)
-        found.rise[rows] = np.where(alone, rise, np.nan)
-        found.rise_beside_others[rows] = rise
-    return found
+        held.rise[rows] = np.where(alone, rise, np.nan)
+        held.rise_beside_others[rows] = rise
+    return held
 
 
 def processes_of_workers(run: Run) -> Array:
@@ -254,7 +254,7 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
     """Find what each process of workers held, where samples tell of it and of its results."""
     used = Samples.of(run, run.samples, "memory")
     held = results_of_workers(run)
-    found, process = list[ProcessMemory](), processes_of_workers(run)
+    processes, process = list[ProcessMemory](), processes_of_workers(run)
     for number in np.unique(process[used.life]).tolist():
         rows = np.flatnonzero(process[used.life] == number)
         rows = rows[np.argsort(used.time[rows], kind="stable")]
@@ -272,8 +272,8 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
         results = np.maximum(sizes["size"] - sizes["spilled_size"], 0.0)
         memory = used.values["memory"][rows]
         columns = (time, memory, results, sizes["spilled_size"], sizes["p2p_size"], sizes["tasks"])
-        found.append(ProcessMemory(lives, *(column[known] for column in columns)))
-    return [one for one in found if len(one.time)]
+        processes.append(ProcessMemory(lives, *(column[known] for column in columns)))
+    return [one for one in processes if len(one.time)]
 
 
 @once_per_trace
@@ -325,19 +325,19 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
         for host, pid, kind in zip(workers["host"], workers["pid"], workers["kind"], strict=True)
         if kind == "worker" and pd.notna(pid)
     }
-    found = {}
+    readings = {}
     if len(states):
         row = int(states["worker_id"].iloc[0])
         host, pid = (workers[name].iloc[row] for name in ("host", "pid"))
         if pd.notna(pid) and (host, pid) not in known:
-            found["scheduler"] = _readings(run, host, states)
+            readings["scheduler"] = _readings(run, host, states)
             known.add((host, pid))
     if len(clients):
         host, pid = clients["host"].iloc[0], int(clients["pid"].iloc[0])
         own = (clients["host"] == host) & (clients["pid"] == pid)
         if pid >= 0 and (host, pid) not in known:
-            found["client"] = _readings(run, host, clients[own.to_numpy(dtype=bool)])
-    return {name: one for name, one in found.items() if len(one.time)}
+            readings["client"] = _readings(run, host, clients[own.to_numpy(dtype=bool)])
+    return {name: one for name, one in readings.items() if len(one.time)}
 
 
 def tasks_of_scheduler(run: Run) -> Readings | None:

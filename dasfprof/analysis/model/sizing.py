@@ -35,13 +35,13 @@ class Chunks:
 @once_per_trace
 def find_chunks(run: Run) -> Chunks:
     """Find the chunks of each function from the runs that ended in memory."""
-    kept = (run.tasks["state"] == "memory").to_numpy(dtype=bool)
-    runs = run.tasks[kept]
+    succeeded = (run.tasks["state"] == "memory").to_numpy(dtype=bool)
+    runs = run.tasks[succeeded]
     function = runs["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     size = runs["size"].to_numpy(dtype=float)
     given = runs["input_size"].to_numpy(dtype=float)
-    own = np.fmax(given * _own_share(run, groups, kept)[groups.codes], size)
+    own = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
     # The place of a run's shape among those of arrays and frames; -1: its result is neither.
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
@@ -204,8 +204,8 @@ def task_overhead(run: Run) -> Array:
     free = _thread_free_since(tasks, times.executing, times.done)
     held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
     idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
-    told = np.isfinite(recorded["executing"]) & np.isfinite(recorded["done"])
-    return np.where(told, np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0), np.nan)
+    known = np.isfinite(recorded["executing"]) & np.isfinite(recorded["done"])
+    return np.where(known, np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0), np.nan)
 
 
 def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Array:

@@ -85,8 +85,8 @@ def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 def line_words(run: Run, line: str) -> str:
     """Write a line with its text, where that is known: ``pipeline.py:7 (x = load())``."""
     noted = run.lines
-    told = noted["text"][noted["line"] == line].iloc[0]
-    return f"{excerpt(line)} ({excerpt(told)})" if isinstance(told, str) else excerpt(line)
+    text = noted["text"][noted["line"] == line].iloc[0]
+    return f"{excerpt(line)} ({excerpt(text)})" if isinstance(text, str) else excerpt(line)
 
 
 # --- `annotation_texts`: what Dask was asked of task runs: their priority, retries, resources -----
@@ -143,13 +143,13 @@ def asked_lines(run: Run) -> Array:
     A client's graphs arrive in the order in which they were sent, and each was sent within a call.
     Several calls at a time, as of threads or of short ones in turns, tell nothing.
     """
-    found = np.full(len(run.tasks), "", dtype=object)
+    lines = np.full(len(run.tasks), "", dtype=object)
     if "graph" not in run.tasks or not len(run.client_calls):
-        return found
+        return lines
     of_graph = dict(zip(run.graphs["stimulus"].tolist(), _of_graphs(run), strict=True))
     stimuli = np.nan_to_num(run.tasks["graph"].to_numpy(dtype=float), nan=-1.0)
-    found[:] = [of_graph.get(stimulus, "") for stimulus in stimuli.astype(np.int64).tolist()]
-    return found
+    lines[:] = [of_graph.get(stimulus, "") for stimulus in stimuli.astype(np.int64).tolist()]
+    return lines
 
 
 def _of_graphs(run: Run) -> list[str]:
@@ -183,12 +183,12 @@ def _of_calls(run: Run, times: Array) -> list[str]:
     noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
     named = {(file, number): line for file, number, line, fused in noted if not fused}
     files, numbers = calls["file"].astype(object).tolist(), calls["line"].tolist()
-    found = []
+    lines = []
     for row in np.where(first - over == 1, left, -1).tolist():
         file, number = (files[row], numbers[row]) if row >= 0 else ("", -1)
         usual = f"{PurePath(str(file)).name}:{number}" if row >= 0 else ""
-        found.append(str(named.get((file, number), usual)))
-    return found
+        lines.append(str(named.get((file, number), usual)))
+    return lines
 
 
 # --- Which task runs do the same work on other data -----------------------------------------------

@@ -157,11 +157,11 @@ def find_stragglers(run: Run) -> StragglerRuns:
     run's wall time, so that they matter.
     """
     runs = _Runs(run)
-    found = runs.seconds > np.maximum(
+    slow = runs.seconds > np.maximum(
         TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
     )
-    found &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.groups.codes] >= FEWEST)
-    rows = np.flatnonzero(found)
+    slow &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.groups.codes] >= FEWEST)
+    rows = np.flatnonzero(slow)
     rows = rows[np.argsort(-runs.excess[rows], kind="stable")]
     causes, expected = runs.causes(rows)
     return StragglerRuns(

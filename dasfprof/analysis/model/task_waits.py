@@ -160,31 +160,32 @@ class TaskWaits:
         keys, _ = self._inputs(row)
         if not len(keys):
             return ""
-        times, found = self._slots.times, self._transferred(keys)
-        during = (found["end"] >= times.received[row]) & (found["start"] <= times.ready[row])
-        found = found[during & (found["worker_id"] == self._slots.worker[row])]
-        if not len(found):
+        times, transfers = self._slots.times, self._transferred(keys)
+        transfers = transfers[transfers["worker_id"] == self._slots.worker[row]]
+        transfers = transfers[transfers["end"] >= times.received[row]]
+        transfers = transfers[transfers["start"] <= times.ready[row]]
+        if not len(transfers):
             return "No transfer of its inputs was recorded in this time."
-        found = found[~found.index.duplicated()]
-        names = ", ".join([self._title_at(source) for source in found["source"].unique()][:3])
-        size = format_size(float(found["size"].sum()))
-        return f"{count_of(len(found), 'transfer')} of {size} from {names}."
+        transfers = transfers[~transfers.index.duplicated()]
+        names = ", ".join([self._title_at(source) for source in transfers["source"].unique()][:3])
+        size = format_size(float(transfers["size"].sum()))
+        return f"{count_of(len(transfers), 'transfer')} of {size} from {names}."
 
     def _transferred(self, keys: Array) -> pd.DataFrame:
         """Return one row per transfer and one of some keys that it brought, indexed by transfer."""
         table, (lengths, items) = self._run.transfers, self._run.transfer_keys
         wanted = np.isin(items, keys)
-        found = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]
-        start = self._run.on_one_clock(found["start"], found["worker_id"])
+        brought = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]
+        start = self._run.on_one_clock(brought["start"], brought["worker_id"])
         return pd.DataFrame(
             {
                 "key_id": items[wanted],
-                "worker_id": found["worker_id"],
-                "source": found["source"].astype(object),
-                "size": found["size"],
-                "success": found["state"] == "success",
+                "worker_id": brought["worker_id"],
+                "source": brought["source"].astype(object),
+                "size": brought["size"],
+                "success": brought["state"] == "success",
                 "start": start,
-                "end": start + found["duration"].to_numpy(dtype=float),
+                "end": start + brought["duration"].to_numpy(dtype=float),
             }
         )
 
@@ -229,12 +230,12 @@ class TaskWaits:
         All are NaN if the location or the size of an input is unknown.
         """
         keys, producers = self._inputs(row)
-        found = np.zeros(len(self._run.workers))
+        sizes = np.zeros(len(self._run.workers))
         if not len(keys):
-            return found
+            return sizes
         seen = (producers >= 0) & (producers < len(self._run.tasks))
         if not seen.all():
-            return np.full(len(found), np.nan)
+            return np.full(len(sizes), np.nan)
         size = dict(zip(keys.tolist(), self._run.tasks["size"].to_numpy()[producers], strict=True))
         copies = set(zip(keys.tolist(), self._slots.worker[producers].tolist(), strict=True))
         if len(self._run.transfers):
@@ -242,8 +243,8 @@ class TaskWaits:
             fetched = fetched[fetched["success"] & (fetched["end"] <= time)]
             copies |= set(zip(fetched["key_id"], fetched["worker_id"], strict=True))
         for key, worker in copies:
-            found[worker] += size[key]
-        return found
+            sizes[worker] += size[key]
+        return sizes
 
     def _restrictions(self, row: int) -> str:
         annotations = self._annotations(row)

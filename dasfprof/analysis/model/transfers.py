@@ -38,9 +38,9 @@ def moved_keys(run: Run, rows: Array) -> MovedKeys:
     lengths, ids = run.transfer_keys
     lengths = np.maximum(lengths, 0)
     message = np.repeat(np.arange(len(lengths)), lengths)
-    kept = np.zeros(len(lengths), dtype=bool)
-    kept[rows] = True
-    of_rows = kept[message]
+    wanted = np.zeros(len(lengths), dtype=bool)
+    wanted[rows] = True
+    of_rows = wanted[message]
     message, key_id = message[of_rows], ids[of_rows].astype(np.int64)
     table = run.transfers
     weight = _result_sizes(run)[key_id]
@@ -115,9 +115,9 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     first, again = moves.first, moves.to_the_same
     repeated = Groups(moves.key_id, len(run.keys)).sizes > 1
     more_than_once = (first & repeated[moves.key_id]).astype(float)
-    told = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
-    of_told = Groups(codes[told["key_id"].to_numpy(dtype=np.int64)], count)
-    serialising = of_told.sum(told["seconds"].to_numpy(dtype=float))
+    sent = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
+    of_told = Groups(codes[sent["key_id"].to_numpy(dtype=np.int64)], count)
+    serialising = of_told.sum(sent["seconds"].to_numpy(dtype=float))
     if not len(run.serialised) and not run.knows_serialising:
         serialising = np.full(count, np.nan)
     return MovedOutputs(

@@ -88,8 +88,8 @@ def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
 
 def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
     """Return which lives of workers left for one of some reasons."""
-    told = trace.workers["left_reason"].fillna("")
-    return np.array([str(reason).startswith(reasons) for reason in told], dtype=bool)
+    texts = trace.workers["left_reason"].fillna("")
+    return np.array([str(reason).startswith(reasons) for reason in texts], dtype=bool)
 
 
 def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
@@ -135,14 +135,14 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     end = find_run_end(trace)
     by_client = end is not None and end.how is How.LEFT
     state = table["state"].astype(object).to_numpy()
-    found = np.where(state == "fetching", WAITING, RUNNING).astype(object)
+    states = np.where(state == "fetching", WAITING, RUNNING).astype(object)
     cancelled = state == "cancelled"
-    found[cancelled | by_client] = RELEASED
+    states[cancelled | by_client] = RELEASED
     worker = table["worker_id"].to_numpy()
     # With its worker nobody lost what a client had given up before.
-    found[left_unasked(trace)[worker] & ~cancelled] = LOST
-    found[left_for(trace, RESTARTED)[worker]] = RELEASED
-    return found
+    states[left_unasked(trace)[worker] & ~cancelled] = LOST
+    states[left_for(trace, RESTARTED)[worker]] = RELEASED
+    return states
 
 
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -154,8 +154,8 @@ def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.
     own = pd.MultiIndex.from_frame(rows[RUN])
     more = only[~index.duplicated(keep="last")].set_index(RUN)
     names = [name for name in more.columns if name not in rows and name in trace.tasks]
-    found = more[names].reindex(own).reset_index(drop=True)
-    return pd.concat([rows, found], axis=1), only[~index.isin(own)]
+    known = more[names].reindex(own).reset_index(drop=True)
+    return pd.concat([rows, known], axis=1), only[~index.isin(own)]
 
 
 def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -273,16 +273,16 @@ def _open_states(trace: Trace) -> list[RunEnd]:
     states = trace.scheduler_states
     if not len(states):
         return []
-    found, broken_up = [], _broken_up(trace)
+    ends, broken_up = [], _broken_up(trace)
     before = states[states["time"] <= broken_up]
     if len(before):
-        found.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
+        ends.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
     last = _record(states.iloc[-1])
     if last["occasion"] != "client-left":
         # It holds to the end of the trace, unless something closed then.
         until = float(last["time"]) if last["occasion"] == "closing" else float(trace.end)
-        found.append(RunEnd(until, _how(trace), last))
-    return [end for end in found if end.unfinished]
+        ends.append(RunEnd(until, _how(trace), last))
+    return [end for end in ends if end.unfinished]
 
 
 def _broken_up(trace: Trace) -> float:

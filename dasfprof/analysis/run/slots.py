@@ -227,9 +227,9 @@ def status_seconds(trace: Trace) -> dict[str, Array]:
     seconds = {}
     for name, spans in STATUSES.items():
         length = np.zeros(len(times))
-        told = np.isfinite(recorded[spans[0][0]]) & np.isfinite(recorded[spans[-1][1]])
+        known = np.isfinite(recorded[spans[0][0]]) & np.isfinite(recorded[spans[-1][1]])
         for begin, end in spans:
             length += getattr(times, end) - getattr(times, begin)
-            told |= np.isfinite(recorded[begin]) & np.isfinite(recorded[end])
-        seconds[name] = np.where(told | (length > 0), length, np.nan)
+            known |= np.isfinite(recorded[begin]) & np.isfinite(recorded[end])
+        seconds[name] = np.where(known | (length > 0), length, np.nan)
     return seconds

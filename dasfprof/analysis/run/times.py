@@ -93,8 +93,8 @@ def ended_there(trace: Trace) -> Array:
     runs = tasks.iloc[rows]
     # The time of the stimulus of an error; NaN if it is another one.
     texts = pd.Series(stimulus_texts(trace, runs["end_cause"]), dtype=object)
-    told = texts.str.removeprefix(_ERRED).where(texts.str.startswith(_ERRED))
-    said = pd.to_numeric(told, errors="coerce").to_numpy(dtype=float)
+    times = texts.str.removeprefix(_ERRED).where(texts.str.startswith(_ERRED))
+    said = pd.to_numeric(times, errors="coerce").to_numpy(dtype=float)
     stop = (runs["start"] + runs["duration"]).to_numpy()
     reported[rows] = (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
     return reported

@@ -141,9 +141,9 @@ def departure(trace: Trace, life: int) -> Departure:
 
 def _interval(trace: Trace) -> float:
     """Return the longest time in seconds for which a healthy worker's files may not grow."""
-    told = trace.surroundings.settings
+    settings = trace.surroundings.settings
     names = ("dasfprof.sample-interval", "dasfprof.flush-interval")
-    seconds = pd.to_numeric(pd.Series([told.get(name) for name in names]), errors="coerce")
+    seconds = pd.to_numeric(pd.Series([settings.get(name) for name in names]), errors="coerce")
     return float(seconds.fillna(1.0).max())
 
 

@@ -40,9 +40,9 @@ class WorkerLives:
     def within(self, begin: float, end: float) -> WorkerLives:
         """Return their parts within a window; those without any are left out."""
         first, last = np.maximum(self.begin, begin), np.minimum(self.end, end)
-        kept = np.flatnonzero(first <= last)
-        statuses = [self.statuses[place] for place in kept.tolist()]
-        return WorkerLives(self.ids[kept], self.threads[kept], first[kept], last[kept], statuses)
+        rows = np.flatnonzero(first <= last)
+        statuses = [self.statuses[row] for row in rows.tolist()]
+        return WorkerLives(self.ids[rows], self.threads[rows], first[rows], last[rows], statuses)
 
     @classmethod
     def joined(cls, windows: Sequence[WorkerLives]) -> WorkerLives:
@@ -56,8 +56,8 @@ class WorkerLives:
         np.minimum.at(begin, of_ids, begins)
         np.maximum.at(end, of_ids, ends)
         statuses = [own for window in windows for own in window.statuses]
-        kept = [statuses[place] for place in places.tolist()]
-        return cls(ids, threads[places], begin, end, kept)
+        first_statuses = [statuses[place] for place in places.tolist()]
+        return cls(ids, threads[places], begin, end, first_statuses)
 
 
 def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
@@ -112,14 +112,14 @@ def _changes(  # noqa: PLR0917
     """
     times, codes = np.append(begin, times), np.append(np.int8(OPEN), codes)
     if begin < joined <= end:
-        kept = times >= joined
-        status = codes[~kept][-1]
+        remaining = times >= joined
+        status = codes[~remaining][-1]
         status = OPEN if status == STARTING else status
-        times = np.concatenate([[begin, joined], times[kept]])
-        codes = np.concatenate([[STARTING, status], codes[kept]])
+        times = np.concatenate([[begin, joined], times[remaining]])
+        codes = np.concatenate([[STARTING, status], codes[remaining]])
     if begin <= left < end:
-        kept = times < left
-        times, codes = np.append(times[kept], left), np.append(codes[kept], CLOSING)
+        remaining = times < left
+        times, codes = np.append(times[remaining], left), np.append(codes[remaining], CLOSING)
     inside = times <= end
     return times[inside], codes[inside]
 
@@ -169,14 +169,14 @@ def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -
     """Return which workers to list: those with attempts, and those whose files have none."""
     table = trace.workers
     with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
-    found = np.bincount(of_attempt, minlength=len(workers)) > 0
-    found[workers.of_lives[with_file]] = True
-    return np.flatnonzero(found)
+    listed = np.bincount(of_attempt, minlength=len(workers)) > 0
+    listed[workers.of_lives[with_file]] = True
+    return np.flatnonzero(listed)
 
 
 def known_thread_counts(trace: Trace, workers: NamedWorkers) -> Array:
     """The number of threads of each named worker, NaN where no file tells."""
-    told = trace.workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
-    found = np.full(len(workers), np.nan)
-    np.fmax.at(found, workers.of_lives, told)
-    return found
+    threads = trace.workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
+    counts = np.full(len(workers), np.nan)
+    np.fmax.at(counts, workers.of_lives, threads)
+    return counts

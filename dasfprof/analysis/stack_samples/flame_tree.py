@@ -138,8 +138,8 @@ def flame_tree(
     order, depths = _in_order(callers, sums.seconds, total)
     place = np.full(len(numbers), -1)
     place[order] = np.arange(len(order))
-    kept = np.flatnonzero(place[call_of] >= 0)
-    kept = kept[np.lexsort((tree.lines[codes[kept]], place[call_of[kept]]))]
+    shown = np.flatnonzero(place[call_of] >= 0)
+    shown = shown[np.lexsort((tree.lines[codes[shown]], place[call_of[shown]]))]
     ends = np.searchsorted(numbers, groups * count + tree.last[stacks])
     own = np.bincount(ends, parts.seconds, len(numbers))
     functions = np.r_[tree.functions[call], len(tree.names) + known][order]
@@ -151,9 +151,9 @@ def flame_tree(
         names=[texts[row] for row in used.tolist()],
         spent=split(sums.take(order)),
         own_seconds=own[order],
-        line_counts=np.bincount(place[call_of[kept]], minlength=len(order)),
-        lines=tree.lines[codes[kept]],
-        line_spent=split(spent.take(kept)),
+        line_counts=np.bincount(place[call_of[shown]], minlength=len(order)),
+        lines=tree.lines[codes[shown]],
+        line_spent=split(spent.take(shown)),
         seconds=total,
         omitted=len(numbers) - len(order),
     )
@@ -163,16 +163,16 @@ def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
     """Return the places at which the groups were, what they spent there, and in which call."""
-    found, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
+    parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
         rows, places = tree.at(stacks, depth)
         if not len(rows):
             break
         codes = groups[rows] * len(tree.lines) + places
         codes, code_of = np.unique(codes, return_inverse=True)
-        found.append(codes)
+        parts_of.append(codes)
         sums.append(parts.take(rows).summed(code_of, len(codes)))
-    groups, places = np.divmod(np.concatenate(found), max(len(tree.lines), 1))
+    groups, places = np.divmod(np.concatenate(parts_of), max(len(tree.lines), 1))
     return places, _joined(*sums), groups * len(tree.callers) + tree.calls[places]
 
 

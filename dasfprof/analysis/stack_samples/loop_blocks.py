@@ -143,10 +143,10 @@ def blocked_while_ready(run: Run) -> Array:
 
 def _blocked(run: Run, begins: Array, ends: Array, known: Array | bool = True) -> Array:
     slots = run.slots
-    found = np.zeros(len(slots.worker))
+    seconds = np.zeros(len(slots.worker))
     memory = run.managed_memory
     if "loop_lag" not in memory or not len(memory):
-        return found
+        return seconds
     lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
     time = run.on_one_clock(memory["time"], worker)
     late = lag >= _BLOCKED
@@ -154,5 +154,5 @@ def _blocked(run: Run, begins: Array, ends: Array, known: Array | bool = True) -
         own = late & (worker == number)
         blocked = union(time[own] - lag[own], time[own])
         rows = np.flatnonzero((slots.worker == number) & known)
-        found[rows] = overlap(begins[rows], ends[rows], *blocked)
-    return found
+        seconds[rows] = overlap(begins[rows], ends[rows], *blocked)
+    return seconds

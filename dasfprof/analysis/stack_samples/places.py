@@ -135,13 +135,13 @@ def hot_places(
     samples, functions = samples_of(run, function, step)
     named = places(run, by)
     codes, count = named.of(samples.stack), len(named.names)
-    found = spent(samples, codes, count, functions)
-    order = np.argsort(-found.seconds, kind="stable")
-    order = order[found.samples[order] > 0]
+    times = spent(samples, codes, count, functions)
+    order = np.argsort(-times.seconds, kind="stable")
+    order = order[times.samples[order] > 0]
     inside = _inside(run, samples.stack, samples.interval, named) if by == "line" else {}
     return HotPlaces(
         [named.names[row] for row in order.tolist()],
-        found.take(order),
+        times.take(order),
         [inside[row][0] if row in inside else "" for row in order.tolist()],
         [inside[row][1] if row in inside else 1.0 for row in order.tolist()],
     )
@@ -279,12 +279,12 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
     if len(samples) < _FEWEST or not total > 0:
         return {}
     stacks = all_stacks(run)
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     waiting = np.flatnonzero((samples.activity == WAITING) & (samples.stack >= 0))
     for row in waiting.tolist():
         what = waited_for(stacks[samples.stack[row]])
-        found[what] = found.get(what, 0.0) + float(samples.interval[row]) / total
-    return found
+        shares[what] = shares.get(what, 0.0) + float(samples.interval[row]) / total
+    return shares
 
 
 #: Functions of pandas, by the ends of their files, in which Python code gets rows one by one; in
@@ -394,27 +394,27 @@ def hottest_frame(run: Run, function: str) -> str:
     A line is named if its share is certain to be a fifth at least, and if the threads had cores
     most of the time: the sampler is on the same host.
     """
-    found = hot_places(run, function)
-    if found.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(found.names[0], Frame):
+    hot = hot_places(run, function)
+    if hot.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(hot.names[0], Frame):
         return ""
-    starved = np.nansum(found.spent.core_wait) > _STARVED * found.spent.seconds.sum()
-    if found.spent.share[0] - found.spent.margin[0] < _LEAST or starved:
+    starved = np.nansum(hot.spent.core_wait) > _STARVED * hot.spent.seconds.sum()
+    if hot.spent.share[0] - hot.spent.margin[0] < _LEAST or starved:
         return ""
-    return write_frame(found.names[0])
+    return write_frame(hot.names[0])
 
 
 def hottest_line(run: Run, function: str) -> str:
     """Say how much of a function's time its `hottest_frame` takes, and how; empty: unknown."""
-    frame, found = hottest_frame(run, function), hot_places(run, function)
+    frame, hot = hottest_frame(run, function), hot_places(run, function)
     if not frame:
         return ""
-    samples = int(found.spent.samples.sum())
-    share, margin = float(found.spent.share[0]), float(found.spent.margin[0])
-    inside, part = clean(found.inside[0]), found.inside_share[0]
+    samples = int(hot.spent.samples.sum())
+    share, margin = float(hot.spent.share[0]), float(hot.spent.margin[0])
+    inside, part = clean(hot.inside[0]), hot.inside_share[0]
     if inside:
         inside = f", in {inside}" if part >= _ALL else f", {format_share(part)} of that in {inside}"
     more = f" ({count_of(samples, 'sample')}, ± {margin * 100:.0f} points)"
-    spent = _split(found.spent.parts(0))
+    spent = _split(hot.spent.parts(0))
     return (
         f"{format_share(share)} of its time{more} is spent at "
         f"{frame}{inside}{f': {spent}' if spent else ''}. "
@@ -488,10 +488,10 @@ def _by_calls(run: Run, begins: Array, ends: Array) -> str:
     """Say what it did by what it called, where samples of its stacks do not tell."""
     if not len(run.client_calls):
         return ""
-    found, total = meanwhile(run, begins, ends), float((ends - begins).sum())
+    times, total = meanwhile(run, begins, ends), float((ends - begins).sum())
     parts = [
         f"{one.value[0].lower()}{one.value[1:]} {format_share(seconds / total)}"
-        for one, seconds in sorted(found.items(), key=lambda item: -item[1])
+        for one, seconds in sorted(times.items(), key=lambda item: -item[1])
         if seconds >= _WORTH_TELLING * total
     ]
     return f"Meanwhile, by what the client called: {', '.join(parts)}. " if parts else ""

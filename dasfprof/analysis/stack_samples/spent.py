@@ -81,9 +81,9 @@ def run_of_samples(run: Run) -> Array:
     A row of the tasks of `with_open_runs`; -1 where no task run of that thread and time is known.
     """
     samples, runs = run.task_samples, run.whole.tasks
-    found = np.full(len(samples), -1, dtype=np.int64)
+    rows_of = np.full(len(samples), -1, dtype=np.int64)
     if not len(samples) or not len(runs):
-        return found
+        return rows_of
     threads: dict[str, int] = {}
     of_samples, of_runs = _threads(samples, threads), _threads(runs, threads)
     start = runs["start"].to_numpy(dtype=float)
@@ -100,8 +100,8 @@ def run_of_samples(run: Run) -> Array:
     near = rows[np.maximum(places, 0)] if len(rows) else np.zeros(len(time), dtype=np.int64)
     belongs = (places >= 0) & (of_samples >= 0) & (of_runs[near] == of_samples)
     belongs &= time - _ROUNDED <= stop[near]
-    found[belongs] = near[belongs]
-    return found
+    rows_of[belongs] = near[belongs]
+    return rows_of
 
 
 def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
@@ -278,15 +278,15 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
         See `parts_of`.
     """
     parts = parts_of(samples, domains)
-    found = split(parts.summed(groups, count))
+    times = split(parts.summed(groups, count))
     # How uncertain that is follows from each domain by itself.
     span = int(domains.max(initial=0)) + 1
     pairs, pair_of = np.unique((groups + 1) * span + domains, return_inverse=True)
     apart = _uncertain(parts.summed(pair_of, len(pairs)))
     uncertain = Groups(pairs // span - 1, count).sum(apart)
-    found = replace(found, uncertain=np.where(np.isnan(found.uncertain), np.nan, uncertain))
-    share, margin = _shares(samples.interval, found.seconds)
-    return Spent(**vars(found), share=share, margin=margin)
+    times = replace(times, uncertain=np.where(np.isnan(times.uncertain), np.nan, uncertain))
+    share, margin = _shares(samples.interval, times.seconds)
+    return Spent(**vars(times), share=share, margin=margin)
 
 
 def parts_of(samples: Samples, domains: Array) -> Parts:
@@ -361,12 +361,12 @@ def _placed(
     """
     placed = []
     for counted, total in zip(own, totals, strict=True):
-        told = is_active & np.isfinite(counted)
+        known = is_active & np.isfinite(counted)
         rate = ratio(
-            domain.sum(np.where(told, counted, 0.0)), domain.sum(np.where(told, interval, 0.0))
+            domain.sum(np.where(known, counted, 0.0)), domain.sum(np.where(known, interval, 0.0))
         )
         usual = interval * np.nan_to_num(rate, nan=1.0)[domain.codes]
-        seconds = np.where(is_active, np.where(told, counted, usual), 0.0)
+        seconds = np.where(is_active, np.where(known, counted, usual), 0.0)
         placed.append(seconds * np.nan_to_num(ratio(total, domain.sum(seconds)))[domain.codes])
     fit = np.nan_to_num(np.minimum(ratio(interval, placed[0] + placed[1]), 1.0), nan=1.0)
     placed = [each * fit for each in placed]

@@ -204,7 +204,7 @@ class TraceBuilder:
         samples = self._columns["Resource Usage"]
         hosts, codes = self._register.hosts()
         of_samples, unix = codes[samples["worker_id"]], samples.pop("time")
-        told = {hosts[code] for code in np.unique(of_samples[np.isfinite(unix)]).tolist()}
+        timed = {hosts[code] for code in np.unique(of_samples[np.isfinite(unix)]).tolist()}
         boots = boot_times(of_samples, samples["timestamp"], unix, len(hosts))
         if boots is not None:
             for columns in self._columns.values():
@@ -214,7 +214,7 @@ class TraceBuilder:
             # A process that told no clock has an event's own time.
             boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
             self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
-        for host in sorted(self._dasf_hosts - told):
+        for host in sorted(self._dasf_hosts - timed):
             text = (
                 f"{host}: no Resource Usage event tells the distance between its clock, which "
                 "began with the host, and Unix time; its times compare with no other host's."
@@ -289,10 +289,10 @@ class TraceBuilder:
             first_of, last_of = _SPANS.get(name, ("time", "time"))
             starts, stops = table[first_of].to_numpy(), table[last_of].to_numpy()
             stops = starts + stops if last_of == "duration" else stops
-            kept = np.isfinite(starts) & np.isfinite(stops)
-            ids = table["worker_id"].to_numpy()[kept]
-            np.minimum.at(first, ids, starts[kept])
-            np.maximum.at(last, ids, stops[kept])
+            known = np.isfinite(starts) & np.isfinite(stops)
+            ids = table["worker_id"].to_numpy()[known]
+            np.minimum.at(first, ids, starts[known])
+            np.maximum.at(last, ids, stops[known])
         for worker, begin, end in zip(
             self._register.workers, first.tolist(), last.tolist(), strict=True
         ):

@@ -144,8 +144,8 @@ def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame
     readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
     if not len(devices) and readings.isna().to_numpy().all():
         yield Note("gpu", "", "no resource sample tells of a GPU: the columns about GPUs are NA.")
-    told = failures.reindex(columns=["uuid", "reason", "reading"]).astype(object).drop_duplicates()
-    for (uuid, reason), group in told.groupby(["uuid", "reason"], sort=True):
+    failures = failures.reindex(columns=["uuid", "reason", "reading"]).astype(object)
+    for (uuid, reason), group in failures.drop_duplicates().groupby(["uuid", "reason"], sort=True):
         yield Note("gpu", str(uuid), f"{uuid}: {', '.join(group['reading'])} not read: {reason}.")
 
 
@@ -225,12 +225,12 @@ class Surroundings:
 
 def _told(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:
     """Return the versions or settings that headers name, several of one with a slash."""
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for header in headers:
-        told = header.get(entry)
-        for name, version in told.items() if isinstance(told, dict) else ():
-            found.setdefault(str(name), set()).add(str(version))
-    return {name: " / ".join(sorted(versions)) for name, versions in found.items()}
+        named = header.get(entry)
+        for name, version in named.items() if isinstance(named, dict) else ():
+            values.setdefault(str(name), set()).add(str(version))
+    return {name: " / ".join(sorted(versions)) for name, versions in values.items()}
 
 
 def _command(header: Mapping[str, Any]) -> str:

@@ -41,8 +41,8 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
         if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
             # Distinct ones share a hash.
             whole = np.column_stack([head_ids.astype(np.uint32), tails])
-            found = np.unique(whole, axis=0, return_inverse=True)[1]
-            return _in_order(pd.factorize(found.ravel())[0])
+            numbers = np.unique(whole, axis=0, return_inverse=True)[1]
+            return _in_order(pd.factorize(numbers.ravel())[0])
     return ids, first
 
 
@@ -201,10 +201,10 @@ class KeyTable:
         """Return ``str(key)`` of keys, as an array of Python strings."""
         head_ids, tails = self.head_ids[ids], self.tails_of(ids)
         texts, kinds = self._begins[head_ids], self._kinds[head_ids]
-        found = np.flatnonzero(np.bincount(kinds)).tolist()
-        for kind in found:
+        present = np.flatnonzero(np.bincount(kinds)).tolist()
+        for kind in present:
             if kind in TEXT_ENDS:
-                rows = np.flatnonzero(kinds == kind) if len(found) > 1 else slice(None)
+                rows = np.flatnonzero(kinds == kind) if len(present) > 1 else slice(None)
                 texts[rows] = TEXT_ENDS[kind](texts[rows].tolist(), tails[rows])
         return texts
 

@@ -157,54 +157,54 @@ class TaskLines:
         graph, layer = self._runs.find(runs), self._of_keys[key_ids]
         arrival = self._runs.arrivals[graph]
         arrival = np.where(np.isnan(arrival), np.inf, arrival)
-        found = self._layers.find(layer, np.full(len(layer), -1), arrival)
-        found = np.where(found >= 0, found, self._of_graph[graph])
+        line = self._layers.find(layer, np.full(len(layer), -1), arrival)
+        line = np.where(line >= 0, line, self._of_graph[graph])
         if dependencies is not None:
-            self._inherit(found, key_ids, dependencies)
+            self._inherit(line, key_ids, dependencies)
         # Nothing is fused into those that take results of their own layer.
         go_on = np.zeros(len(layer), dtype=bool)
         if dependencies is not None and self._fused:
             rows = np.repeat(np.arange(len(layer)), np.maximum(dependencies[0], 0))
             go_on[rows[self._of_keys[dependencies[1]] == layer[rows]]] = True
-        self._group(found, layer, arrival, go_on)
-        why = np.full(len(found), REASONS.index(MADE_BY_DASK), dtype=np.int8)
+        self._group(line, layer, arrival, go_on)
+        why = np.full(len(line), REASONS.index(MADE_BY_DASK), dtype=np.int8)
         why[~self._is_ours[graph]] = REASONS.index(OF_OTHERS)
         why[graph < 0] = REASONS.index(NO_GRAPH)
         why[:] = why if len(self._table) else REASONS.index(NOT_RECORDED)
-        why[found >= 0] = -1
-        lines = make_categorical(found.astype(np.int32), self.table["line"].tolist())
+        why[line >= 0] = -1
+        lines = make_categorical(line.astype(np.int32), self.table["line"].tolist())
         return lines, make_categorical(why, list(REASONS))
 
-    def _inherit(self, found: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
+    def _inherit(self, line: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
         """Assign tasks of shuffles to the line of those that take their results, if it is one."""
-        wanted = np.flatnonzero(self._shuffles[key_ids] & (found < 0))
+        wanted = np.flatnonzero(self._shuffles[key_ids] & (line < 0))
         if not len(wanted):
             return
-        users = np.repeat(np.arange(len(found)), np.maximum(dependencies[0], 0))
+        users = np.repeat(np.arange(len(line)), np.maximum(dependencies[0], 0))
         for _ in range(2):  # the last take those of barriers, which take those of transfers
-            lines = found[users]
+            lines = line[users]
             known = lines >= 0
             least = np.full(len(self._of_keys), np.iinfo(np.int64).max)
             most = np.full(len(self._of_keys), -1, dtype=np.int64)
             np.minimum.at(least, dependencies[1][known], lines[known])
             np.maximum.at(most, dependencies[1][known], lines[known])
             keys = key_ids[wanted]
-            found[wanted] = np.where(least[keys] == most[keys], most[keys], found[wanted])
+            line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
-    def _group(self, found: Array, layer: Array, arrival: Array, go_on: Array) -> None:
+    def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
         """Replace the lines of tasks into which layers of others were fused, by their groups."""
         if not self._fused:
             return
         into = np.fromiter(self._fused, dtype=np.uint64, count=len(self._fused))
-        rows = np.flatnonzero((found >= 0) & ~go_on & np.isin(layer, into))
+        rows = np.flatnonzero((lines >= 0) & ~go_on & np.isin(layer, into))
         if not len(rows):
             return
         pairs = np.stack(
-            [layer[rows], arrival[rows].view(np.uint64), found[rows].astype(np.uint64)]
+            [layer[rows], arrival[rows].view(np.uint64), lines[rows].astype(np.uint64)]
         )
         kinds, places = np.unique(pairs, axis=1, return_inverse=True)
         groups = np.array([self._group_of(*kind) for kind in kinds.T.tolist()], dtype=np.int64)
-        found[rows] = groups[places.ravel()]
+        lines[rows] = groups[places.ravel()]
 
     def _group_of(self, layer: int, arrival: int, line: int) -> int:
         inner = np.array(self._fused[layer][::-1], dtype=np.uint64)

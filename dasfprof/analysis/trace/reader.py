@@ -157,9 +157,9 @@ def _joined(events: pd.DataFrame) -> pd.DataFrame:
     for row in begun.tolist():
         args[row] = {**args[row], **args[ends[row]]}
     events["args"] = pd.Series(args, index=events.index, dtype=object)
-    kept = np.ones(len(events), dtype=bool)
-    kept[ends[begun]] = False
-    return events[kept].reset_index(drop=True)
+    remaining = np.ones(len(events), dtype=bool)
+    remaining[ends[begun]] = False
+    return events[remaining].reset_index(drop=True)
 
 
 #: The readings whose columns are there even if nobody read them.
@@ -356,15 +356,15 @@ class TraceReader:
                 self.scheduler_goes_on.append(name)
 
     def _note_missing_files(self) -> None:
-        found = list(self._segments.missing(self.window))
-        gone = sum(missing.events or 0 for missing in found)
+        absent = list(self._segments.missing(self.window))
+        gone = sum(missing.events or 0 for missing in absent)
         if gone:
             text = (
                 f"{count_of(gone, 'event')} that had been recorded and written are gone, of "
-                f"{count_of(len(found), 'file')}: it is unknown what they told."
+                f"{count_of(len(absent), 'file')}: it is unknown what they told."
             )
             self.notes.append(Note("lost-events", "", text))
-        for missing in found:
+        for missing in absent:
             self._note("segment-missing", missing.file, missing.text)
             if missing.owner is not None:
                 self.register.workers[missing.owner].closed.append(False)

@@ -67,7 +67,7 @@ class SentFunctions:
         if not isinstance(text, str) or DYNAMIC not in text:
             return text
         for pattern in (_IN_TEXT, _IN_TRACEBACK):
-            text = pattern.sub(lambda found: self.file(found[2], int(found[1])), text)
+            text = pattern.sub(lambda match: self.file(match[2], int(match[1])), text)
         return text
 
     def mend(self, tables: dict[str, pd.DataFrame]) -> None:
@@ -88,9 +88,9 @@ class SentFunctions:
         code = tables["function_code"]
         rows = code[["function", "line", "file", "source", "missing"]].astype(object)
         for place, (function, line, file, *_) in enumerate(rows.itertuples(index=False)):
-            found = self._whole.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
-            if len(found) == 1:
-                (sent,) = found.values()
+            named = self._whole.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
+            if len(named) == 1:
+                (sent,) = named.values()
                 rows.iloc[place, 2:] = [sent[name] for name in ("file", "source", "missing")]
         for name in ("file", "source", "missing"):
             code[name] = rows[name].astype("category")

@@ -52,17 +52,17 @@ class LayerNames:
             bases[place] = self._number((True, table.heads[place][1]), new) << 32
         named = np.flatnonzero((kinds == keys.TEXT) | (kinds >= keys.TUPLE))
         bases[named] = self._of_names([table.heads[place][1] for place in named.tolist()], new)
-        found: Array = bases[table.head_ids]
+        layers: Array = bases[table.head_ids]
         kind_of = kinds[table.head_ids]
         hashed = np.flatnonzero((kind_of == keys.HEX) | (kind_of == keys.UUID))
-        found[hashed] = _hash(table.tails_of(hashed))
-        numbered = np.flatnonzero((kind_of == keys.NUMBERED) & (found > 0))
-        found[numbered] += table.tails_of(numbered)[:, 0]
-        return found
+        layers[hashed] = _hash(table.tails_of(hashed))
+        numbered = np.flatnonzero((kind_of == keys.NUMBERED) & (layers > 0))
+        layers[numbered] += table.tails_of(numbered)[:, 0]
+        return layers
 
     def _of_names(self, names: list[str], new: bool) -> Array:
         """Return the identities of the layers that keys which are tuples name first."""
-        found = np.zeros(len(names), dtype=np.uint64)
+        layers = np.zeros(len(names), dtype=np.uint64)
         # Those that end in a hash may be as many as there are keys: they are split together.
         hashed = np.array([name[-33:-32] == "-" for name in names], dtype=bool)
         for rows in (np.flatnonzero(hashed), np.flatnonzero(~hashed)):
@@ -70,15 +70,15 @@ class LayerNames:
             heads, tails = keys.split_keys(texts) if texts else ([], np.empty((0, 4)))
             kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
             ended = (kinds == keys.HEX) | (kinds == keys.UUID)
-            found[rows[ended]] = _hash(tails[ended])
+            layers[rows[ended]] = _hash(tails[ended])
             for at in np.flatnonzero(~ended).tolist():
                 kind, text = heads[at]
                 if kind == keys.NUMBERED:
                     number = self._number((True, text), new)
-                    found[rows[at]] = (number << 32) + int(tails[at, 0]) if number else 0
+                    layers[rows[at]] = (number << 32) + int(tails[at, 0]) if number else 0
                 else:
-                    found[rows[at]] = self._number((False, texts[at]), new)
-        return found
+                    layers[rows[at]] = self._number((False, texts[at]), new)
+        return layers
 
     def _number(self, name: tuple[bool, str], new: bool) -> int:
         if new:
@@ -176,7 +176,7 @@ def inherited_steps(
 
 def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[int, list[int]]:
     """Find the layers that were fused into each: those before it without tasks, nearest first."""
-    found: dict[int, list[int]] = {}
+    fused: dict[int, list[int]] = {}
     for layer in ran.intersection(depends):
         waiting, inner = list(depends[layer]), []
         for before in waiting:
@@ -184,8 +184,8 @@ def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[in
                 inner.append(before)
                 waiting += depends.get(before, ())
         if inner:
-            found[layer] = inner
-    return found
+            fused[layer] = inner
+    return fused
 
 
 # --- Which graph each task run came with, and which layer each key belongs to ---------------------
@@ -274,10 +274,12 @@ class BuiltLayers:
         lengths = np.maximum(self.columns["dependencies"], 0)
         ends = np.cumsum(lengths)
         layer, ids = identities[self.columns["layer"]], identities[self.dependencies].tolist()
-        found: dict[int, list[int]] = {}
+        dependencies: dict[int, list[int]] = {}
         for row in np.flatnonzero(lengths).tolist():
-            found.setdefault(int(layer[row]), []).extend(ids[ends[row] - lengths[row] : ends[row]])
-        return found
+            dependencies.setdefault(int(layer[row]), []).extend(
+                ids[ends[row] - lengths[row] : ends[row]]
+            )
+        return dependencies
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
@@ -376,12 +378,12 @@ class TaskSteps:
 
     def _annotated(self, runs: Columns) -> Array:
         """Return the steps that annotations of the person's own tell of."""
-        found = np.full(len(runs["key_id"]), -1, dtype=np.int64)
+        unknown = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
-            return found
+            return unknown
         places, objects = distinct_objects(runs["annotations"])
         codes = list(map(self._annotation, objects))
-        return np.array(codes, dtype=np.int64)[places] if codes else found
+        return np.array(codes, dtype=np.int64)[places] if codes else unknown
 
     def _annotation(self, annotations: Any) -> int:
         if not isinstance(annotations, dict):

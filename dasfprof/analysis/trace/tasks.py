@@ -160,22 +160,22 @@ def forget_shuffled_inputs(
 
 def take(columns: Columns, places: Array) -> Columns:
     """Take rows of columns; a place of -1 gives NA."""
-    found = places >= 0
+    known = places >= 0
     taken: Columns = {}
     for name, column in columns.items():
         if isinstance(column, pd.Categorical):
             codes = np.full(len(places), -1, dtype=column.codes.dtype)
-            codes[found] = column.codes[places[found]]
+            codes[known] = column.codes[places[known]]
             taken[name] = pd.Categorical.from_codes(codes, dtype=column.dtype)
         elif isinstance(column, pd.Series):
             objects = np.empty(len(places), dtype=object)
-            objects[found] = column.to_numpy()[places[found]]
+            objects[known] = column.to_numpy()[places[known]]
             taken[name] = pd.Series(objects, dtype=object, copy=False)
-        elif found.all():
+        elif known.all():
             taken[name] = column[places]
         else:
             taken[name] = np.full(len(places), np.nan, dtype=np.result_type(column, np.float32))
-            taken[name][found] = column[places[found]]
+            taken[name][known] = column[places[known]]
     return taken
 
 

@@ -122,16 +122,16 @@ def paused_workers(state: ClusterState) -> Iterator[Cause]:
         f"{w.worker} {format_size(w.memory or 0)} of {format_size(w.memory_limit or 0)}"
         for w in known[:3]
     )
-    told = [w for w in known if w.results is not None]
-    results, memory = sum(w.results or 0 for w in told), sum(w.memory or 0 for w in told)
-    left_behind = bool(told) and len(told) == len(paused) and results < _OF_RESULTS * memory
+    measured = [w for w in known if w.results is not None]
+    results, memory = sum(w.results or 0 for w in measured), sum(w.memory or 0 for w in measured)
+    left_behind = bool(measured) and len(measured) == len(paused) and results < _OF_RESULTS * memory
     yield Cause(
         "all-paused",
         "certain",
         f"All {count_of(len(paused), 'worker')} of the cluster are paused for memory, and "
         f"{count_of(state.unfinished, 'task')} wait.",
         f"Memory: {usage or 'unknown'}."
-        + (f" Dask's results are {format_size(results)} of that." if told else ""),
+        + (f" Dask's results are {format_size(results)} of that." if measured else ""),
         "Look for what tasks leave behind in their processes: module globals, caches, open files "
         "and figures, memory that the allocator keeps (MALLOC_TRIM_THRESHOLD_). Dask can neither "
         "spill nor free it: unless a running task does, these workers stay paused until they are "

@@ -30,15 +30,15 @@ _INNOCENT = 10
 
 def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
     """Return the tasks that ended in an error for good, the first ones in the order of time."""
-    found = _erred(run)
-    late = found["key_id"].isin(ended_with_the_run(run)["key_id"])
-    found = found[(found["for_good"] & ~late).to_numpy(dtype=bool)]
-    found = found.sort_values("known", kind="stable").drop_duplicates("key_id")
-    if not len(found):
+    failed = _erred(run)
+    late = failed["key_id"].isin(ended_with_the_run(run)["key_id"])
+    failed = failed[(failed["for_good"] & ~late).to_numpy(dtype=bool)]
+    failed = failed.sort_values("known", kind="stable").drop_duplicates("key_id")
+    if not len(failed):
         return ()
-    never_ran = blocked_by_errors(run, len(found))
+    never_ran = blocked_by_errors(run, len(failed))
     codes, functions = run.keys.functions()
-    first = found.head(_MOST)
+    first = failed.head(_MOST)
     keys = run.keys.texts(first["key_id"].to_numpy()).tolist()
     labels = run.workers["worker"].to_numpy(dtype=object)
     return tuple(
@@ -49,7 +49,7 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
             **_deaths(run, row, functions[codes[row["key_id"]]]),
             worker=str(labels[row["worker_id"]]) if row["worker_id"] >= 0 else None,
             # Of several that failed nothing tells which of them a task depends on.
-            dependents=sum(never_ran.values()) if len(found) == 1 else None,
+            dependents=sum(never_ran.values()) if len(failed) == 1 else None,
         )
         for key, row in zip(keys, first.to_dict("records"), strict=True)
     )
@@ -60,13 +60,13 @@ def ended_with_the_run(run: Run) -> pd.DataFrame:
 
     Those are the errors that the scheduler heard of when the client had left, or SIGINT had come.
     """
-    found, end = _erred(run), run.ending
+    erred, end = _erred(run), run.ending
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
-        return found.iloc[:0]
+        return erred.iloc[:0]
     # What was given up as the client left had ended by then, however late its worker tells.
-    late = (found["known"] > end.time) & found["message"].notna()
-    return found[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
+    late = (erred["known"] > end.time) & erred["message"].notna()
+    return erred[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
 def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
@@ -81,8 +81,8 @@ def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
             most = {name: number for name, number in erred.items() if number}
     if sum(most.values()) <= failed:
         return {}
-    found, (codes, functions) = _erred(run), run.keys.functions()
-    erred_here = found["key_id"][found["for_good"].to_numpy(dtype=bool)].to_numpy(dtype=np.int64)
+    runs, (codes, functions) = _erred(run), run.keys.functions()
+    erred_here = runs["key_id"][runs["for_good"].to_numpy(dtype=bool)].to_numpy(dtype=np.int64)
     ran = Counter(functions[code] for code in codes[erred_here].tolist())
     left = {name: number - ran[name] for name, number in most.items()}
     return {name: number for name, number in left.items() if number > 0}
@@ -124,8 +124,10 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     only = run.scheduler_only
     there = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
     # What a worker had not written when it died only the scheduler knows.
-    kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
-    of_ended = codes[np.append(run.tasks["key_id"].to_numpy(), kept)]
+    in_memory = only["key_id"].to_numpy()[
+        (only["scheduler_state"] == "memory").to_numpy(dtype=bool)
+    ]
+    of_ended = codes[np.append(run.tasks["key_id"].to_numpy(), in_memory)]
     ended = np.bincount(of_ended, minlength=len(functions))
     runs = {functions[code]: int(ended[code]) for code in codes[there].tolist()}
     never = [name for name, number in runs.items() if not number]
@@ -220,12 +222,12 @@ def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
     if not len(before):
         return set()
     rows = states[(states["time"] >= before["time"].iloc[-1]) & (states["time"] <= time)]
-    kept: set[str] | None = None
+    steady: set[str] | None = None
     for workers in rows["workers"]:
         own = [worker for worker in workers or () if worker.get("worker") == address]
         keys = {str(key) for worker in own for key in worker.get("keys") or ()}
-        kept = keys if kept is None else kept & keys
-    return kept or set()
+        steady = keys if steady is None else steady & keys
+    return steady or set()
 
 
 # The tasks that a trace shows to have been under way at some time, and what their threads did.
@@ -279,9 +281,9 @@ def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     if not len(history):
         return ()
     last = history.drop_duplicates(RUN, keep="last")
-    kept = ~last["state"].isin(["cancelled", "released"]).to_numpy()
-    kept &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
-    last = last[kept]
+    open_ = ~last["state"].isin(["cancelled", "released"]).to_numpy()
+    open_ &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
+    last = last[open_]
     # By what their workers recorded of the end.
     ended = run.tasks[(run.tasks["start"] + run.tasks["duration"] <= time).to_numpy()]
     ended = ended[np.isin(ended["key_id"].to_numpy(), last["key_id"].to_numpy())]

@@ -137,7 +137,7 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
             if not life["left"] <= end.time
         ]
     sampled = set(run.samples["worker_id"].tolist())
-    found = []
+    workers = []
     for row in state["workers"] or ():
         number, life = lives.get(str(row.get("worker")), (-1, None))
         silent = max(float(state["time"]) - float(row.get("last_seen") or state["time"]), 0.0)
@@ -147,7 +147,7 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
         blocked, stack = _blocked(run, number, end.time)
         empty = knows_nothing(run, end, row, life)
         results = results_in_memory(run, number, end.time)
-        found.append(
+        workers.append(
             WorkerNow(
                 worker=str(row.get("worker")) if life is None else str(life["worker"]),
                 address=str(row.get("worker")),
@@ -165,7 +165,7 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
                 loop_stack=stacks[stack],
             )
         )
-    return found
+    return workers
 
 
 def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
@@ -179,7 +179,7 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
     open_ = attempts[(attempts["category"] == WORKER_LOST) & ~attempts["key_id"].isin(set(ended))]
     labels = run.workers["worker"].to_numpy(dtype=object)
     functions = open_["function"].astype(object)
-    found = []
+    workers = []
     for number in lost.tolist():
         own = open_[open_["life"] == number]
         if len(own):
@@ -190,7 +190,7 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
             seen = run.under_way[(run.under_way["worker_id"] == number).to_numpy(dtype=bool)]
             texts = run.keys.texts(seen["key_id"].to_numpy(dtype=np.int64)).tolist()
             held = zip(texts, seen["holds"], strict=True)
-            found.append(
+            workers.append(
                 WorkerNow(
                     worker=str(labels[number]),
                     address=address,
@@ -205,7 +205,7 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
                     held=tuple((key, str(name)) for key, locks in held for _, name in locks or ()),
                 )
             )
-    return found
+    return workers
 
 
 def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
@@ -239,11 +239,11 @@ def _scheduler_died_alone(run: Run) -> bool:
 def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     history = run.clients_under_way
     history = history[history["time"] <= end.time]
-    told = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
-    names = dict.fromkeys([*told, *history["client"].astype(str)])
+    rows = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
+    names = dict.fromkeys([*rows, *history["client"].astype(str)])
     clients = []
     for name in filter(is_persons, names):
-        client = ClientNow.of(told.get(name, {"client": name}))
+        client = ClientNow.of(rows.get(name, {"client": name}))
         looks = history[history["client"] == name]
         if len(looks):
             # The last look, or one at a client that waited just before it left.

@@ -41,7 +41,7 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
             continue
         seen |= {task.key for task in cycle}
         certain = all(task.holds_certain for task in cycle)
-        told = "; ".join(
+        holders = "; ".join(
             f"{elide(task.key, 60)} on {task.worker} {_held_names(task, cycle)} and waits "
             f"for {task.activity.waits_in} {name_some(task.activity.waits_for)}"
             for task in cycle
@@ -53,7 +53,7 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
             "lock-cycle",
             "certain" if certain else "likely",
             f"{count_of(len(cycle), 'task')} wait for each other's locks, and none can go on.",
-            f"{told}. They wait at: {lines}.",
+            f"{holders}. They wait at: {lines}.",
             "Take the locks in one order everywhere (sorted by name), or all at once with a "
             "MultiLock; a time-out on acquire() makes the wait end.",
             waiting=sum(not names.isdisjoint(task.activity.waits_for) for task in waiting),
@@ -219,17 +219,17 @@ def _signal_state(kind: str, primitive: Primitive | None) -> str:
 
 def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:
     """Return who waits in one of some calls: tasks, and the names of clients."""
-    found: dict[tuple[str, str], Waiters] = {}
+    waiters: dict[tuple[str, str], Waiters] = {}
     for task in state.tasks:
         if task.activity.waits_in in calls and (task.seconds is None or task.seconds >= _LONG):
             for name in task.activity.waits_for:
-                found.setdefault((str(task.activity.waits_in), name), []).append(task)
+                waiters.setdefault((str(task.activity.waits_in), name), []).append(task)
     for client in state.clients:
         if client.activity is not None and client.activity.waits_in in calls:
             for name in client.activity.waits_for:
                 place = f"the client at {describe_stack(client.activity.stack)}"
-                found.setdefault((str(client.activity.waits_in), name), []).append(place)
-    return found
+                waiters.setdefault((str(client.activity.waits_in), name), []).append(place)
+    return waiters
 
 
 def _primitive(state: ClusterState, name: str) -> Primitive | None:

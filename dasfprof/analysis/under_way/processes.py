@@ -161,11 +161,11 @@ def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
 
     Those about which the same is to be done are one cause.
     """
-    told = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
+    holders = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
     groups: dict[tuple[str, str], list[WorkerNow]] = {}
     for worker in state.workers:
         had = worker.processing or worker.processing_keys
-        if worker.status == "lost" and had and worker.worker not in told:
+        if worker.status == "lost" and had and worker.worker not in holders:
             groups.setdefault((worker.exit_clause, worker.exit_advice), []).append(worker)
     for (clause, what_to_do), workers in groups.items():
         every = [key for worker in workers for key in worker.processing_keys]
@@ -267,12 +267,12 @@ def _by_line(
     state: ClusterState, thread_state: str, older_than: float
 ) -> Iterable[list[TaskUnderWay]]:
     """Group the tasks that are in no call of Dask's by the user's line that they are in."""
-    found: dict[str | None, list[TaskUnderWay]] = {}
+    by_line: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
         activity, long = task.activity, task.seconds is None or task.seconds >= older_than
         if long and activity.waits_in is None and activity.thread_state == thread_state:
-            found.setdefault(user_line(activity.stack), []).append(task)
-    return found.values()
+            by_line.setdefault(user_line(activity.stack), []).append(task)
+    return by_line.values()
 
 
 def _cause(

@@ -70,7 +70,7 @@ def _quiet(scheduler: Any) -> float | None:
 
 
 def _failed(scheduler: Any) -> list[dict[str, Any]]:
-    found: dict[Any, dict[str, Any]] = {}
+    failed: dict[Any, dict[str, Any]] = {}
     for entry in list(getattr(scheduler, "erred_tasks", ())):
         task = scheduler.tasks.get(entry.key)
         if task is None or task.state != "erred" or task.exception_blame is not task:
@@ -78,15 +78,15 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
         # Dask keeps that it gave a task up as a pickled exception without text.
         died = task.suspicious
         killed = f"KilledWorker, as {died} workers died while they ran it" if died else ""
-        if len(found) < _MOST_FAILED and task.key not in found:
-            found[task.key] = {
+        if len(failed) < _MOST_FAILED and task.key not in failed:
+            failed[task.key] = {
                 "key": str(task.key),
                 "function": str(task.prefix.name),
                 "message": str(task.exception_text or entry.exception_text or killed),
                 "worker": next(iter(task.erred_on or ()), None),
                 "dependents": _dependents(task),
             }
-    return list(found.values())
+    return list(failed.values())
 
 
 def _dependents(failed: Any) -> int | None:

@@ -89,11 +89,11 @@ def _ready(threads: Threads) -> set[str]:
 
 def _threads(pid: int | None) -> Threads:
     """Read the threads of a process; none if it has ended."""
-    found: Threads = {}
+    by_name: Threads = {}
     try:
         threads = os.listdir(f"{PROC}/{pid}/task")
     except OSError:
-        return found
+        return by_name
     for name in threads:
         folder = f"{PROC}/{pid}/task/{name}"
         fields = _content(f"{folder}/stat").rpartition(") ")[2].split()
@@ -103,8 +103,8 @@ def _threads(pid: int | None) -> Threads:
                 cpu, delayed = int(times[0]) / 1e9, int(times[1]) / 1e9
             else:
                 cpu, delayed = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 0.0
-            found[name] = Thread(fields[0], cpu, delayed, _content(f"{folder}/wchan"))
-    return found
+            by_name[name] = Thread(fields[0], cpu, delayed, _content(f"{folder}/wchan"))
+    return by_name
 
 
 def _content(path: str) -> str:

@@ -65,11 +65,11 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
 
 def stack_of(frames: list[FrameType]) -> Stack:
     """Return function, file and line of frames, without those that merely run a task's graph."""
-    kept = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
-    if len(kept) > MOST_FRAMES:
+    shown = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
+    if len(shown) > MOST_FRAMES:
         half = MOST_FRAMES // 2
-        kept = kept[:half] + kept[-half:]
-    codes = [(frame.f_code, frame.f_lineno or 0) for frame in kept]
+        shown = shown[:half] + shown[-half:]
+    codes = [(frame.f_code, frame.f_lineno or 0) for frame in shown]
     return tuple(
         (getattr(code, "co_qualname", code.co_name), code.co_filename, line) for code, line in codes
     )

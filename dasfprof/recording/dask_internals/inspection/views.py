@@ -75,14 +75,14 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
     ended: dict[str, dict[str, int]] = {}
     unfinished = 0
     for name, prefix in list(scheduler.task_prefixes.items()):
-        kept = {state: number for state, number in prefix.states.items() if number}
-        if not kept:
+        states = {state: number for state, number in prefix.states.items() if number}
+        if not states:
             continue
-        here = sum(kept.get(state, 0) for state in UNFINISHED)
+        here = sum(states.get(state, 0) for state in UNFINISHED)
         unfinished += here
-        kept = {state: kept[state] for state in COUNTED if state in kept}
-        if kept:
-            (open_functions if here else ended)[str(name)] = kept
+        states = {state: states[state] for state in COUNTED if state in states}
+        if states:
+            (open_functions if here else ended)[str(name)] = states
     room = max(0, MOST_FUNCTIONS - len(open_functions))
     counts = {**dict(list(ended.items())[len(ended) - room :]), **open_functions}
     return dict(list(counts.items())[-MOST_FUNCTIONS:]), unfinished
@@ -242,7 +242,7 @@ def _threads(
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
-    found = {}
+    tasks = {}
     with worker.active_threads_lock:
         active = dict(worker.active_threads)
         frames = current_frames() if active else {}
@@ -251,11 +251,11 @@ def _threads(
             if cpu is not None:
                 used = thread_cpu(ident)
                 seconds = None if used is None else used - cpu.setdefault((ident, key), used)
-            found[ident] = key, frames_of_thread(frames.get(ident), code), seconds
+            tasks[ident] = key, frames_of_thread(frames.get(ident), code), seconds
     if cpu is not None:
         for place in [place for place in cpu if active.get(place[0]) != place[1]]:
             del cpu[place]
-    return found
+    return tasks
 
 
 def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
@@ -424,11 +424,11 @@ def _events(extension: Any) -> list[dict[str, Any]]:
 
 
 def _queues(extension: Any) -> list[dict[str, Any]]:
-    found = []
+    queues = []
     for name, queue in list(extension.queues.items())[:MOST_PRIMITIVES]:
         getters, putters = len(queue._getters), len(queue._putters)
         if getters or putters or queue.qsize():
-            found.append(
+            queues.append(
                 {
                     "kind": "Queue.put" if putters else "Queue.get",
                     "name": str(name),
@@ -437,7 +437,7 @@ def _queues(extension: Any) -> list[dict[str, Any]]:
                     "limit": queue.maxsize,
                 }
             )
-    return found
+    return queues
 
 
 def _multi_locks(extension: Any) -> list[dict[str, Any]]:
