@@ -187,6 +187,7 @@ STORE = ((1, 90, 180), (730, 2, 1))
         (["f = dd.read_csv(x, blocksize=60_000)"], "Set blocksize=6000000 instead of 60000 at"),
         (["b = db.from_sequence(x, partition_size=2)"], "Set partition_size=200 instead of 2 at"),
         # Values that no literal tells are those of the tasks' lines alone.
+        (["da.ones(m, chunks=(n, 90))"], "Make chunks=(n, 90) at a.py:0 about 100 times larger."),
         (
             ["da.ones(m, chunks=(n, n))"],
             "Make chunks=(n, n) at a.py:0 about 100 times larger, 10",
@@ -207,6 +208,6 @@ def test_larger_chunks_are_set_at_the_line_that_sets_them(
     texts: list[str | None], words: str
 ) -> None:
     lines = [(f"a.py:{number}", text) for number, text in enumerate(texts)]
-    advice = larger_chunks_in(lines, {"a.py:0"}, {"a.py:0": [STORE]}, {1460}, 100.0)
+    advice = larger_chunks_in(lines, {"a.py:0"}, {"a.py:0": [STORE]}, 1460, 100.0)
     assert advice.startswith(words)
     assert bool(advice) == bool(words)

@@ -39,7 +39,7 @@ class ChunkArgument:
 
     @property
     def values(self) -> list[Any]:
-        """The values that it may have, as far as literals tell; None: one that they do not."""
+        """The values that it may have, with None for what is no literal."""
         return list(_values(self.node))
 
 
@@ -47,7 +47,7 @@ def larger_chunks_in(
     lines: Iterable[tuple[str, str | None]],
     built_by: Collection[str],
     arrays: Mapping[str, Sequence[Blocks]],
-    widths: Collection[int],
+    width: int,
     factor: float,
 ) -> str:
     """Return the words that set larger chunks in the program; empty if it is not clear where.
@@ -60,8 +60,8 @@ def larger_chunks_in(
         The lines that built the tasks that are too small.
     arrays
         The arrays that each line built.
-    widths
-        The numbers of tasks that layers of the graph have.
+    width
+        The number of tasks that are too small in a layer of the graph.
     factor
         By how much chunks are to be larger.
     """
@@ -69,7 +69,7 @@ def larger_chunks_in(
     changes = {
         (argument.line, argument.name, *values)
         for argument in given
-        if (values := _new_value(argument, arrays.get(argument.line, ()), widths, factor))
+        if (values := _new_value(argument, arrays.get(argument.line, ()), width, factor))
     }
     if len(changes) == 1:
         ((line, name, old, new),) = changes
@@ -81,7 +81,10 @@ def larger_chunks_in(
     at = f"{argument.name}={argument.text} at {excerpt(argument.line)}"
     if argument.name == "npartitions":
         return f"Divide {at} by about {_rounded(factor)}."
-    axes = len(argument.node.elts) if isinstance(argument.node, ast.Tuple) else 1
+    # The other sizes may be those of whole axes.
+    node = argument.node
+    unknown = [part for part in getattr(node, "elts", []) if not isinstance(part, ast.Constant)]
+    axes = len(unknown)
     each = f", {_rounded(factor ** (1 / axes))} times in each direction" if axes > 1 else ""
     return f"Make {at} about {_rounded(factor)} times larger{each}."
 
@@ -111,7 +114,7 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
 
 
 def _values(node: ast.expr) -> Iterator[Any]:
-    """Return the values of an expression, of each branch of a conditional; None: not literal."""
+    """Return the values of an expression, of each branch of a conditional."""
     if isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)
@@ -130,34 +133,34 @@ def _values(node: ast.expr) -> Iterator[Any]:
 
 
 def _new_value(
-    argument: ChunkArgument, arrays: Sequence[Blocks], widths: Collection[int], factor: float
+    argument: ChunkArgument, arrays: Sequence[Blocks], width: int, factor: float
 ) -> tuple[str, str] | None:
     """Return the value that an argument had in the run and the larger one; None: not clear."""
     values = argument.values
     match argument.name:
         case "chunks":
-            pairs = [
-                (value, _larger(value, *array, factor)) for value in values for array in arrays
-            ]
+            pairs = [(old, _larger(old, *array, factor)) for old in values for array in arrays]
         case "npartitions":
-            pairs = [(n, max(1, round(n / factor))) for n in values if n in widths]
-        case "partition_size" if all(isinstance(value, int) for value in values):
-            pairs = [(values[0], round(values[0] * factor))] if len(values) == 1 else []
+            pairs = [(n, max(1, round(n / factor))) for n in values if n == width]
+        case "partition_size" if len(values) == 1 and _is_size(values[0]):
+            pairs = [(values[0], round(values[0] * factor))]
         case _:
-            pairs = [(repr(value), _larger_bytes(value, factor)) for value in values]
-            pairs = pairs if len(pairs) == 1 else []
-    texts = {(str(old), str(new)) for old, new in pairs if new is not None and str(new) != str(old)}
-    return texts.pop() if len(texts) == 1 else None
+            pairs = [(old, _larger_bytes(old, factor)) for old in values] * (len(values) == 1)
+    news = {repr(new): repr(old) for old, new in pairs if new is not None and new != old}
+    if len(news) != 1:
+        return None
+    ((new, old),) = news.items()
+    return old, new
 
 
-def _larger_bytes(value: Any, factor: float) -> str | None:
-    """Return a larger size in bytes as text; None: the value is no size."""
+def _larger_bytes(value: Any, factor: float) -> int | str | None:
+    """Return a larger size in bytes, as text if it was one; None: the value is no size."""
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor
     if not 0 < size < 1e15:
         return None
-    return str(round(size)) if isinstance(value, int) else repr(_bytes_text(size))
+    return round(size) if isinstance(value, int) else _bytes_text(size)
 
 
 def _bytes_text(size: float) -> str:
@@ -169,36 +172,22 @@ def _bytes_text(size: float) -> str:
 def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> Any:
     """Return the larger value of ``chunks=`` if the given one cut this array; else None."""
     grown = larger_shape(shape, blocks, factor)
-    if _is_size(value) and all(
-        size == value or count == 1 for size, count in zip(shape, blocks, strict=True)
-    ):
+    axes = list(zip(shape, blocks, strict=True))
+    if _is_size(value) and all(size == value or count == 1 for size, count in axes):
         return grown[0] if len(set(grown)) == 1 else grown
     if isinstance(value, tuple) and len(value) == len(shape):
-        is_cut_so = all(
-            size == one or (count == 1 and not _is_size(one))
-            for one, size, count in zip(value, shape, blocks, strict=True)
-        )
-        return grown if is_cut_so else None
-    if isinstance(value, Mapping):
-        return _larger_by_name(value, shape, blocks, grown)
-    return None
-
-
-def _larger_by_name(
-    value: Mapping[str, Any],
-    shape: tuple[int, ...],
-    blocks: tuple[int, ...],
-    grown: tuple[int, ...],
-) -> dict[str, Any] | None:
-    """Return larger sizes by names of dimensions, whose axes have just these sizes; else None."""
-    cut = {
-        size: larger for size, count, larger in zip(shape, blocks, grown, strict=True) if count > 1
-    }
-    sizes = [size for size in value.values() if _is_size(size)]
-    axes = [size for size, count in zip(shape, blocks, strict=True) if count > 1]
-    if not cut or not set(cut) <= set(sizes) or len(set(axes)) < len(axes):
+        return grown if all(map(_has_cut, value, shape, blocks)) else None
+    larger = {size: new for (size, count), new in zip(axes, grown, strict=True) if count > 1}
+    cut = [size for size, count in axes if count > 1]
+    if not isinstance(value, Mapping) or not cut or len(larger) < len(cut):
         return None
-    return {name: cut.get(size, size) for name, size in value.items()}
+    given = [size for size in value.values() if size in larger]
+    return {k: larger.get(v, v) for k, v in value.items()} if len(given) == len(cut) else None
+
+
+def _has_cut(given: Any, size: int, count: int) -> bool:
+    """Return whether a given size may have cut an axis into blocks of this size."""
+    return given == size or (count == 1 and given in (-1, "auto"))
 
 
 def _is_size(value: Any) -> bool:

@@ -189,7 +189,7 @@ def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) 
         zip(alone["line"], alone["text"], strict=True),
         {part for line in own for part in parts[line]},
         arrays,
-        set(chunks.width.tolist()),
+        int(chunks.width[run.functions.codes[run.rows_of(function)[0]]]),
         float(factor),
     )
     return words.replace("{", "{{").replace("}", "}}")

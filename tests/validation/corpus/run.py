@@ -26,6 +26,8 @@ from dasfprof import TraceAnalyser
 PROGRAMS = Path(__file__).parent / "programs"
 #: Programs of threads that people began in public; `cases.py` prints what is said of them.
 CASES = Path(__file__).parent / "cases"
+#: Programs without a fault.
+HEALTHY = Path(__file__).parent / "healthy"
 ADVISED = "--advised"
 #: A share of the cores. Where other programs used more, timings tell nothing of this run.
 BUSY = 0.15
@@ -72,7 +74,8 @@ def programs(place: Path = PROGRAMS) -> list[str]:
 
 def place_of(name: str) -> Path:
     """Return where a program is."""
-    return CASES if (CASES / f"{name}.py").exists() else PROGRAMS
+    places = (CASES, HEALTHY)
+    return next((place for place in places if (place / f"{name}.py").exists()), PROGRAMS)
 
 
 def record(name: str, directory: Path, *arguments: str) -> Recorded:

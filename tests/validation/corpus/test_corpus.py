@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-for library in ("dask_ml", "lightgbm", "numba", "sklearn", "xarray", "tomllib"):
+for library in ("dask_ml", "h5py", "lightgbm", "numba", "sklearn", "xarray", "zarr", "tomllib"):
     pytest.importorskip(library, reason="the extra `corpus` is not installed, or Python is < 3.11")
 
 from advised import advised_programs, compare  # noqa: E402
 from expectations import Expectation, declaration  # noqa: E402
 from refuters import refute  # noqa: E402
-from run import BUSY, Recorded, programs, record  # noqa: E402
+from run import BUSY, HEALTHY, Recorded, programs, record  # noqa: E402
 
 #: Programs that need a place, by the environment variable that names it.
 NEEDS = {"dasf_pipeline": "DASF_CHECKOUT"}
@@ -87,6 +87,16 @@ def test_what_is_found(name: str, expectation: Expectation, recorded: Record) ->
         pytest.skip(f"other programs used {done.busy_elsewhere:.0%} of the cores")
     columns = ["Severity", "Rule", "Finding", "Evidence", "Suggestion"]
     assert holds, f"{expectation.why}\n{done.findings[columns].to_string(max_colwidth=None)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", programs(HEALTHY))
+def test_a_healthy_program_has_no_finding_above_low(name: str, recorded: Record) -> None:
+    done = recorded(name)
+    severe = done.findings[done.findings["Severity"].isin(["high", "medium"])]
+    if done.busy_elsewhere > BUSY and len(severe):
+        pytest.skip(f"other programs used {done.busy_elsewhere:.0%} of the cores")
+    assert not len(severe), severe.to_string(max_colwidth=None)
 
 
 @pytest.mark.slow

@@ -1,0 +1,91 @@
+"""Programs with two causes each: whether the first finding is about the one that costs more.
+
+``two_causes.py [--times 3] [NAME ...]`` runs each program without dasfprof, as it is and with each
+of its remedies, in turns, and once under dasfprof. It prints the median seconds that each remedy
+gains, and the first finding with its seconds and advice. Which finding is about which cause is in
+`CAUSES`; results that a remedy changes are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dasfprof import TraceAnalyser
+
+DIRECTORY = Path(__file__).with_suffix("")
+#: By program: the remedies by their arguments, and the findings that advise them.
+CAUSES = {
+    "bag_of_items": {"partitions": "tasks-too-small", "together": "recomputation"},
+    "csv_in_blocks": {"blocks": "tasks-too-small", "columns": "row-wise"},
+    "delayed_in_loop": {"together": "one-at-a-time", "scatter": "sent-by-value"},
+    "grid_search": {"dispatch": "one-at-a-time", "columns": "dominating-function"},
+    "kmeans": {"chunks": "tasks-too-small", "persist": "recomputation"},
+    "merge_of_hot_key": {"broadcast": "fat-partitions", "columns": "row-wise"},
+    "models_and_requests": {"threads": "blocked-tasks", "once": "dominating-function"},
+    "python_in_threads": {"chunks": "tasks-too-small", "processes": "lock-bound"},
+    "submit_in_loop": {"together": "one-at-a-time", "scatter": "sent-by-value"},
+    "zarr_of_days": {"chunks": "tasks-too-small", "together": "recomputation"},
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print what remedies gain, and what is found first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--times", type=int, default=3)
+    options = parser.parse_args(arguments)
+    right = 0
+    names = options.names or sorted(CAUSES)
+    for name in names:
+        remedies = ["", *CAUSES[name]]
+        runs = [{each: run(name, each) for each in remedies} for _ in range(options.times)]
+        seconds = {each: statistics.median(turn[each][0] for turn in runs) for each in remedies}
+        gains = {each: seconds[""] - seconds[each] for each in CAUSES[name]}
+        first = first_finding(name)
+        most = max(gains, key=lambda each: gains[each])
+        right += first["Rule"] == CAUSES[name][most]
+        print(
+            f"{name}: {seconds['']:.1f} s; "
+            + ", ".join(f"{k}: {v:+.1f} s" for k, v in gains.items())
+        )
+        print(
+            f"    first: {first['Rule']}, {first['Seconds at stake (s)']:.1f} s: {first['Suggestion']}"
+        )
+        changed = {each for turn in runs for each in remedies if turn[each][1] != runs[0][""][1]}
+        if changed:
+            print(f"    other results with {', '.join(sorted(changed))}")
+        sys.stdout.flush()
+    print(f"{right} of {len(names)} first findings are about the cause that costs more")
+
+
+def run(name: str, *remedies: str) -> tuple[float, str]:
+    """Run a program; return its seconds and what it printed."""
+    begin = time.monotonic()
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(DIRECTORY / f"{name}.py"),
+        *filter(None, remedies),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return time.monotonic() - begin, done.stdout
+
+
+def first_finding(name: str) -> dict[str, object]:
+    """Record a program, and return its first finding as a row of `diagnose`."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "dasfprof", "run", "-d", directory]
+        subprocess.run([*command, str(DIRECTORY / f"{name}.py")], capture_output=True, check=True)
+        return TraceAnalyser(directory, progress=False).diagnose().iloc[0].to_dict()
+
+
+if __name__ == "__main__":
+    main()
