@@ -51,13 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         first = first_finding(name)
         most = max(gains, key=lambda each: gains[each])
         right += first["Rule"] == CAUSES[name][most]
-        print(
-            f"{name}: {seconds['']:.1f} s; "
-            + ", ".join(f"{k}: {v:+.1f} s" for k, v in gains.items())
-        )
-        print(
-            f"    first: {first['Rule']}, {first['Seconds at stake (s)']:.1f} s: {first['Suggestion']}"
-        )
+        saved = ", ".join(f"{each}: {gain:+.1f} s" for each, gain in gains.items())
+        print(f"{name}: {seconds['']:.1f} s; {saved}")
+        print(f"    {first['Rule']}, {first['Seconds at stake (s)']:.1f} s: {first['Suggestion']}")
         changed = {each for turn in runs for each in remedies if turn[each][1] != runs[0][""][1]}
         if changed:
             print(f"    other results with {', '.join(sorted(changed))}")
