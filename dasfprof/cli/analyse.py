@@ -26,7 +26,7 @@ from dasfprof.cli.sources import (
     source_argument,
 )
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.report.documents import finding_page, finding_url
+from dasfprof.report.documents import finding_sections
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
 from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.findings import print_summary
@@ -325,7 +325,10 @@ def print_finding(findings: list[Finding], where: str) -> None:
         say(clean(one.text))
         say(f"→ {clean(one.row()['Suggestion'])}")
         say(clean(one.evidence))
-    say(f"What it means: {finding_url(rule) or finding_page(rule) + ' of the documentation'}")
+    for title, paragraphs in finding_sections(rule).items():
+        heading(title, apart=True)
+        for number, paragraph in enumerate(paragraphs):
+            say(paragraph, apart=number > 0)
     print_next(after_finding(findings, where))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
@@ -84,7 +85,21 @@ def schema_of(command: str) -> str:
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 
-# --- Where the documentation is: each finding has a page of its rule's name -----------------------
+# --- Each finding has a page of its rule's name, in the package and in the documentation ----------
+
+#: Of an installed package, and of a clone.
+_PAGES = (Path(__file__).with_name("findings"), Path(__file__).parents[2] / "docs" / "findings")
+
+
+def finding_sections(rule: str) -> dict[str, list[str]]:
+    """Return the paragraphs of the page of a rule, without marks of Markdown, by their heading."""
+    page = next(path for path in (each / f"{rule}.md" for each in _PAGES) if path.exists())
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page.read_text(encoding="utf-8"))
+    _, *parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
+    return {
+        title: [" ".join(paragraph.split()) for paragraph in body.strip().split("\n\n")]
+        for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def finding_page(rule: str) -> str:

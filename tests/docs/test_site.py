@@ -37,7 +37,7 @@ sys.path.insert(0, str(DOCS))
 
 import generate  # noqa: E402  # it is next to the pages
 
-HEADINGS = ["What it means", "What shows it", "What to do", "When it is not so"]
+HEADINGS = ["What it means", "How to confirm it", "What to do", "When it does not apply"]
 #: Written by hand; the rest is made of declarations.
 PAGES = sorted(
     path

@@ -138,7 +138,9 @@ def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame
         yield Note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
         return
     last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
-    for reason, count in last[last != "available"].value_counts().sort_index().items():
+    # Without the driver's library there is hardly a GPU.
+    lacking = last[~last.isin(["available", "no library"])]
+    for reason, count in lacking.value_counts().sort_index().items():
         where = count_of(count, "worker")
         yield Note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
     readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])

@@ -7,6 +7,7 @@ Devices" and does not raise. The probe also runs on workers without a GPU.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -140,6 +141,10 @@ class GpuProbe:
         try:
             import pynvml
         except ImportError:
+            try:
+                ctypes.CDLL("libnvidia-ml.so.1")
+            except OSError:
+                return self._describe(GpuAvailability.NO_LIBRARY)
             return self._describe(GpuAvailability.NO_BINDING)
         try:
             pynvml.nvmlInit()
