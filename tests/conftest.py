@@ -16,7 +16,7 @@ DASK_INTERNALS = {
     *("graphs_sent", "held_memory", "hostile_keys", "idle", "inspection", "local_schedulers"),
     *("metrics", "nvtx_ranges", "p2p_shuffles", "public_hook", "recorded_lines", "recorded_steps"),
     *("registration", "releases", "serialising", "storage_calls", "task_arguments", "task_logs"),
-    *("task_ranges", "under_way", "untouched_data", "worker_exits", "workloads"),
+    *("task_ranges", "under_way", "untouched_data", "worker_exits", "workloads", "zarr_storage"),
 }
 
 #: The longest files come first: several processes share the suite by whole files, and one of these

@@ -204,7 +204,7 @@ class Questions:
         """Find how large chunks should be, so that overhead takes a small share of the time."""
 
     def storage(self) -> pd.DataFrame:
-        """Sum up what the threads of task runs read from storage and wrote to it, by function."""
+        """Sum up what task runs read from storage and wrote to it, by function."""
 
     def transfers(
         self,

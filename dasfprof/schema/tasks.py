@@ -45,7 +45,7 @@ disk_read_size  int      bytes    inputs that were unspilled
 executor        float32  seconds  waiting for the thread pool, and returning from it
 collecting      float32  seconds  CPU time of Python's garbage collector in the task's thread, with
     the finalizers that it called, but for its youngest generation; None for coroutines
-storage         float32  seconds  in calls of fsspec, while the thread was on no core
+storage         float32  seconds  in requests of fsspec and Zarr, while the thread was on no core
 exception       text     text     what it raised
 raised_at       text     text     the last line of user code in its traceback: file:line function
 """,
@@ -170,25 +170,31 @@ arguments       text     text     name, type, dtype, shape or length of the firs
 
 STORAGE = event_kind(
     "Storage",
-    "What the thread of a task run read from a storage and wrote to it, by protocol: in calls of "
-    "fsspec, the outermost of those within one another; or, of a run of a millisecond or more, to "
-    "and from disks of its host. What other threads moved for it is left out.",
+    "What a task run read from a storage and wrote to it, by store: in requests of fsspec and Zarr "
+    "3, in any thread or event loop, the outermost of those within one another; or, of a run of a "
+    "millisecond or more, what its thread moved to and from disks of its host.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-protocol        text     text     s3, gs, https, ... as the file system calls itself; disk: the
-    kernel's count of bytes from and to block devices, where cached files that are read count
-    nothing and those that are written count at once; it may have those of tasks of less than a
-    millisecond in the 0.1 s before it on its thread
-reads           int      count    calls that read; 0 of disk
+protocol        text     text     s3, gs, https, ... as the file system calls itself; of stores of
+    Zarr file, memory, zip, ...; disk: the kernel's count of bytes from and to block devices, where
+    cached files that are read count nothing and those that are written count at once; it may have
+    those of tasks of less than a millisecond in the 0.1 s before it on its thread
+reads           int      count    requests that read; 0 of disk
 read_size       int      bytes    read
-reading         float32  seconds  in these calls, the thread's; 0 of disk
-writes          int      count    calls that wrote; 0 of disk
+reading         float32  seconds  in these requests, those side by side as well; 0 of disk
+writes          int      count    requests that wrote; 0 of disk
 write_size      int      bytes    written
-writing         float32  seconds  in these calls
-waiting         float32  seconds  in the calls of both kinds, while the thread was on no core
-unsized         int      count    calls whose bytes are unknown, as of those that failed
+writing         float32  seconds  in these requests
+waiting         float32  seconds  while a request of either kind was in progress, and no thread was
+    on a core for the run; of several stores, shared out by their seconds
+unsized         int      count    requests whose bytes are unknown, as of those that failed
+helpers_cpu     float32  seconds  of CPU of other threads that the run started by asyncio.to_thread,
+    as Zarr does to decompress, at most those for which there were any; shared out as waiting
+helpers_queue   float32  seconds  for which these could run and had no core, at most the rest
+items           text     text     hashes of the first 16 objects, or ranges of them, that it read
+    from all stores, without metadata of Zarr; empty of disk
 """,
 )
 

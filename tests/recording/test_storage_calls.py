@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import os
 import subprocess
@@ -21,8 +22,10 @@ from s3_server import server as s3  # noqa: F401  (a fixture)
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals.patch import Patch
-from dasfprof.recording.task_runs import fsspec_calls
-from dasfprof.recording.task_runs.fsspec_calls import StorageCall, listen
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_runs.run_storage import Request, RunStorage
+from dasfprof.recording.task_runs.storage_calls import listen
+from dasfprof.recording.task_runs.storage_kinds import family
 
 pytest.importorskip("fsspec")
 
@@ -231,8 +234,8 @@ def _left_behind() -> list[str]:
     """Name what is left in a worker of what was placed there."""
     from fsspec import asyn, spec
 
-    owners = [asyn, type(spec.AbstractFileSystem), *fsspec_calls._family(spec.AbstractFileSystem)]
-    owners += fsspec_calls._family(spec.AbstractBufferedFile)
+    owners = [asyncio, asyn, type(spec.AbstractFileSystem), *family(spec.AbstractFileSystem)]
+    owners += family(spec.AbstractBufferedFile)
     left = [
         f"{owner}.{name}"
         for owner in owners
@@ -253,14 +256,31 @@ def _counts_disks(directory: Path) -> bool:
     return done.returncode == 0
 
 
-def calls_of(function: Callable[[], object]) -> list[StorageCall]:
-    heard: list[StorageCall] = []
-    leave = listen(heard.append)
+class Heard(RunStorage):
+    """Keeps each request of one thread, and of what that starts: store, kind and bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(HookGuard(), threading.local())
+        self.calls: list[tuple[str, bool, int | None]] = []
+
+    def end(self, request: Request, size: int | None) -> None:
+        super().end(request, size)
+        self.calls.append((request.store, request.is_write, size))
+
+
+def heard_of(function: Callable[[], object]) -> Heard:
+    """Return what a function called in this thread does, if it were a task."""
+    heard, thread = Heard(), threading.get_ident()
+    leave = listen(lambda each: heard if each == thread else None)
     try:
         function()
     finally:
         leave()
     return heard
+
+
+def calls_of(function: Callable[[], object]) -> list[tuple[str, bool, int | None]]:
+    return heard_of(function).calls
 
 
 def test_nothing_is_heard_once_nobody_listens() -> None:
@@ -272,14 +292,13 @@ def test_nothing_is_heard_once_nobody_listens() -> None:
         for file in with_file:
             file.read(100_000)
 
-    (heard_of,) = calls_of(read)
-    assert heard_of[:3] == ("slow", False, 100_000)
-    assert heard_of.seconds >= 0.1
-    heard: list[StorageCall] = []
-    listen(heard.append)()
+    heard = heard_of(read)
+    assert heard.calls == [("slow", False, 100_000)]
+    (row,) = heard.close()
+    assert row["reading"] >= row["waiting"] >= 0.1 - 0.05
     for file in with_file:
         file.read(100_000)
-    assert heard == []
+    assert len(heard.calls) == 1
     assert _left_behind() == []
 
 
@@ -308,7 +327,7 @@ def test_caches_count_what_their_source_is_read_for(tmp_path: Path, server: Serv
                 assert file.read() == server.content
 
     heard = calls_of(use)
-    assert [(call.protocol, call.size) for call in heard] == [("http", SIZE)]
+    assert heard == [("http", False, SIZE)]
 
 
 def test_files_are_put_and_got(tmp_path: Path, server: Server) -> None:
@@ -319,7 +338,7 @@ def test_files_are_put_and_got(tmp_path: Path, server: Server) -> None:
         fsspec.filesystem("http").get_file(server.url, str(tmp_path / "b"))
 
     heard = calls_of(use)
-    assert [call.size for call in heard] == [SIZE, SIZE]
+    assert [size for _, _, size in heard] == [SIZE, SIZE]
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == server.content
 
 
@@ -347,10 +366,10 @@ def test_an_object_store_is_given_what_is_heard(s3: S3Server) -> None:  # noqa: 
 
     written, were_read = calls_of(write), calls_of(read)
     stored = [system.size(f"{BUCKET}/{name}") for name in ("parts", "small", "whole")]
-    assert {(call.protocol, call.is_write) for call in written} == {("s3", True)}
-    assert sum(call.size or 0 for call in written) == sum(stored) == 12_021_000
-    assert {(call.protocol, call.is_write) for call in were_read} == {("s3", False)}
-    assert sum(call.size or 0 for call in were_read) == 12_000_000 + 20_000 + 15
+    assert {call[:2] for call in written} == {("s3", True)}
+    assert sum(call[2] or 0 for call in written) == sum(stored) == 12_021_000
+    assert {call[:2] for call in were_read} == {("s3", False)}
+    assert sum(call[2] or 0 for call in were_read) == 12_000_000 + 20_000 + 15
 
 
 def test_errors_and_results_are_those_of_fsspec() -> None:
@@ -364,7 +383,7 @@ def test_errors_and_results_are_those_of_fsspec() -> None:
         with pytest.raises(PermissionError, match="secret"):
             Failing(skip_instance_cache=True).cat_file("secret")
 
-    assert [(call.protocol, call.size) for call in calls_of(use)] == [("failing", None)]
+    assert calls_of(use) == [("failing", False, None)]
 
 
 def test_an_import_that_fails_fails_as_before() -> None:

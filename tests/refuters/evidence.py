@@ -97,8 +97,12 @@ class Evidence:
 
         ``stop``, ``function``, ``held`` (until when it held its thread) are added, and of the
         time for which its function held that: ``waited`` for a core, ``working`` (all else), and
-        ``used`` of it (CPU seconds, 0 if unknown).
+        ``used`` of it (CPU seconds, 0 if unknown). Threads that worked for it are among both.
         """
+        helped: dict[Any, Numbers] = defaultdict(lambda: np.zeros(2))
+        for row in self.rows("Storage"):
+            both = row.get("helpers_queue", 0.0), row.get("helpers_cpu", 0.0)
+            helped[repr(row["key"]), row["run_id"], row["address"]] += both
         seen = {
             (repr(row["key"]), row["run_id"], row["worker"]): row for row in self.rows("Task Run")
         }
@@ -110,7 +114,8 @@ class Evidence:
             length = max(min(ends[0], ends[2] or ends[0]) - row["timestamp"], 0.0)
             # When within it a run used the CPU nobody noted: evenly, then.
             share = length / row["duration"] if row["duration"] > 0 else 1.0
-            waited = min(max(row.get("run_queue") or 0.0, 0.0) * share, length)
+            queue, more = helped[repr(row["key"]), row["run_id"], row["address"]]
+            waited = min(max((row.get("run_queue") or 0.0) + queue, 0.0) * share, length)
             cpu = row.get("cpu")
             facts = {
                 "stop": ends[0],
@@ -118,7 +123,8 @@ class Evidence:
                 "waited": waited,
                 "working": length - waited,
                 "used": min(
-                    max(0.0 if cpu is None or np.isnan(cpu) else cpu * share, 0.0), length - waited
+                    max(0.0 if cpu is None or np.isnan(cpu) else (cpu + more) * share, 0.0),
+                    length - waited,
                 ),
                 "held": ends[2] if ends[2] is not None else max(ends[0], ends[1] or 0.0),
                 "noted": noted,

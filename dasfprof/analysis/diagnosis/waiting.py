@@ -149,13 +149,13 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
 
 
 def _for_storage(run: RunFigures, rows: Array, in_calls: bool, **figures: Any) -> Finding:
-    """Functions that wait in calls of a storage, or while their process moves files."""
+    """Functions that wait for requests to storage, or while their process moves files."""
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
     failed, own, moved = _share_failed(run, name), run.rows_of(name), float(run.file_bytes.sum())
     cause, more = (
         (
-            "and waits in calls of fsspec for {in_storage} of it.",
-            "Which storage, how many calls and bytes: see storage().",
+            "and waits for requests to storage for {in_storage} of it.",
+            "Which storage, how many requests and bytes: see storage().",
         )
         if in_calls
         else (

@@ -207,7 +207,11 @@ class ThreadTime(IntEnum):
         made.is_hatched_back = is_hatched_back
         return made
 
-    COMPUTING = "Computing", 0, "A task's function used the CPU."
+    COMPUTING = (
+        "Computing",
+        0,
+        "A task's function used the CPU, or waited for threads of Zarr that did.",
+    )
     WAITING_FOR_A_CORE = (
         "Waiting for a core",
         1,
@@ -216,7 +220,7 @@ class ThreadTime(IntEnum):
     WAITING_FOR_STORAGE = (
         "Waiting for storage",
         4,
-        "A task's function was in a call of fsspec, as of S3, and did not use the CPU.",
+        "A task's function waited for requests of fsspec or Zarr, as to S3, and used no CPU.",
     )
     BLOCKED = (
         "Blocked",

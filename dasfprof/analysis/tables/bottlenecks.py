@@ -152,8 +152,9 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
         - ``Mean Throughput (MB/s)``: all input bytes by all seconds
         - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
         - ``CPU (s)``, ``Waiting for a core (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: of
-          the duration, what its threads computed, could have computed had the host given them a
-          core, waited in calls of fsspec (see `storage`), and did else (other I/O, locks, sleep);
+          the duration, what its threads and those of Zarr that worked for it computed, could have
+          computed had the host given them a core, waited for requests of fsspec and Zarr (see
+          `storage`), and did else (other I/O, locks, sleep);
           of the task runs of which it is recorded, NA if of none
         - ``Deserialising (s)``: unspilled inputs, before the duration; that of inputs from other
           workers is in `transfers`. NA if it is recorded of none

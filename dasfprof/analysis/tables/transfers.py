@@ -30,38 +30,45 @@ _DISK = "disk"
     "What functions read from storage and wrote to it",
     "balance",
     page="storage",
-    expendable=("Unsized Calls", "Task Runs"),
+    expendable=("Unsized Calls", "Mean Write (MB)", "Task Runs"),
     needs="storage",
     in_parts=NO_PARTS,
 )
 def storage(run: Run) -> pd.DataFrame:
-    """Sum up what the threads of task runs read from storage and wrote to it, by function.
+    """Sum up what task runs read from storage and wrote to it, by function.
 
     Returns
     -------
     DataFrame
-        A row a function and protocol, those with most seconds first, then those with most bytes:
+        A row a function and store, those with most seconds first, then those with most bytes:
 
         - ``Function``; ``Storage``: the protocol, as a file system of fsspec calls itself (s3, gs,
-          https, ...); disk: the disks of the workers' hosts
+          https, ...); of stores of Zarr 3 also file, memory, zip, ...; disk: the disks of the
+          workers' hosts
         - ``Task Runs`` that moved anything
-        - ``Reads``, ``Read (MB)``, ``Reading (s)``: calls of fsspec, the outermost of those within
-          one another, their bytes, and the seconds of task threads in them; NA of disks, but for
-          the bytes
-        - ``Writes``, ``Written (MB)``, ``Writing (s)``
-        - ``Unsized Calls``: whose bytes are unknown, and not among these: failed ones, and copies
-          of directories
+        - ``Reads``, ``Read (MB)``, ``Reading (s)``: requests, the outermost of those within one
+          another, their bytes, and the seconds of all, those side by side as well; ``Mean Read
+          (MB)``: bytes of a request; NA of disks, but for the bytes
+        - ``Writes``, ``Written (MB)``, ``Writing (s)``, ``Mean Write (MB)``
+        - ``Unsized Calls``: whose bytes are unknown, and not among these: failed ones, copies of
+          directories, and those that were in progress when their task run ended
 
     Notes
     -----
-    Bytes are those that fsspec handed over: a file that it has in its own cache counts nothing.
-    The seconds lie within those of the tasks, and are their *Waiting for storage* but for what was
-    computed in the calls. Left out is what other
-    threads moved for a task, as Arrow's do, and file systems of Arrow itself: they tell nobody. Of
-    disks the kernel counts what came from a block device or will be written to one: a file that is
-    in its cache is read for nothing, and one that is written counts even if it is removed at once.
-    It is asked after runs of a millisecond or more; what shorter ones moved in the 0.1 s before
-    such a run, on its thread, may count as its own.
+    Requests are those of files and file systems of fsspec and of stores of Zarr 3 (local, fsspec,
+    obstore, Icechunk, your own), in whichever thread or event loop they run for a task. Bytes are
+    those that came or went: a file that fsspec has in its own cache counts nothing. While any
+    request of a task is in progress, and no thread computes for it, it is *Waiting for storage*.
+
+    Left out are metadata requests of fsspec (listing, sizes), coroutine tasks, threads that a task
+    starts by itself, and libraries that offer no place to count in: file systems of Arrow, HDF5
+    and netCDF on local files, GDAL, and obstore without Zarr. Of these, `hot_lines` has the line,
+    and `processes_resource_usage` the bytes that the process moved.
+
+    Of disks the kernel counts what came from a block device or will be written to one: a file that
+    is in its cache is read for nothing, and one that is written counts even if it is removed at
+    once. It is asked after runs of a millisecond or more; what shorter ones moved in the 0.1 s
+    before such a run, on its thread, may count as its own.
     """
     rows, (codes, names) = run.storage, run.keys.functions()
     keys = rows["key_id"].to_numpy(dtype=np.int64)
@@ -77,17 +84,20 @@ def storage(run: Run) -> pd.DataFrame:
 
     read, written = (total(name, of_calls=False) for name in ("read_size", "write_size"))
     seconds = total("reading") + total("writing")
+    reads, writes = total("reads"), total("writes")
     table = pd.DataFrame(
         {
             "Function": known_texts(pd.Series([pair[0] for pair in pairs], dtype=object)),
             "Storage": known_texts(pd.Series([pair[1] for pair in pairs], dtype=object)),
             "Task Runs": groups.sizes,
-            "Reads": whole(total("reads")),
+            "Reads": whole(reads),
             "Read (MB)": read / 1e6,
             "Reading (s)": total("reading"),
-            "Writes": whole(total("writes")),
+            "Mean Read (MB)": ratio(read, reads) / 1e6,
+            "Writes": whole(writes),
             "Written (MB)": written / 1e6,
             "Writing (s)": total("writing"),
+            "Mean Write (MB)": ratio(written, writes) / 1e6,
             "Unsized Calls": whole(total("unsized")),
         }
     )

@@ -151,6 +151,7 @@ class TraceBuilder:
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"], set(tables["graphs_sent"]["client"].tolist())
         )
+        task_runs.add_helpers(tables["tasks"], tables["storage"])
         begin, end = self._see_workers(tables)
         begin, end, left_out = widened(begin, end, self._events)
         if left_out:

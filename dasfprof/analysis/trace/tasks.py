@@ -158,6 +158,17 @@ def forget_shuffled_inputs(
     runs["input_size"][takers] = np.nan
 
 
+def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
+    """Add CPU seconds of threads that worked for task runs, and their waits for a core."""
+    helped = storage[storage["helpers_cpu"].to_numpy(dtype=float) > 0]
+    if len(helped):
+        runs = pd.MultiIndex.from_frame(tasks[list(_IDENTITY)])
+        sums = helped.groupby(list(_IDENTITY))[["helpers_cpu", "helpers_queue"]].sum()
+        more = sums.reindex(runs, fill_value=0.0).to_numpy(dtype=float)
+        tasks["cpu"] += more[:, 0]
+        tasks["run_queue"] += more[:, 1]
+
+
 def take(columns: Columns, places: Array) -> Columns:
     """Take rows of columns; a place of -1 gives NA."""
     known = places >= 0

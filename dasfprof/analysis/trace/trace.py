@@ -37,17 +37,18 @@ class Trace:
     `keys`. A missing time or number is NaN.
     """
 
-    #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
-    #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
-    #: deserialize, disk_read, disk_read_size, executor, collecting, storage, received, ready,
-    #: executing, seceded, done, type, dtype, shape, thread, exception``, and where the scheduler
-    #: knows the run ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted,
-    #: priority_user, priority_generation, priority_order, annotations``, and rows of `stimuli`:
-    #: ``cause`` (of
-    #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
-    #: has the same). ``step`` is that of the pipeline, NA where none is known; ``line`` that of the
-    #: program which built it, and where that is NA ``no_line`` says why. ``source`` is
-    #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
+    #: A row a task run that a worker recorded (``cpu`` and ``run_queue`` with those of
+    #: other threads that worked for it, by `storage`), in the order of the files: ``key_id,
+    #: run_id, worker_id, host, worker, function, state, start, duration, size, input_size, cpu,
+    #: run_queue, deserialize, disk_read, disk_read_size, executor, collecting, storage, received,
+    #: ready, executing, seceded, done, type, dtype, shape, thread, exception``, and where the
+    #: scheduler knows the run ``scheduler_state, scheduler_waiting, queued, stolen, sent, known,
+    #: wanted, priority_user, priority_generation, priority_order, annotations``, and rows of
+    #: `stimuli`: ``cause`` (of being sent), ``end_cause`` and ``graph`` (the one that made it
+    #: runnable: its row of `graphs` has the same). ``step`` is that of the pipeline, NA where none
+    #: is known; ``line`` that of the program which built it, and where that is NA ``no_line`` says
+    #: why. ``source`` is ``worker``; or ``scheduler``, for all rows, where no worker's file is
+    #: there.
     tasks: pd.DataFrame
     #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
     #: memory or erred, so that they ran for certain.

@@ -96,6 +96,13 @@ def _patch_of(value: Any) -> Patch | None:
     return patch if isinstance(patch, Patch) and patch._ours is value else None
 
 
+def unpatched(value: Any) -> Any:
+    """Return a function without the wrappers of patches, removed or not."""
+    while (patch := _patch_of(value)) is not None:
+        value = patch._before
+    return value
+
+
 def takes(function: Any, *parameters: str) -> bool:
     """Return whether a function has exactly these parameters."""
     try:

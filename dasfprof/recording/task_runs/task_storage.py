@@ -11,23 +11,19 @@ from typing import Any
 from dasfprof.recording.dask_internals.task_functions import running_tasks
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
-from dasfprof.recording.task_runs.fsspec_calls import StorageCall, listen
+from dasfprof.recording.task_runs.run_storage import RunStorage
+from dasfprof.recording.task_runs.storage_calls import listen
 from dasfprof.schema.tasks import STORAGE
 from dasfprof.system import PROC
 
 #: What a thread has moved, by the kernel's count; resolved when it is opened.
 THREAD_IO = f"{PROC}/thread-self/io"
-#: What stands for the protocol where the kernel counted.
-DISK = "disk"
 #: Bytes to read, more than the file has.
 _LENGTH = 400
 #: The most task runs that have not been written. With more, the event loop is not taking any.
 _MOST = 10_000
 #: Seconds after which the count of a thread is read again whose tasks are brief.
 _STALE = 0.1
-#: The columns of calls, bytes and seconds; what is 0 unless there were calls.
-_READS, _WRITES = ("reads", "read_size", "reading"), ("writes", "write_size", "writing")
-_NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "waiting", "unsized"), 0)
 
 
 class _ThreadDisk:
@@ -78,13 +74,14 @@ class TaskStorage:
         self._threads = running_tasks(worker)
         self._rows = rows
         self._guard = guard
+        #: Owns files of each thread.
         self._local = threading.local()
-        #: By key and protocol, of runs that have moved anything and are not written.
-        self.moved: dict[Any, dict[str, dict[str, Any]]] = {}
+        #: By key, of runs that may have moved anything and are not written.
+        self.moved: dict[Any, RunStorage] = {}
 
     def listen(self) -> Callable[[], None]:
-        """Hear of calls of fsspec; return what ends it, and closes the files of threads."""
-        leave = listen(self._called)
+        """Count requests; return what ends it, and closes the files of threads."""
+        leave = listen(self._in_thread)
 
         def end() -> None:
             leave()
@@ -92,16 +89,18 @@ class TaskStorage:
 
         return end
 
-    def _called(self, call: StorageCall) -> None:
-        try:
-            key = self._threads.get(threading.get_ident())
-            if key is not None:
-                calls, size, seconds = _WRITES if call.is_write else _READS
-                facts = {calls: 1, seconds: call.seconds, "waiting": call.waiting}
-                facts |= {"unsized": 1} if call.size is None else {size: call.size}
-                self._add(key, call.protocol, facts)
-        except Exception:
-            self._guard.caught("what a task moved")
+    def _in_thread(self, thread: int) -> RunStorage | None:
+        """Return what the run in a thread moves; None: none is there, or too many are open."""
+        key = self._threads.get(thread)
+        return None if key is None else self._of(key)
+
+    def _of(self, key: Any) -> RunStorage | None:
+        run = self.moved.get(key)
+        if run is None and len(self.moved) < _MOST:
+            run = self.moved.setdefault(key, RunStorage(self._guard, self._local))
+        if run is None:
+            self._rows.losses.add("too much storage")
+        return run
 
     def begin_thread(self) -> None:
         """Take note of a thread's count: it is about to run its first task."""
@@ -115,8 +114,9 @@ class TaskStorage:
         try:
             disk = getattr(self._local, "disk", None)  # none after the end
             read, written = (0, 0) if disk is None else disk.moved(stop)
-            if read or written:
-                self._add(key, DISK, {"read_size": read, "write_size": written})
+            run = self._of(key) if read or written else None
+            if run is not None:
+                run.moved_by_disk(read, written)
         except Exception:
             self._guard.caught("what a task moved")
 
@@ -129,14 +129,6 @@ class TaskStorage:
         except Exception:
             self._guard.caught("what a task moved")
 
-    def _add(self, key: Any, protocol: str, facts: dict[str, Any]) -> None:
-        if key not in self.moved and len(self.moved) >= _MOST:
-            self._rows.losses.add("too much storage")
-            return
-        sums = self.moved.setdefault(key, {}).setdefault(protocol, {})
-        for name, value in facts.items():
-            sums[name] = sums.get(name, 0) + value
-
     def write(self, key: Any, run_id: int | None) -> float:
         """Write what a run has moved that has ended; return for how long it waited for that.
 
@@ -144,10 +136,10 @@ class TaskStorage:
         """
         waiting = 0.0
         try:
-            for protocol, sums in self.moved.pop(key, {}).items():
-                waiting += sums.get("waiting", 0.0)
-                facts = {"key": key, "run_id": run_id, "protocol": protocol}
-                self._rows.write(STORAGE, {**_NOTHING, **facts, **sums})
+            run = self.moved.pop(key, None)
+            for row in run.close() if run is not None else ():
+                waiting += row["waiting"]
+                self._rows.write(STORAGE, {"key": key, "run_id": run_id, **row})
         except Exception:
             self._guard.caught("what a task moved")
         return waiting

@@ -9,13 +9,15 @@ import os
 import threading
 from collections.abc import Callable
 from time import thread_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, running_tasks
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.system import PROC
+
+if TYPE_CHECKING:
+    from dasfprof.recording.task_runs.task_storage import TaskStorage
 
 # --- RunQueue: how long the threads of tasks waited for a core ------------------------------------
 #

@@ -1,0 +1,185 @@
+"""Requests of storage libraries, for the task runs that they serve, in any thread and event loop.
+
+A context variable says which task run a coroutine or thread works for. It is set where work leaves
+the thread of a task: while `asyncio.run_coroutine_threadsafe` hands a coroutine to the event loop
+of another thread. asyncio copies it from there into tasks of the loop, and into the threads of
+`asyncio.to_thread`. In the thread of the task itself, the worker knows the task: so nothing is done
+for tasks that make no requests.
+
+Of requests within one another the outermost counts: within it the variable says that none does.
+Libraries are not imported for it: the wrappers are placed as soon as the program has imported one,
+and those of its later classes with these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners, WhenImported
+from dasfprof.recording.task_runs import fsspec_calls, zarr_calls
+from dasfprof.recording.task_runs.run_storage import Request, RunStorage
+from dasfprof.recording.task_runs.storage_kinds import BytesOf, RequestKind
+
+#: Returns what the task run moves that runs in a thread; None: none does. Must not raise.
+Find: TypeAlias = Callable[[int], RunStorage | None]
+
+#: The run that is served; False: none, within a request that counts; None: that of the thread.
+_served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof", default=None)
+
+
+@contextlib.contextmanager
+def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
+    """Serve a run in the context of this thread or coroutine; False: count no requests."""
+    token = _served.set(run)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the coroutine is closed in another context
+            _served.reset(token)
+
+
+@contextlib.contextmanager
+def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[Callable[..., Any]]:
+    """Count a request, and none within it; yield what takes and returns its result."""
+    size: int | None = None
+
+    def returned(result: Any) -> Any:
+        nonlocal size
+        with contextlib.suppress(Exception):  # it stays unknown
+            size = size_of(result)
+        return result
+
+    try:
+        with _serving(False):
+            yield returned
+    finally:
+        run.end(request, size)
+
+
+class _Calls(SharedListeners[Find]):
+    """The listeners of this process, and the wrappers that are there as long as any listens."""
+
+    def __init__(self) -> None:
+        super().__init__(self._hooks_now, self._forget)
+        #: Classes whose objects were seen.
+        self._seen: set[type] = set()
+        self._imports = WhenImported((*fsspec_calls.MODULES, *zarr_calls.MODULES), self._imported)
+
+    def add(self, listener: Find) -> Callable[[], None]:
+        """Let one listen; return what ends that."""
+        self._imports.start()
+        return super().add(listener)
+
+    def _forget(self) -> None:
+        self._imports.stop()
+        self._seen.clear()
+
+    def _imported(self) -> None:
+        try:
+            self.place_more()
+        except Exception:  # a class that takes no attribute: it stays as it is
+            self._imports.stop()
+
+    def _hooks_now(self) -> Iterator[Hook]:
+        around = partial(partial, self._around_request)
+        hooks = [
+            *fsspec_calls.hooks(around, self._around_new),
+            *zarr_calls.hooks(around, self._around_new),
+        ]
+        if hooks:
+            yield asyncio, "run_coroutine_threadsafe", self._around_start
+            yield asyncio, "to_thread", self._around_thread
+        yield from hooks
+
+    def _run(self) -> RunStorage | None:
+        """Return what the task run moves that is served here; None if none is, or is to count."""
+        run = _served.get()
+        if run is None:
+            thread = threading.get_ident()
+            run = next((found for find in self.all if (found := find(thread))), None)
+        return run or None
+
+    # --- wrappers --------------------------------------------------------------------------------
+
+    def _around_new(self, original: Any, patch: Patch) -> Any:
+        """Wrap what makes objects of classes, or classes by their metaclass, to see new ones."""
+
+        def make(*args: Any, **kwargs: Any) -> None:
+            is_class = bool(args) and isinstance(args[0], type)
+            if patch.active and args and not is_class and type(args[0]) not in self._seen:
+                self._seen.add(type(args[0]))
+                self._imported()  # before it keeps methods of its own
+            original(*args, **kwargs)
+            if patch.active and is_class:
+                self._imported()
+
+        return make
+
+    def _around_start(self, original: Any, patch: Patch) -> Any:
+        def run_coroutine_threadsafe(*args: Any, **kwargs: Any) -> Any:
+            run = self._run() if patch.active else None
+            if run is None:
+                return original(*args, **kwargs)
+            with _serving(run):
+                return original(*args, **kwargs)
+
+        return run_coroutine_threadsafe
+
+    def _around_thread(self, original: Any, patch: Patch) -> Any:
+        async def to_thread(*args: Any, **kwargs: Any) -> Any:
+            run = self._run() if patch.active and args else None
+            if run is None:
+                return await original(*args, **kwargs)
+            with _serving(run):
+                return await original(run.help, *args, **kwargs)
+
+        return to_thread
+
+    def _around_request(self, kind: RequestKind, original: Any, patch: Patch) -> Any:
+        async def request(*args: Any, **kwargs: Any) -> Any:
+            begun = self._begin(kind, args, kwargs, False) if patch.active else None
+            if begun is None:
+                return await original(*args, **kwargs)
+            with _counting(*begun) as returned:
+                return returned(await original(*args, **kwargs))
+
+        def call_request(*args: Any, **kwargs: Any) -> Any:
+            begun = self._begin(kind, args, kwargs, True) if patch.active else None
+            if begun is None:
+                return original(*args, **kwargs)
+            with _counting(*begun) as returned:
+                return returned(original(*args, **kwargs))
+
+        return request if inspect.iscoroutinefunction(original) else call_request
+
+    def _begin(
+        self, kind: RequestKind, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: bool
+    ) -> tuple[RunStorage, Request, BytesOf] | None:
+        """Note that a request begins; return None if it does not count."""
+        run = self._run()
+        if run is None:
+            return None
+        try:
+            store = kind.store(args[0])
+            if store is None:
+                return None
+            size, item = kind.size(args, kwargs), kind.item(args, kwargs)
+            return run, run.begin(store, kind.is_write, item, in_thread), size
+        except Exception:
+            run.caught()
+            return None
+
+
+_calls = _Calls()
+
+
+def listen(find: Find) -> Callable[[], None]:
+    """Count the requests of the task runs that a function finds; return what ends it."""
+    return _calls.add(find)

@@ -1,0 +1,84 @@
+"""An asynchronous file system whose requests take a known time, and a program's ways to call it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fsspec.asyn import AsyncFileSystem, get_loop
+
+#: Its objects, by path, of all instances in this process.
+OBJECTS: dict[str, bytes] = {}
+#: Objects of data whose names hold one of these fail, or are waited for without end.
+DENIED, ENDLESS = "denied", "endless"
+
+
+class SlowSystem(AsyncFileSystem):  # type: ignore[misc]
+    """Keeps objects in memory, and waits before each request."""
+
+    protocol = "slow"
+    cachable = False
+    #: Seconds, of all instances: copies in tasks have no attributes of their own.
+    delay = 0.0
+
+    async def _cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:
+        await asyncio.sleep(self.delay)
+        is_data = path.startswith("p/") or "/c/" in path
+        if DENIED in path and is_data:
+            raise PermissionError(path)
+        if ENDLESS in path and is_data:
+            await asyncio.Event().wait()
+        if path not in OBJECTS:
+            raise FileNotFoundError(path)
+        return OBJECTS[path][start:end]
+
+    async def _pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_: Any) -> None:
+        await asyncio.sleep(self.delay)
+        OBJECTS[path] = bytes(value)
+
+    async def _exists(self, path: str, **_: Any) -> bool:
+        return path in OBJECTS
+
+    async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        raise FileNotFoundError(path)
+
+    async def _info(self, path: str, **_: Any) -> dict[str, Any]:
+        if path not in OBJECTS:
+            raise FileNotFoundError(path)
+        return {"name": path, "size": len(OBJECTS[path]), "type": "file"}
+
+
+def by_method(system: Any, paths: list[str]) -> list[bytes]:
+    return [system.cat_file(path) for path in paths]
+
+
+def by_list(system: Any, paths: list[str]) -> list[bytes]:
+    return list(system.cat(paths).values())
+
+
+def by_ranges(system: Any, paths: list[str]) -> list[bytes]:
+    return system.cat_ranges(paths, [0] * len(paths), [10**6] * len(paths), on_error="raise")
+
+
+def by_own_loop(system: Any, paths: list[str]) -> list[bytes]:
+    async def read() -> list[bytes]:
+        return await asyncio.gather(*map(system._cat_file, paths))
+
+    return asyncio.run(read())
+
+
+def by_other_loop(system: Any, paths: list[str]) -> list[bytes]:
+    reading = [
+        asyncio.run_coroutine_threadsafe(system._cat_file(path), get_loop()) for path in paths
+    ]
+    return [each.result() for each in reading]
+
+
+def by_thread(system: Any, paths: list[str]) -> list[bytes]:
+    async def read() -> list[bytes]:
+        return [await asyncio.to_thread(system.cat_file, path) for path in paths]
+
+    return asyncio.run(read())
+
+
+WAYS = (by_method, by_list, by_ranges, by_own_loop, by_other_loop, by_thread)

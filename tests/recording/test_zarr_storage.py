@@ -1,0 +1,302 @@
+"""What Zarr 3 and asynchronous file systems read is what their stores hold, and they time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from clusters import new_client
+from distributed import Client
+from refuters import refute
+from test_storage_calls import heard_of
+
+import dasfprof
+from dasfprof import TraceAnalyser
+from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.task_runs.storage_kinds import family
+
+zarr = pytest.importorskip("zarr", minversion="3")
+slow_store = pytest.importorskip("slow_store")  # needs fsspec
+
+#: Seconds of each request, chunks of an array, and values of a chunk.
+DELAY, CHUNKS, VALUES = 0.1, 12, 5_000
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with new_client(n_workers=1, threads_per_worker=2, processes=False) as client:
+        yield client
+
+
+def stores(directory: Path) -> dict[str, tuple[Any, str]]:
+    """Return stores, and the names that they have in tables."""
+    from zarr.storage import FsspecStore, LocalStore, ObjectStore
+
+    slow_store.OBJECTS.clear()
+    system = slow_store.SlowSystem(asynchronous=True)
+    found = {
+        "local": (LocalStore(directory / "local"), "file"),
+        "fsspec": (FsspecStore(system, path="root"), "slow"),
+    }
+    try:
+        from obstore.store import LocalStore as Objects
+    except ImportError:
+        return found
+    (directory / "objects").mkdir()
+    return found | {"obstore": (ObjectStore(Objects(directory / "objects")), "file")}
+
+
+def sizes_of(store: Any) -> list[int]:
+    """Return the bytes of the chunks that a store holds, by its own account."""
+
+    async def read() -> list[int]:
+        if hasattr(store, "fs"):
+            return [len(data) for path, data in slow_store.OBJECTS.items() if "/c/" in path]
+        return [await store.getsize(key) async for key in store.list() if "c/" in key]
+
+    return asyncio.run(read())
+
+
+def new_array(store: Any, **options: Any) -> Any:
+    options = {"chunks": (1, VALUES), "compressors": None, **options}
+    array = zarr.create_array(store, name="data", shape=(CHUNKS, VALUES), dtype="f8", **options)
+    array[:] = np.arange(CHUNKS * VALUES, dtype=float).reshape(CHUNKS, VALUES)
+    return array
+
+
+def profiled(client: Client, directory: Path, program: Callable[[], Any]) -> TraceAnalyser:
+    with dasfprof.profile(client, directory=directory):
+        program()
+    analyser = TraceAnalyser(directory, progress=False)
+    assert not refute(directory, analyser.findings())
+    return analyser
+
+
+def moved(analyser: TraceAnalyser) -> dict[str, Any]:
+    """Return the sums of requests over functions."""
+    table = analyser.storage()
+    table = table[table["Storage"] != "disk"]
+    names = ["Task Runs", "Reads", "Read (MB)", "Reading (s)", "Writes", "Written (MB)"]
+    names += ["Unsized Calls"]
+    return {"Storage": set(table["Storage"]), **table[names].astype(float).sum().to_dict()}
+
+
+@pytest.mark.parametrize("kind", ["local", "fsspec", "obstore"])
+def test_requests_and_bytes_of_chunks(client: Client, tmp_path: Path, kind: str) -> None:
+    if kind not in (found := stores(tmp_path)):
+        pytest.skip("obstore is not installed")
+    store, name = found[kind]
+    array = new_array(store)
+    expected = float(np.sum(array[:]))
+    analyser = profiled(client, tmp_path / "read", lambda: da.from_zarr(array).sum().compute())
+    read, nbytes = moved(analyser), sum(sizes_of(store))
+    assert nbytes == CHUNKS * VALUES * 8
+    assert (read["Storage"], read["Task Runs"]) == ({name}, CHUNKS)
+    assert (read["Reads"], read["Writes"], read["Unsized Calls"]) == (CHUNKS, 0, 0)
+    assert read["Read (MB)"] == pytest.approx(nbytes / 1e6)
+    copy = zarr.create_array(store, name="copy", shape=array.shape, chunks=array.chunks, dtype="f8")
+    copied = da.from_zarr(array).map_blocks(lambda block: block + 1)
+    analyser = profiled(client, tmp_path / "write", lambda: da.store(copied, copy, lock=False))
+    written = moved(analyser)
+    assert (written["Reads"], written["Writes"]) == (CHUNKS, CHUNKS)
+    assert written["Written (MB)"] == pytest.approx(sum(sizes_of(store)) / 1e6 - nbytes / 1e6)
+    assert float(np.sum(copy[:])) == expected + CHUNKS * VALUES
+    assert left_behind() == []
+
+
+def left_behind() -> list[str]:
+    """Name what is left of what was placed in Zarr and asyncio."""
+    from zarr.abc.store import Store
+
+    places = [(owner, name) for owner in (asyncio, *family(Store)) for name in vars(owner)]
+    return [
+        f"{owner}.{name}"
+        for owner, name in places
+        if isinstance(getattr(vars(owner)[name], "__dict__", {}).get("_dasfprof_patch"), Patch)
+    ]
+
+
+def test_tasks_that_read_slowly_wait_for_storage(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = stores(tmp_path)["fsspec"]
+    array = new_array(store)
+    monkeypatch.setattr(slow_store.SlowSystem, "delay", DELAY)
+    analyser = profiled(client, tmp_path / "a", lambda: da.from_zarr(array).sum().compute())
+    classes = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
+    (function,) = set(analyser.storage()["Function"])
+    spent = analyser.per_function_bottleneck().set_index("Function").loc[function]
+    # Each of the tasks reads one chunk.
+    assert classes["Waiting for storage"] >= CHUNKS * DELAY
+    assert spent["Waiting for storage (s)"] == pytest.approx(classes["Waiting for storage"])
+    assert spent["Blocked (s)"] <= spent["Duration (s)"] - CHUNKS * DELAY
+    assert "blocked-tasks" not in set(analyser.diagnose()["Rule"])
+
+
+def test_requests_side_by_side_are_waited_for_once(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = stores(tmp_path)["fsspec"]
+    array = new_array(store)
+    monkeypatch.setattr(slow_store.SlowSystem, "delay", DELAY)
+    with zarr.config.set({"async.concurrency": CHUNKS}):
+        analyser = profiled(
+            client, tmp_path / "a", lambda: client.submit(np.asarray, array, pure=False).result()
+        )
+    (row,) = analyser.storage().to_dict("records")
+    spent = analyser.per_function_bottleneck().set_index("Function").loc["asarray"]
+    assert (row["Reads"], row["Task Runs"]) == (CHUNKS, 1)
+    assert row["Mean Read (MB)"] == pytest.approx(VALUES * 8 / 1e6)
+    assert row["Reading (s)"] >= CHUNKS * DELAY
+    assert DELAY <= spent["Waiting for storage (s)"] <= spent["Duration (s)"]
+    assert row["Reading (s)"] > 2 * spent["Waiting for storage (s)"]
+
+
+@pytest.mark.parametrize("way", slow_store.WAYS)
+def test_requests_count_however_they_are_called(way: Callable[..., list[bytes]]) -> None:
+    slow_store.OBJECTS.update({f"p/{number}": bytes(number) for number in range(1, 6)})
+    # It has methods of before these are wrapped.
+    system, paths = slow_store.SlowSystem(), [f"p/{number}" for number in range(1, 6)]
+    heard = heard_of(lambda: [way(system, paths)])
+    assert sorted(heard.calls) == [("slow", False, number) for number in range(1, 6)]
+    (row,) = heard.close()
+    assert (row["reads"], row["read_size"], row["unsized"]) == (5, 15, 0)
+    assert len(set(row["items"].split())) == 5
+    again = heard_of(lambda: [way(slow_store.SlowSystem(), paths)])
+    assert sorted(again.calls) == sorted(heard.calls)
+
+
+def test_another_thread_s_requests_are_no_task_s() -> None:
+    slow_store.OBJECTS["p/1"] = b"x"
+    system = slow_store.SlowSystem()
+
+    def in_thread() -> None:
+        thread = threading.Thread(target=lambda: system.cat_file("p/1"))
+        thread.start()
+        thread.join()
+
+    assert heard_of(in_thread).calls == []
+
+
+def test_threads_that_decompress_compute(client: Client, tmp_path: Path) -> None:
+    from zarr.codecs import GzipCodec
+    from zarr.storage import LocalStore
+
+    rows, values = 6, 400_000
+    data = np.round(np.random.default_rng(0).normal(size=(rows, values)), 2)
+    store = LocalStore(tmp_path / "data")
+    options: dict[str, Any] = {"chunks": (1, values), "compressors": GzipCodec(level=1)}
+    array = zarr.create_array(store, shape=data.shape, dtype="f8", **options)
+    array[:] = data
+    import gzip
+
+    begin = time.thread_time()
+    for row in range(rows):
+        gzip.decompress((tmp_path / "data" / "c" / str(row) / "0").read_bytes())
+    alone = time.thread_time() - begin
+    analyser = profiled(client, tmp_path / "a", lambda: da.from_zarr(array).sum().compute())
+    spent = analyser.per_function_bottleneck().set_index("Function")
+    (function,) = set(analyser.storage()["Function"])
+    assert spent.loc[function, "CPU (s)"] >= 0.5 * alone
+    # Its threads' waits for a core are waits for a core.
+    used = spent.loc[function, ["CPU (s)", "Waiting for a core (s)"]].sum()
+    assert used > spent.loc[function, "Waiting for storage (s)"]
+
+
+# --- The program ends as it does without ----------------------------------------------------------
+
+
+def read_object(path: str) -> bytes:
+    return slow_store.SlowSystem().cat_file(path)
+
+
+def read_chunk(path: str) -> Any:
+    from zarr.storage import FsspecStore
+
+    store = FsspecStore(slow_store.SlowSystem(asynchronous=True), path="root")
+    array = zarr.create_array(store, name=path, shape=(4,), chunks=(2,), dtype="i4")
+    with zarr.config.set({"async.timeout": 0.2}):
+        return array[:].tolist()
+
+
+def read_in_own_loop(path: str) -> Any:
+    async def read() -> bytes:
+        return await asyncio.wait_for(slow_store.SlowSystem()._cat_file(path), 0.1)
+
+    return asyncio.run(read())
+
+
+def leave_behind(path: str) -> str:
+    """Start a request in an event loop that is closed while it is in progress."""
+    loop = asyncio.new_event_loop()
+    request = loop.create_task(slow_store.SlowSystem()._cat_file(path))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    request.cancel()
+    loop.run_until_complete(asyncio.gather(request, return_exceptions=True))
+    loop.close()
+    return str(request.cancelled())
+
+
+def outcome(client: Client, function: Callable[..., Any], path: str) -> str:
+    try:
+        return repr(client.submit(function, path, pure=False).result(timeout=60))
+    except Exception as error:
+        return f"{type(error).__qualname__}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("function", "path"),
+    [
+        (read_object, "p/denied"),
+        (read_object, "p/missing"),
+        (read_chunk, "fine"),
+        (read_chunk, "denied"),
+        (read_chunk, "endless"),
+        (read_in_own_loop, "p/endless"),
+        (leave_behind, "p/endless"),
+    ],
+)
+def test_results_and_errors_are_those_without(
+    client: Client, tmp_path: Path, function: Callable[..., Any], path: str
+) -> None:
+    slow_store.OBJECTS.clear()
+    before = outcome(client, function, path)
+    slow_store.OBJECTS.clear()
+    with dasfprof.profile(client, directory=tmp_path):
+        assert outcome(client, function, path) == before
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    table = analyser.storage()
+    assert set(table["Function"]) == {function.__name__}
+    if path != "fine":
+        assert table["Unsized Calls"].sum() >= 1
+    assert analyser.per_task_bottleneck()["Duration (s)"].max() >= table["Reading (s)"].max() / 4
+
+
+def die_in_request(path: str) -> None:
+    threading.Timer(0.3, os._exit, (9,)).start()
+    read_object(path)
+
+
+@pytest.mark.whole_program
+def test_a_process_dies_in_a_request(tmp_path: Path) -> None:
+    from distributed import KilledWorker
+
+    with (
+        new_client(n_workers=1, threads_per_worker=1) as client,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        future = client.submit(die_in_request, "p/endless", pure=False)
+        with pytest.raises(KilledWorker):
+            future.result(timeout=240)
+        assert client.submit(sum, [1, 2]).result(timeout=120) == 3
+    assert "die_in_request" in set(
+        TraceAnalyser(tmp_path, progress=False).processed_tasks("function")["Function"]
+    )
