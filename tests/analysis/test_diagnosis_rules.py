@@ -581,6 +581,24 @@ def in_storage(seconds: float, refused: int = 0, **more: Any) -> Plan:
     return Plan(failing_first(tasks, refused, "OSError('503 Slow Down')"), **more)
 
 
+def requesting(reads: int, read_size: int, **more: Any) -> Plan:
+    """Plan 16 tasks that wait for 0.9 s each for so many requests of so many bytes in all."""
+    return Plan(
+        four_lanes("load", 1.0, 4, cpu=0.1, storage=0.9, reads=reads, read_size=read_size, **more)
+    )
+
+
+def reading_chunks(readers: int) -> Plan:
+    """Plan 16 tasks of a layer, of which so many read the same stored chunk, for 0.9 s each."""
+    tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=0.9, read_size=10_000_000)
+    return Plan(
+        [
+            replace(task, key=("load-" + 32 * "a", number), items=f"{number // readers:x} lookup")
+            for number, task in enumerate(tasks)
+        ]
+    )
+
+
 READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
 MORE_THREADS = [{"threads_per_worker": "more"}]
 # fmt: off
@@ -599,6 +617,15 @@ finds("io-bound", "tasks that wait in calls of storage", in_storage(0.8), alone=
     in_storage=0.8, on_cpu=0.1, settings=MORE_THREADS)
 finds("io-bound", "a storage that turns calls down is not asked by more threads", in_storage(0.8,
     refused=4), failed=0.25, settings=[])
+# 160 requests in 14.4 s; chunks 20 times as large leave two of them to each of four threads.
+finds("small-requests", "many small requests", requesting(10, 100_000), requests=160, size=1e4,
+    each=0.09, beside=1.0, times=20.0, more=None, settings=MORE_THREADS)
+spares("large requests", requesting(10, 80_000_000), "small-requests")
+spares("few small requests", requesting(1, 10_000), "small-requests")
+# One more object is read by all of them.
+finds("chunk-mismatch", "chunks that match no stored ones", reading_chunks(4), tasks=16, chunks=4,
+    times=4.0, moved=1.6e8)
+spares("a chunk for each task, beside an object that all read", reading_chunks(1), "chunk-mismatch")
 finds("blocked-tasks", "tasks of whose wait less than half is in calls of storage", in_storage(0.4),
     alone=True)
 # Then files that all processes read are what is said, and nothing of such calls.

@@ -223,8 +223,9 @@ def read_chunk(path: str) -> Any:
 
     store = FsspecStore(slow_store.SlowSystem(asynchronous=True), path="root")
     array = zarr.create_array(store, name=path, shape=(4,), chunks=(2,), dtype="i4")
-    with zarr.config.set({"async.timeout": 0.2}):
-        return array[:].tolist()
+    if path == slow_store.ENDLESS:
+        return zarr.core.sync.sync(array._async_array.getitem(slice(None)), timeout=0.2)
+    return array[:].tolist()
 
 
 def read_in_own_loop(path: str) -> Any:
@@ -249,7 +250,8 @@ def outcome(client: Client, function: Callable[..., Any], path: str) -> str:
     try:
         return repr(client.submit(function, path, pure=False).result(timeout=60))
     except Exception as error:
-        return f"{type(error).__qualname__}: {error}"
+        # Coroutines have their addresses in texts.
+        return f"{type(error).__qualname__}: {str(error).partition(' object at ')[0]}"
 
 
 @pytest.mark.parametrize(

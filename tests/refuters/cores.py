@@ -9,7 +9,7 @@ import numpy as np
 from dask.utils import key_split
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_at_least
+from refuters.figures import Said, differs, exceeds, is_at_least, is_close
 from refuters.parallelism import needs_cores
 from refuters.registry import refuter
 
@@ -177,6 +177,47 @@ def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(
         said["in_storage"], seconds / own.numbers("working").sum(), "time in calls of storage"
     )
+
+
+def _storage_rows(said: Said, evidence: Evidence) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return what runs of the function read, each with the run."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    runs = {(repr(row["key"]), row["run_id"]): row for row in own}
+    rows = [(row, runs.get((repr(row["key"]), row["run_id"]))) for row in evidence.rows("Storage")]
+    return [(row, run) for row, run in rows if run is not None]
+
+
+@refuter("small-requests")
+def small_requests(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the requests of each run, and the larger ones with the smaller ones."""
+    rows = [row for row, _ in _storage_rows(said, evidence) if row["reads"] and not row["unsized"]]
+    count = sum(row["reads"] for row in rows)
+    yield from differs(said["requests"], count, "requests")
+    yield from differs(said["size"], sum(row["read_size"] for row in rows) / count, "their size")
+    yield from differs(said["each"], sum(row["reading"] for row in rows) / count, "their seconds")
+    waited = sum(min(row["waiting"], run["working"]) for row, run in _storage_rows(said, evidence))
+    yield from exceeds(said["waiting"], waited / evidence.thread_seconds, "time waited for them")
+    rates = sorted((row["read_size"] / row["reads"], row["reading"] / row["reads"]) for row in rows)
+    (small, fast), (large, slow) = rates[0], rates[-1]
+    if large > 4 * small > 0 and slow > 3 * fast and slow / large > 0.5 * fast / small:
+        yield f"a request of {large:.3g} bytes takes {slow / fast:.3g} times one of {small:.3g}"
+
+
+@refuter("chunk-mismatch")
+def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with which keys of a collection read which objects."""
+    readers: dict[Any, dict[str, set[str]]] = {}
+    for row, run in _storage_rows(said, evidence):
+        if isinstance(run["key"], tuple):
+            layer = readers.setdefault(run["key"][0], {})
+            for item in (row["items"] or "").split():
+                layer.setdefault(item, set()).add(repr(run["key"]))
+    for layer in readers.values():
+        tasks = len(set().union(*layer.values()))
+        counts = [len(keys) for keys in layer.values() if len(keys) <= tasks / 2]
+        if len(counts) == said["chunks"] and is_close(said["times"], sum(counts) / len(counts)):
+            return
+    yield f"no layer reads {said['chunks']} objects {said['times']:.3g} times each"
 
 
 @refuter("blocked-tasks")

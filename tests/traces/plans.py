@@ -84,8 +84,12 @@ class Task:
     deserialize: float = 0.0
     #: Of its CPU seconds, the garbage collector's.
     collecting: float = 0.0
-    #: Of those on no core, in calls of a storage.
+    #: Of those on no core, waiting for storage, in so many requests one after the other; the bytes
+    #: of all of them, and what they read.
     storage: float = 0.0
+    reads: int = 1
+    read_size: int = 1000
+    items: str = ""
     #: Dask's, such as its resources.
     annotations: dict[str, Any] | None = None
     #: Whether a client held a future of it as it ended, and when the scheduler let its result go.
@@ -373,7 +377,8 @@ class Plan:
         for number, task in enumerate(self.tasks):
             if task.worker == worker and task.storage:
                 facts = {"key": task.key, "run_id": number, "protocol": "s3", "unsized": 0}
-                facts |= {"reads": 1, "read_size": 1000, "reading": task.storage}
+                facts |= {"reads": task.reads, "read_size": task.read_size, "items": task.items}
+                facts |= {"helpers_cpu": 0.0, "helpers_queue": 0.0, "reading": task.storage}
                 facts |= {"writes": 0, "write_size": 0, "writing": 0.0, "waiting": task.storage}
                 yield row(STORAGE, timestamp=T + task.stop, **facts)
 

@@ -50,8 +50,8 @@ tasks-too-small scheduler-bound late-receipt deserialising client-gaps one-at-a-
 degrading-functions fat-partitions straggling-tasks slow-worker imbalance poor-placement
 memory-grows transfer-bound spilling memory-pressure host-memory-full serial-chain
 too-few-tasks row-wise dominating-function lock-bound cpu-oversubscribed garbage-collection
-process-lock io-bound waits-in-turn blocked-tasks gpu-idle gpu-memory-full missing-evidence
-clocks-apart
+process-lock chunk-mismatch small-requests io-bound waits-in-turn blocked-tasks gpu-idle
+gpu-memory-full missing-evidence clocks-apart
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
