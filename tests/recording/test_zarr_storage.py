@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -251,7 +252,7 @@ def outcome(client: Client, function: Callable[..., Any], path: str) -> str:
         return repr(client.submit(function, path, pure=False).result(timeout=60))
     except Exception as error:
         # Coroutines have their addresses in texts.
-        return f"{type(error).__qualname__}: {str(error).partition(' object at ')[0]}"
+        return f"{type(error).__qualname__}: {re.sub('0x[0-9a-f]+', '', str(error))}"
 
 
 @pytest.mark.parametrize(
