@@ -28,7 +28,7 @@ zarr = pytest.importorskip("zarr", minversion="3")
 slow_store = pytest.importorskip("slow_store")  # needs fsspec
 
 #: Seconds of each request, chunks of an array, and values of a chunk.
-DELAY, CHUNKS, VALUES = 0.1, 12, 5_000
+DELAY, CHUNKS, VALUES = 0.1, 24, 5_000
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,46 @@ def test_requests_side_by_side_are_waited_for_once(
     assert row["Reading (s)"] >= CHUNKS * DELAY
     assert DELAY <= spent["Waiting for storage (s)"] <= spent["Duration (s)"]
     assert row["Reading (s)"] > 2 * spent["Waiting for storage (s)"]
+
+
+def test_small_requests_are_found_and_the_advice_works(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = stores(tmp_path)["fsspec"]
+    array = new_array(store)
+    monkeypatch.setattr(slow_store.SlowSystem, "delay", 0.25)
+    analyser = profiled(client, tmp_path / "a", lambda: da.from_zarr(array).sum().compute())
+    (finding,) = [each for each in analyser.findings() if each.rule == "small-requests"]
+    assert finding.cause is None
+    figures = finding.to_dict()["Figures"]
+    assert figures["requests"]["value"] == CHUNKS
+    assert figures["size"]["value"] == pytest.approx(VALUES * 8)
+    assert figures["each"]["value"] >= 0.25
+    # Two threads have three rounds each.
+    assert (figures["times"]["value"], figures["more"]["value"]) == (6.0, 6.0)
+    assert "Read 6 times as much in each task" in finding.row()["Suggestion"]
+    chunks = (6, VALUES)
+    advised = profiled(
+        client, tmp_path / "b", lambda: da.from_zarr(array, chunks=chunks).sum().compute()
+    )
+    assert moved(advised)["Reads"] == CHUNKS
+    waited = [
+        each.time_accounting().set_index("Class").loc["Waiting for storage", "Thread Time (s)"]
+        for each in (analyser, advised)
+    ]
+    assert waited[1] < waited[0] / 2
+
+
+def test_chunks_that_do_not_match_the_stored_ones(client: Client, tmp_path: Path) -> None:
+    store, _ = stores(tmp_path)["local"]
+    array = new_array(store, chunks=(4, VALUES), compressors="auto")
+    halves = da.from_zarr(array, chunks=(2, VALUES // 2))
+    analyser = profiled(client, tmp_path / "a", lambda: halves.sum().compute())
+    # Six stored chunks have each two by two parts.
+    assert moved(analyser)["Reads"] == 24
+    run = analyser.run
+    items = [each for text in run.storage["items"] for each in str(text).split()]
+    assert sorted(map(items.count, set(items))) == [4] * 6
 
 
 @pytest.mark.parametrize("way", slow_store.WAYS)

@@ -26,6 +26,8 @@ By = Literal["line", "function", "library"]
 #: Names of libraries: a package, a module beside packages, or what belongs to Python.
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
 _PYTHON = re.compile(r"/lib/python\d+\.\d+/|^<frozen ")
+#: Files of Python in which threads wait for others.
+_WAITS = re.compile(r"/threading\.py$|/concurrent/futures/")
 #: What stands for the user's own code among libraries, and for Python's own.
 PROGRAM, PYTHON = "(program)", "(Python)"
 #: The function in which Python imports a module that was not imported before.
@@ -59,11 +61,12 @@ def import_of(stack: Stack) -> str | None:
 def line_of(stack: Stack) -> tuple[Frame, str]:
     """Return the innermost line of the user's code, and the library's call in which it is.
 
-    Without a user's line, the innermost line. The call is empty where it is in none, or in C code
-    alone.
+    Without a user's line, the innermost line, but for Python's own functions that wait: their
+    caller tells what is waited for. The call is empty where it is in none, or in C code alone.
     """
     inner = stack[-1]
-    line = next(filter(is_of_user, reversed(stack)), inner)
+    caller = next((each for each in reversed(stack) if not _WAITS.search(each.file)), inner)
+    line = next(filter(is_of_user, reversed(stack)), caller)
     return line, "" if line is inner else f"{inner.function} ({library_of(inner.file)})"
 
 
@@ -264,8 +267,10 @@ def waited_for(stack: Stack) -> str:
         return SLEEP if _LINE_OF_SLEEP.search(line) else UNKNOWN_WAIT
     if any(_NETWORK.search(file) for _, file in calls[-_DEEP:]):
         return NETWORK
-    pool = any("/concurrent/futures/" in file for _, file in calls[-_DEEP:])
-    # The thread that runs a task is one of a pool itself, and has frames of that outside.
+    # Zarr waits for its event loop by way of it, and the thread that runs a task is one of a pool
+    # itself, and has frames of that outside.
+    inner = [file for _, file in calls[-_DEEP:] if not file.endswith("/zarr/core/sync.py")]
+    pool = len(inner) == _DEEP and any("/concurrent/futures/" in file for file in inner)
     return OWN_POOL if pool and len(calls) > _DEEP else UNKNOWN_WAIT
 
 
