@@ -136,7 +136,8 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         return
     lost = run.storage + run.cpu
     worst: tuple[float, int, pd.Series[int]] | None = None
-    for layer, own in pairs.groupby("layer"):
+    for layer in np.unique(pairs["layer"]).tolist():
+        own = pairs[pairs["layer"] == layer]
         readers = own.groupby("item").size()
         readers = readers[readers <= own["key_id"].nunique() / 2]  # not what most of them need
         if len(readers) < _FEWEST or readers.median() < 2:
@@ -145,7 +146,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         rows = run.layers.codes == layer
         cost = again * float(lost[rows].sum()) / run.threads
         if worst is None or cost > worst[0]:
-            worst = cost, int(layer), readers
+            worst = cost, layer, readers
     if worst is None or worst[0] < _AGAIN * run.wall:
         return
     cost, layer, readers = worst

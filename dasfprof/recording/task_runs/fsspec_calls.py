@@ -121,6 +121,7 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     spec, asyn = map(sys.modules.get, MODULES)
     systems = getattr(spec, "AbstractFileSystem", None)
     files = getattr(spec, "AbstractBufferedFile", None)
+    asynchronous = getattr(asyn, "AsyncFileSystem", None)
     if systems is None or files is None:
         return
     yield type(systems), "__init__", new
@@ -132,7 +133,7 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
             if is_own(each, name, coroutine=False):
                 yield each, name, around(kind)
             # The base class of asynchronous file systems has none.
-            elif is_own(each, f"_{name}", coroutine=True) and each is not asyn.AsyncFileSystem:
+            elif is_own(each, f"_{name}", coroutine=True) and each is not asynchronous:
                 yield each, f"_{name}", around(kind)
     for each in family(files):
         for name, kind in _OF_FILES.items():
@@ -153,7 +154,9 @@ def _around_sync(original: Any, patch: Patch) -> Any:
 
 def _current(method: Any) -> Any:
     """Return what is a class's method now in place of a bound one, if that is its wrapper."""
-    own = getattr(type(getattr(method, "__self__", None)), getattr(method, "__name__", ""), None)
+    own: Any = getattr(
+        type(getattr(method, "__self__", None)), getattr(method, "__name__", ""), None
+    )
     if type(method) is not MethodType or unpatched(own) is not unpatched(method.__func__):
         return method
     return MethodType(own, method.__self__)
