@@ -9,15 +9,12 @@ import os
 import threading
 from collections.abc import Callable
 from time import thread_time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, running_tasks
 from dasfprof.recording.guard import HookGuard
 from dasfprof.system import PROC
-
-if TYPE_CHECKING:
-    from dasfprof.recording.task_runs.task_storage import TaskStorage
 
 # --- RunQueue: how long the threads of tasks waited for a core ------------------------------------
 #
@@ -144,6 +141,19 @@ class ThreadFile:
             close(self.descriptor)
 
 
+class Storage(Protocol):
+    """Is told of threads and tasks in these threads; must not raise."""
+
+    def begin_thread(self) -> None:
+        """Note that a thread is about to run its first task."""
+
+    def ended(self, key: Any, stop: float) -> None:
+        """Note that a task has ended."""
+
+    def ended_brief(self, stop: float) -> None:
+        """Note now and then that a brief task has ended."""
+
+
 class RunQueue:
     """Observes how long the threads that run a worker's tasks wait for a core.
 
@@ -156,7 +166,7 @@ class RunQueue:
         of tasks, and of some of those of brief ones.
     """
 
-    def __init__(self, guard: HookGuard, storage: TaskStorage | None = None) -> None:
+    def __init__(self, guard: HookGuard, storage: Storage | None = None) -> None:
         #: By key, of the tasks that have ended and whose outcome the event loop does not know: it
         #: takes them out. A worker runs a key once at a time.
         self.readings: dict[Any, Reading] = {}
