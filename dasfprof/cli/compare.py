@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ROWS = 8
 #: What stands for the ``--``, after which Click would take options for sources; no path has it.
 _BETWEEN = "\0"
-_SLOWER = 3
+_SLOWER, _UNDECIDED = 3, 4
 
 
 class _TwoSides(click.Command):
@@ -62,7 +62,8 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     "limit",
     metavar="PERCENT",
     callback=_share,
-    help="Exit with code 3 if AFTER is certainly slower by more than this, such as 10%.",
+    help="Exit with code 3 if AFTER is certainly slower by more than this, such as 10%, and with 4 "
+    "if this cannot be decided.",
 )
 @click.option(
     "--head",
@@ -123,6 +124,8 @@ def compare(
         say(f"Wrote {clean(page)}, {format_size(page.stat().st_size)}.", apart=True, err=as_json)
     if gate is not None and gate.is_closed:
         raise click.exceptions.Exit(_SLOWER)
+    if gate is not None and math.isnan(gate.p):
+        raise click.exceptions.Exit(_UNDECIDED)
 
 
 # --- A comparison as plain data, for programs -----------------------------------------------------

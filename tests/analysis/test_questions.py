@@ -66,6 +66,7 @@ def test_steps_are_asked_about_where_there_are_any() -> None:
             {"by": "worker"},
             "time_accounting_by_worker",
         ),
+        ("critical-path-summary", "critical_path_summary", {}, "critical_path_summary"),
         (
             "transfers('time', interval=0.5)",
             "transfers",
@@ -93,6 +94,7 @@ def test_a_question_as_text(
     [
         "",
         "no_such_question",
+        "no-such-question",
         "transfers(",
         "transfers(x)",
         "transfers(**{'by': 'time'})",

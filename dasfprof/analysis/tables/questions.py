@@ -271,7 +271,7 @@ def overview(run: Run) -> list[Question]:
 
 
 def named(name: str) -> Question:
-    """The question of a name: its method's, its short one, or that of its CSV file.
+    """The question of a name: its method's, also with hyphens, its short one, or its CSV file's.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def named(name: str) -> Question:
         If there is none.
     """
     for item in all():
-        if name in (item.name, item.short, item.file_stem):
+        if name.replace("-", "_") == item.name or name in (item.short, item.file_stem):
             return item
     names = ", ".join(item.name for item in all())
     raise InvalidArgumentError(f"There is no question {name!r}; there are {names}.")
@@ -295,6 +295,9 @@ def parse(text: str) -> Request:
     InvalidArgumentError
         If there is no such question or argument, or the text is no name and no call with literals.
     """
+    if re.fullmatch(r"\w+(-\w+)+", text.strip()):
+        question = named(text.strip())
+        return Request(question, question.bind())
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         call = tree if isinstance(tree, ast.Call) else None
