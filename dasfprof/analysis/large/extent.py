@@ -94,10 +94,7 @@ class Told:
             Endings.of(own),
             live_at_counts(own.whole),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
-            (
-                _early(tasks, begins, since, threads),
-                _early(only, only_begins, since, threads),
-            ),
+            (_early(tasks, begins, since, threads), _early(only, only_begins, since, threads)),
             at_keys(own),
             int((tasks["source"] == "worker").sum()) + len(own.transfers),
             np.stack([np.bincount(who[who >= 0], minlength=len(workers)) for who in ids]),

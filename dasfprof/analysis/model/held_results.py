@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -55,9 +57,9 @@ def held_at(run: Run, time: float) -> HeldResults:
     size[why == UNTOLD] = np.nan
     life = tasks["worker_id"].to_numpy()[rows]
     stays = ends_of_lives(run)[life] > time
-    dropped = _drops(run, time, of_key)
-    stays &= dropped.before(np.arange(len(rows)), life, times.done[rows])
-    copied, copy_life = _copies(run, time, rows, of_key, dropped)
+    is_kept = _not_dropped(run, time, of_key)
+    stays &= is_kept(np.arange(len(rows)), life, times.done[rows])
+    copied, copy_life = _copies(run, time, rows, of_key, is_kept)
     # Where its own worker left, the copy is what there is.
     of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
     own, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
@@ -178,38 +180,29 @@ class _Dependents:
         return latest[self._keys]
 
 
-@dataclass(frozen=True)
-class _Drops:
-    """When workers were last asked to drop results that others have as well."""
-
-    #: Pairs of a held result and a life of a worker, as numbers in order, and seconds.
-    pair: Array
-    at: Array
-    lives: int
-
-    def before(self, places: Array, lives: Array, since: Array) -> Array:
-        """Return whether lives that have held results since then were not asked later."""
-        if not len(self.pair):
-            return np.ones(len(places), dtype=bool)
-        pair = places.astype(np.int64) * self.lives + lives
-        nearest = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
-        return (self.pair[nearest] != pair) | (self.at[nearest] < since)
+#: Of places of held results, lives of workers, and since when these have held them: whether they
+#: were not asked later to drop them, as others have them as well.
+_Kept = Callable[[Array, Array, Array], Array]
 
 
-def _drops(run: Run, time: float, of_key: Array) -> _Drops:
-    """Find what workers were asked to drop by a time."""
-    table, lives = run.copies_dropped, len(run.workers)
+def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
+    """Return what tells which results workers were not asked to drop by a time."""
+    table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
     asked = (at <= time) & (places >= 0)
-    pair = places[asked] * lives + table["worker_id"].to_numpy()[asked]
-    order = np.lexsort((at[asked], pair))
-    last = order[np.diff(pair[order], append=-1) != 0]
-    return _Drops(pair[last], at[asked][last], lives)
+    pairs = places[asked] * count + table["worker_id"].to_numpy()[asked]
+    last = pd.Series(at[asked], dtype=float).groupby(pairs).max()
+
+    def is_kept(places: Array, lives: Array, since: Array) -> Array:
+        dropped = last.reindex(places.astype(np.int64) * count + lives).to_numpy()
+        return ~(dropped >= since)
+
+    return is_kept
 
 
 def _copies(
-    run: Run, time: float, rows: Array, of_key: Array, dropped: _Drops
+    run: Run, time: float, rows: Array, of_key: Array, is_kept: _Kept
 ) -> tuple[Array, Array]:
     """Return which held results transfers had brought to which other workers, each once."""
     lengths, ids = run.transfer_keys
@@ -224,7 +217,7 @@ def _copies(
     own = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
     # Of a key that ran again, what came before is of the earlier run.
     late = stop[of] >= run.times.done[rows][places]
-    late &= dropped.before(places, life[of], stop[of])
+    late &= is_kept(places, life[of], stop[of])
     pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
     return pairs[:, 0], pairs[:, 1]
 

@@ -106,6 +106,13 @@ class ResultsByKey:
             rows[several] = np.where(right, self._rows[inside], -1)
         return rows
 
+    def first(self, key_ids: Array) -> Array:
+        """Find the run of each key whose result was there first; -1 where none was."""
+        rows = self._only[key_ids]
+        several = np.flatnonzero(self._several[key_ids])
+        rows[several] = self._rows[np.searchsorted(self._places, key_ids[several] * self._width)]
+        return rows
+
     def only(self, key_ids: Array) -> Array:
         """Find the run of each key that has just one; -1 for others."""
         return self._only[key_ids]

@@ -8,20 +8,14 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.critical_path import find_path
-from dasfprof.analysis.model.links import DEPENDENCY, find_predecessors
+from dasfprof.analysis.model.links import DEPENDENCY, ResultsByKey, find_predecessors
 from dasfprof.analysis.model.steps import groups_of, line_groups, number_layers, step_groups
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.slots import TaskSlots
-from dasfprof.analysis.run.times import TICKS_PER_SECOND, to_ticks
+from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
-
-#: Bits of a time, in ticks, beside a key's number.
-_TIME_BITS = 38
-#: Ticks of a scheduler's time that are one of those.
-_TICK = 1024
 
 
 @dataclass(frozen=True)
@@ -123,9 +117,17 @@ def _computations(run: Run, arrival: Array, known: Array) -> Array:
 def find_edges(run: Run) -> PlanEdges:
     """Find what the nodes handed to each other."""
     plan, slots = find_plan(run), run.slots
-    lengths, ids = run.task_dependencies
+    lengths, items = run.task_dependencies
+    ids = items.astype(np.int64)
     users = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    sources = _runs_before(run, slots, ids, users)
+    starts = slots.times.start
+    runs = ResultsByKey(
+        run.of_slots("key_id").astype(np.int64), starts, np.arange(len(starts)), len(run.keys)
+    )
+    # The last run of a dependency that had started before its user; by clocks that differ, the
+    # first.
+    sources = runs.last_before(ids, np.nextafter(starts[users], -np.inf))
+    sources = np.where(sources >= 0, sources, runs.first(ids))
     known = sources >= 0
     users, sources = users[known], sources[known]
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
@@ -150,26 +152,3 @@ def find_edges(run: Run) -> PlanEdges:
         Groups(takers, edges.count).sizes,
         Groups(pd.Index(distinct).get_indexer(passed[bound]), edges.count).sizes,
     )
-
-
-def _runs_before(run: Run, slots: TaskSlots, ids: Array, users: Array) -> Array:
-    """Return the run of each dependency that its user took the result of; -1: none is known.
-
-    That is the last which had started before the user did; by clocks that differ, the first.
-    """
-    key_ids = run.of_slots("key_id").astype(np.int64)
-    at = _ticks(key_ids, slots.times.start)
-    order = np.argsort(at, kind="stable")
-    if not len(order):
-        return np.full(len(ids), -1, dtype=np.int64)
-    ids = ids.astype(np.int64)
-    last = np.searchsorted(at[order], _ticks(ids, slots.times.start[users])) - 1
-    first = np.searchsorted(at[order], ids << _TIME_BITS)
-    last_runs = order[np.minimum(np.maximum(last, first), len(order) - 1)]
-    return np.where(key_ids[last_runs] == ids, last_runs, -1)
-
-
-def _ticks(key_ids: Array, times: Array) -> Array:
-    """Put key and time into one number, to sort and to search by."""
-    ticks = np.clip(np.nan_to_num(times) * (TICKS_PER_SECOND / _TICK), 0, (1 << _TIME_BITS) - 1)
-    return (key_ids << _TIME_BITS) + ticks.astype(np.int64)

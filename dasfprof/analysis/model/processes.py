@@ -12,7 +12,6 @@ from dasfprof.analysis.model.run_memory import processes_of_workers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
-from dasfprof.database.columns import Array
 
 # --- What processes of hosts used, by program: cores of busy hosts, and memory --------------------
 
@@ -117,8 +116,12 @@ def process_cpu(run: Run) -> ProcessCpu:
     processes = processes_of_workers(run)
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]
-    start, length, cpu = (tasks[name].to_numpy(float) for name in ("start", "duration", "cpu"))
-    runs = _Runs(start, start + length, cpu, tasks["function"].cat.codes.to_numpy(dtype=np.int64))
+    # Unix seconds, CPU seconds (NaN: unknown), numbers of functions.
+    runs = tasks[["start", "cpu"]].astype(float)
+    runs = runs.assign(
+        stop=runs["start"] + tasks["duration"].astype(float),
+        function=tasks["function"].cat.codes.to_numpy(dtype=np.int64),
+    )
     of_processes, of_functions = {}, []
     for process in np.unique(of_sample).tolist():
         own = samples[of_sample == process]
@@ -127,7 +130,7 @@ def process_cpu(run: Run) -> ProcessCpu:
         if len(own) < 2:
             continue
         rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
-        of_processes[first], functions = _of_process(own, runs.take(rows))
+        of_processes[first], functions = _of_process(own, runs.iloc[rows])
         of_functions += [(first, *each) for each in functions]
     columns = ["worker_id", "function", "tasks", "others", "uncertain"]
     functions_table = pd.DataFrame(of_functions, columns=columns)
@@ -139,52 +142,42 @@ def process_cpu(run: Run) -> ProcessCpu:
     return ProcessCpu(table, functions_table)
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Task runs of a process: Unix seconds, CPU seconds (NaN: unknown), numbers of functions."""
-
-    start: Array
-    stop: Array
-    cpu: Array
-    function: Array
-
-    def take(self, rows: Array) -> _Runs:
-        return _Runs(*(values[rows] for values in vars(self).values()))
-
-
 def _of_process(
-    samples: pd.DataFrame, runs: _Runs
+    samples: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
     """Return the row of a process, and function, tasks, others and uncertain of each function."""
+    start, stop, cpu_known, function = (
+        runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")
+    )
     times = samples["time"].to_numpy()
     used = np.maximum(np.diff(samples["process_cpu_seconds"].to_numpy()), 0.0)
     service = np.maximum(np.diff(samples["service_cpu_seconds"].to_numpy()), 0.0)
     count, known = len(used), bool(np.isfinite(service).all())
     # Every pair of a run and an interval between two samples that it overlaps.
-    first = np.searchsorted(times, runs.start, "right") - 1
-    last = np.searchsorted(times, runs.stop, "left")
+    first = np.searchsorted(times, start, "right") - 1
+    last = np.searchsorted(times, stop, "left")
     first, last = np.clip(first, 0, count), np.clip(last, 0, count)
     sizes = np.maximum(last - first, 0)
     run = np.repeat(np.arange(len(sizes)), sizes)
     interval = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[run]
-    begin, end = np.maximum(runs.start[run], times[interval]), runs.stop[run]
+    begin, end = np.maximum(start[run], times[interval]), stop[run]
     overlap = np.maximum(np.minimum(end, times[interval + 1]) - begin, 0.0)
-    length = np.maximum(runs.stop - runs.start, 1e-9)
+    length = np.maximum(stop - start, 1e-9)
     share = overlap / length[run]
-    cpu = np.nan_to_num(runs.cpu)
+    cpu = np.nan_to_num(cpu_known)
     in_interval = Groups(interval, count)
     tasks = in_interval.sum(cpu[run] * share)
-    lowest, highest = in_interval.min(runs.function[run]), in_interval.max(runs.function[run])
+    lowest, highest = in_interval.min(function[run]), in_interval.max(function[run])
     alone = np.where((lowest == highest) & known, lowest, -1)
     # Of a coroutine nobody knows what its thread used: the event loop's.
-    alone[in_interval.sum(np.isnan(runs.cpu)[run].astype(float)) > 0] = -1
+    alone[in_interval.sum(np.isnan(cpu_known)[run].astype(float)) > 0] = -1
     alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
     rest = used - tasks - np.nan_to_num(service)
     within = alone[interval] >= 0
     covered = np.bincount(run[within], share[within], len(length))
     functions = []
-    for code in np.unique(runs.function).tolist():
-        mine, is_it = runs.function == code, alone == code
+    for code in np.unique(function).tolist():
+        mine, is_it = function == code, alone == code
         # The CPU of a run that is only in part within these intervals is taken to be spread evenly.
         # At one end all of it was inside, as far as that has room, at the other as much outside.
         inside = np.minimum(covered[mine], 1.0)

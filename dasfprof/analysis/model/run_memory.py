@@ -60,9 +60,17 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
         if not len(rows):
             continue
         alone, idle_since = _alone(starts[rows], stops[rows], begun[of_begun == process])
-        read = _Readings(times[own], memory[own], starts[rows], stops[rows])
-        held.highest[rows] = read.highest
-        rise = read.rise(idle_since)
+        first = np.searchsorted(times[own], starts[rows])
+        end = np.searchsorted(times[own], stops[rows], side="right")
+        highest = held.highest[rows] = _maxima(memory[own], first, end)
+        # More than in the sample before the run; where another run may have changed that since, in
+        # the first one of the run.
+        before = np.maximum(first - 1, 0)
+        at = times[own][before]
+        holds = (first > 0) & (at >= idle_since) & (starts[rows] - at <= _HOLDS)
+        base = np.where(holds, before, np.minimum(first, len(times[own]) - 1))
+        rise = np.maximum(highest - memory[own][base], 0.0)
+        rise[~np.where(holds, end > first, end > first + 1)] = np.nan
         held.rise[rows] = np.where(alone, rise, np.nan)
         held.rise_beside_others[rows] = rise
     return held
@@ -95,28 +103,6 @@ def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
     alone[order] = (ended <= starts[order]) & (stops[order] <= np.minimum(nexts, first_other))
     idle_since[order] = ended
     return alone, idle_since
-
-
-class _Readings:
-    """The samples of a process while each of its runs lasted."""
-
-    def __init__(self, times: Array, memory: Array, starts: Array, stops: Array) -> None:
-        self._times, self._memory, self._starts = times, memory, starts
-        self._first = np.searchsorted(times, starts, side="left")
-        self._end = np.searchsorted(times, stops, side="right")
-        self.highest = _maxima(memory, self._first, self._end)
-
-    def rise(self, idle_since: Array) -> Array:
-        """Return how much the process held more than before: than in the sample before the run.
-
-        Where another run may have changed that since, than in the first sample of the run.
-        """
-        before = np.maximum(self._first - 1, 0)
-        at = self._times[before]
-        holds = (self._first > 0) & (at >= idle_since) & (self._starts - at <= _HOLDS)
-        base = np.where(holds, before, np.minimum(self._first, len(self._times) - 1))
-        enough = np.where(holds, self._end > self._first, self._end > self._first + 1)
-        return np.where(enough, np.maximum(self.highest - self._memory[base], 0.0), np.nan)
 
 
 def _maxima(values: Array, first: Array, end: Array) -> Array:

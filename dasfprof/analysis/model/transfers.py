@@ -14,56 +14,6 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
-@dataclass(frozen=True)
-class MovedKeys:
-    """Moves of a key to a worker, a row each."""
-
-    key_id: Array
-    #: Bytes and seconds of the message, shared out to its keys, and those of deserialising it.
-    size: Array
-    seconds: Array
-    deserialising: Array
-    #: Whether no earlier message moved this key.
-    first: Array
-    #: Whether an earlier message had moved it to the same worker.
-    to_the_same: Array
-
-
-def moved_keys(run: Run, rows: Array) -> MovedKeys:
-    """List the keys that these transfers moved.
-
-    A message is shared out to its keys by their results' sizes, as last run; evenly, where the
-    size of one is not known.
-    """
-    lengths, ids = run.transfer_keys
-    lengths = np.maximum(lengths, 0)
-    message = np.repeat(np.arange(len(lengths)), lengths)
-    wanted = np.zeros(len(lengths), dtype=bool)
-    wanted[rows] = True
-    of_rows = wanted[message]
-    message, key_id = message[of_rows], ids[of_rows].astype(np.int64)
-    table = run.transfers
-    weight = _result_sizes(run)[key_id]
-    messages = Groups(message, len(lengths))
-    unknown = np.bincount(message, weights=~(weight > 0), minlength=len(lengths)) > 0
-    weight = np.where(unknown[message], 1.0, weight)
-    share = weight / messages.sum(weight)[message]
-    target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
-    places, distinct = pd.factorize(key_id * (len(run.workers) + 1) + target)
-
-    def shared(name: str) -> Array:
-        return np.maximum(np.nan_to_num(table[name].to_numpy(dtype=float)[message]), 0.0) * share
-
-    return MovedKeys(
-        key_id,
-        shared("size"),
-        shared("duration"),
-        shared("deserialize"),
-        Groups(key_id, len(run.keys)).places(start) == 0,
-        Groups(places, len(distinct)).places(start) > 0,
-    )
-
-
 def succeeded_rows(table: pd.DataFrame) -> Array:
     """Return which transfers brought something; where no state is told they are taken to."""
     state = table["state"]
@@ -103,6 +53,9 @@ class MovedOutputs:
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     """Sum up what was moved by group of keys.
 
+    A message is shared out to its keys by their results' sizes, as last run; evenly, where the
+    size of one is not known.
+
     Parameters
     ----------
     run
@@ -110,11 +63,24 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     codes, count
         The group of each of `Trace.keys`, and how many there are.
     """
-    moves = moved_keys(run, np.flatnonzero(succeeded_rows(run.transfers)))
-    groups = Groups(codes[moves.key_id], count)
-    first, again = moves.first, moves.to_the_same
-    repeated = Groups(moves.key_id, len(run.keys)).sizes > 1
-    more_than_once = (first & repeated[moves.key_id]).astype(float)
+    (lengths, ids), table = run.transfer_keys, run.transfers
+    message = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    succeeded = succeeded_rows(table)[message]
+    message, key_id = message[succeeded], ids[succeeded].astype(np.int64)
+    weight = _result_sizes(run)[key_id]
+    unknown = np.bincount(message, weights=~(weight > 0), minlength=len(lengths)) > 0
+    weight = np.where(unknown[message], 1.0, weight)
+    share = weight / Groups(message, len(lengths)).sum(weight)[message]
+
+    def shared(name: str) -> Array:
+        return np.maximum(np.nan_to_num(table[name].to_numpy(dtype=float)[message]), 0.0) * share
+
+    size, groups, keys = shared("size"), Groups(codes[key_id], count), Groups(key_id, len(run.keys))
+    target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
+    pairs, distinct = pd.factorize(key_id * (len(run.workers) + 1) + target)
+    # Whether no earlier message moved this key; whether one had moved it to the same worker.
+    first, again = keys.places(start) == 0, Groups(pairs, len(distinct)).places(start) > 0
+    more_than_once = (first & (keys.sizes > 1)[key_id]).astype(float)
     sent = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
     of_told = Groups(codes[sent["key_id"].to_numpy(dtype=np.int64)], count)
     serialising = of_told.sum(sent["seconds"].to_numpy(dtype=float))
@@ -124,13 +90,13 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
         keys=groups.sum(first.astype(float)).astype(np.int64),
         moves=groups.sizes,
         keys_moved_again=groups.sum(more_than_once).astype(np.int64),
-        size=groups.sum(moves.size),
-        seconds=groups.sum(moves.seconds),
-        deserialising=groups.sum(moves.deserialising),
+        size=groups.sum(size),
+        seconds=groups.sum(shared("duration")),
+        deserialising=groups.sum(shared("deserialize")),
         serialising=serialising,
-        again=groups.sum(moves.size * ~first),
-        again_to_the_same=groups.sum(moves.size * again),
-        total=float(moves.size.sum()),
+        again=groups.sum(size * ~first),
+        again_to_the_same=groups.sum(size * again),
+        total=float(size.sum()),
     )
 
 
