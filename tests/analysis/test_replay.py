@@ -83,8 +83,8 @@ def test_a_faster_function_by_hand() -> None:
     assert predicted(analyser, speedup={"c": 0.5}) == pytest.approx(12)
     assert predicted(analyser, workers=1) == pytest.approx(16)
     assert gain(analyser.run, speedup={"a": 2}) == pytest.approx(2)
-    assert gain(analyser.run, caps={"a": 5.0}) == pytest.approx(2)
-    assert gain(analyser.run, caps={"a": 5.0, "b": 1.0}) == pytest.approx(3)
+    assert gain(analyser.run, running=np.array([5.0, np.nan, np.nan])) == pytest.approx(2)
+    assert gain(analyser.run, running=np.array([5.0, 1.0, np.nan])) == pytest.approx(3)
     assert gain(analyser.run, running=np.array([7.0, np.nan, 1.0])) == pytest.approx(2)
 
 
@@ -302,7 +302,7 @@ def test_questions_that_make_no_sense(change: dict[str, Any], message: str) -> N
 
 def test_gains_that_make_no_sense() -> None:
     trace = made_trace(FIVE, workers=WORKERS)
-    for change in ({"caps": {"g": 1.0}}, {"caps": {"f": -1.0}}, {"running": np.ones(2)}):
+    for change in ({"running": -np.ones(5)}, {"running": np.ones(2)}):
         with pytest.raises(InvalidArgumentError):
             gain(trace, **change)
     for workers in ([2, 0], 4, ["4"]):

@@ -17,13 +17,13 @@ from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
 
-#: Shorter durations are taken to be this: clocks tell no less.
+#: Resolution of clocks in seconds: the minimum of a duration.
 _LEAST_SECONDS = 1e-6
-#: What is said of a function that may be as it was.
+#: Label of a function without a significant change.
 UNCERTAIN = "uncertain"
 
 
-#: What is compared of task runs.
+#: Columns of task runs that are compared.
 _TAKEN = ["duration", "input_size", "size", "cpu", "held"]
 _FIGURES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "Median {} (s)": lambda runs: runs["duration"].median(),

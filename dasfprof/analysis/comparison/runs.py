@@ -41,7 +41,7 @@ class ComparedRun:
 
     name: str
     trace: Run
-    #: What tells whether two are the same run; empty: only that the trace is the same object.
+    #: Identifies the run; empty: unknown, so that only the same trace object is the same run.
     uuid: str = ""
     #: Where its files are; None: unknown.
     directory: Path | None = None
@@ -63,7 +63,7 @@ class ComparedRun:
 
     @cached_property
     def faults(self) -> list[str]:
-        """What makes the run's wall time another thing than that of a whole run, in words."""
+        """Clauses about what makes the run's wall time unsuitable for comparison."""
         trace, found = self.trace, []
         failed = int((trace.tasks["state"] == "erred").sum())
         if not len(trace.tasks):
@@ -186,7 +186,7 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
     return ComparedRun(name, trace, uuid, directory)
 
 
-#: So few runs say too little of how much others vary; more than these are too long ago.
+#: Minimum number of other runs by which the spread is estimated, and the maximum.
 _ENOUGH, _MOST = 5, 20
 
 
@@ -232,9 +232,9 @@ def _since_last_change(walls: list[float]) -> list[float]:
 
 
 def least_of_others(walls: Array, p: float) -> float:
-    """Return the share by which two single runs differ as rarely as `p`, if others took so long.
+    """Return the fraction by which two runs differ with probability `p`, by the walls of others.
 
-    Of a normal spread of the logarithms, of which the walls are a sample.
+    The logarithms are taken to be distributed normally, and the walls to be a sample of them.
     """
     deviation = float(np.log(walls).std(ddof=1))
     return float(np.expm1(student_quantile(p, len(walls) - 1) * np.sqrt(2) * deviation))
@@ -242,10 +242,9 @@ def least_of_others(walls: Array, p: float) -> float:
 
 # --- What differs around two sides: software, settings, cluster, graph, sizes, memory -------------
 
-#: Shares below which numbers that vary from run to run are the same.
+#: Tolerance (fraction) within which numbers that vary from run to run are equal.
 _SAME = 0.01
-#: What differs by less than this share of what the wall time differs by, as factors, does not
-#: explain that.
+#: Threshold (fraction of the logarithm of the change in wall time): a difference explains it.
 _IN_PART = 0.4
 
 
@@ -283,7 +282,10 @@ def compare_surroundings(
             texts = [_joined({run.get(name, "none") for run in side}) for side in sides]
             if texts[0] != texts[1]:
                 rows.append((f"{label} {name}", *texts, may))
-    hosts = [_joined({host for run in side for host in _hosts(run)}) for side in (before, after)]
+    hosts = [
+        _joined({str(host) for run in side for host in _workers(run)["host"] if host})
+        for side in (before, after)
+    ]
     if hosts[0] != hosts[1]:
         rows.append(("Hosts", *hosts, may))
     for fact in _FACTS:
@@ -324,10 +326,6 @@ def _joined(texts: set[str]) -> str:
 def _workers(run: ComparedRun) -> pd.DataFrame:
     workers = run.trace.workers
     return workers[workers["kind"] == "worker"].drop_duplicates(["host", "worker"])
-
-
-def _hosts(run: ComparedRun) -> set[str]:
-    return {str(host) for host in _workers(run)["host"] if host}
 
 
 def _sum(column: pd.Series[float]) -> float:

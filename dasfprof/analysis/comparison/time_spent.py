@@ -15,12 +15,12 @@ from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.stack_samples.places import UNKNOWN, Call, CallTree, all_stacks, hot_places
 from dasfprof.analysis.stack_samples.places import By as Place
+from dasfprof.analysis.stack_samples.places import Call, CallTree, all_stacks, hot_places
 from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.tables.critical_path import KINDS
+from dasfprof.analysis.tables.hot_lines import place_columns
 from dasfprof.analysis.tables.time_accounting import NO_TASK
-from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
 
 #: Seconds by class, and function or step.
@@ -55,8 +55,9 @@ class Evidence:
     @classmethod
     def of(cls, traces: Sequence[Run]) -> Evidence:
         """Find what is known of all these runs."""
+        running = [trace.tasks[["cpu", "run_queue"]].to_numpy(dtype=float) for trace in traces]
         return cls(
-            all(_knows_running(trace) for trace in traces),
+            all(np.isfinite(columns).all(axis=1).any() for columns in running),
             all("sent" in trace.tasks for trace in traces),
         )
 
@@ -111,19 +112,12 @@ def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
     Segments of which that is unknown stay as they are.
     """
     found, split = path_segments(trace), running_on_path(trace)
-    told = split.parts()
     known = np.isfinite(split.blocked)
     kinds, seconds = [found.kind], [np.where(known, 0.0, found.length)]
-    for place, part in enumerate(told):
-        kinds.append(np.full(len(found.kind), first + place))
+    for number, part in enumerate(split.parts(), first):
+        kinds.append(np.full(len(found.kind), number))
         seconds.append(np.where(known, np.nan_to_num(part), 0.0))
     return kinds, seconds
-
-
-def _knows_running(trace: Run) -> bool:
-    tasks = trace.tasks
-    told = np.isfinite(tasks[["cpu", "run_queue"]].to_numpy(dtype=float)).all(axis=1)
-    return bool(told.any())
 
 
 def _summed(
@@ -199,17 +193,9 @@ def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd
     sides = [_of_sampled(side) for side in (before, after)]
     first, second = (_places(side, by) for side in sides) if all(sides) else ({}, {})
     names = list(dict.fromkeys([*first, *second]))
-    texts = {
-        "line": ("File", "Line", "Code"),
-        "function": ("File", "Code"),
-        "library": ("Library",),
-    }[by]
-    rows = []
-    for name in names:
-        old, new = first.get(name, 0.0), second.get(name, 0.0)
-        rows.append((*_texts(name, by), old, new, new - old))
-    table = pd.DataFrame(rows, columns=[*texts, *_SECONDS])
-    return _largest_first(table.astype({"Line": "Int64"}) if by == "line" else table)
+    old, new = (np.array([side.get(x, 0.0) for x in names]) for side in (first, second))
+    seconds = dict(zip(_SECONDS, (old, new, new - old), strict=True))
+    return _largest_first(pd.DataFrame({**place_columns(names, by), **seconds}))
 
 
 def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> pd.DataFrame:
@@ -245,15 +231,6 @@ def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
         for name, seconds in zip(found.names, found.spent.seconds.tolist(), strict=True):
             sums[name] = sums.get(name, 0.0) + seconds / len(side)
     return sums
-
-
-def _texts(name: Hashable, by: Place) -> tuple[object, ...]:
-    if by == "library":
-        return (name or UNKNOWN,)
-    if by == "line":
-        known = isinstance(name, Frame)
-        return (name.file, name.line, name.function) if known else (UNKNOWN, None, UNKNOWN)  # type: ignore[attr-defined]
-    return name if isinstance(name, tuple) else (UNKNOWN, UNKNOWN)
 
 
 def _calls(side: Sequence[Run]) -> dict[_Path, float]:

@@ -21,12 +21,12 @@ from dasfprof.analysis.numeric.significance import (
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_duration
 
-#: Pairs of runs after which the seconds are looked at. Each look may be wrong by chance: all of
-#: them together are as seldom as the one of a comparison.
+#: Numbers of pairs of runs after which the seconds are tested. By chance, all tests together are as
+#: rarely wrong as the one test of a comparison.
 LOOKS = (3, 4, 6, 9)
-#: Gains below such a share of the time are none.
+#: Minimum fraction of the time that counts as a gain.
 _LEAST = LEAST_OF_ONE
-#: The share of intervals that the gain is outside of.
+#: Significance level of the interval of a gain.
 _OUTSIDE = 0.05
 
 GainKind = Literal["gained", "lost", "nothing", "cannot tell"]
@@ -81,7 +81,7 @@ class Gain:
 
 
 def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
-    """Compare the seconds of as many runs as they are and with a change, by the tests of runs.
+    """Test whether a change shortened the runs, by pairs of runs without and with it.
 
     Certain is what chance alone makes in fewer than 1 of 100 trials. Nothing was gained if the
     gain is certain to be under 5 %. "cannot tell" of fewer than nine pairs: more of them may.
@@ -319,8 +319,9 @@ class Tuning:
             return ""
         whole = {name: value for name, value in self.as_it_is.items() if name in OF_CLUSTERS}
         whole |= options
-        given = ", ".join(f"{n}={_as_code(whole[n])}" for n in OF_CLUSTERS if n in whole)
-        return f"LocalCluster({given})"
+        values = {n: whole[n] for n in OF_CLUSTERS if n in whole}
+        code = {n: f'"{v}"' if isinstance(v, str) else repr(v) for n, v in values.items()}
+        return f"LocalCluster({', '.join(f'{n}={v}' for n, v in code.items())})"
 
     @property
     def profile(self) -> str:
@@ -365,7 +366,7 @@ class Tuning:
         if self.kind == "as it is":
             return [
                 "Keep it as it is: of what was run nothing gains as much as 5 %. The best was "
-                f"{best.words}: {_lower(first)}"
+                f"{best.words}: {first[:1].lower()}{first[1:]}"
             ]
         return [
             f"Cannot tell which is best, as runs vary: the best was {best.words}, "
@@ -403,11 +404,3 @@ def _put(data: dict[str, Any], name: str, value: Any) -> None:
     for place in places:
         data = data.setdefault(place, {})
     data[last] = value
-
-
-def _as_code(value: Value) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]

@@ -25,11 +25,11 @@ from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_share
 
-#: Of a normal spread, what its median absolute deviation is multiplied by.
+#: Ratio of the standard deviation to the median absolute deviation of a normal distribution.
 _TO_DEVIATION = 1.4826
-#: Runs of a function from which on its spread is known.
+#: Minimum number of task runs of a function to estimate their spread.
 _ENOUGH = 4
-#: Parts of a run whose speeds are compared, and runs of tasks that each must have.
+#: Number of parts of a run whose speeds are compared, and minimum number of task runs in each.
 _PARTS, _ENOUGH_IN_PART = 8, 4
 
 
@@ -55,7 +55,9 @@ def relative_spread(trace: Run) -> float:
     by_tasks = float(np.sqrt((deviation[groups.codes[on_path]] ** 2).sum())) / wall
     relative = seconds[known] / groups.median(seconds)[groups.codes[known]]
     by_speed = _spread_of_speed(tasks["start"].to_numpy(dtype=float)[known], relative)
-    return float(np.hypot(by_tasks, by_speed * _share_of_functions(trace)))
+    segments = path_segments(trace)
+    ran = segments.length[segments.kind == SegmentKind.COMPUTE].sum() / segments.length.sum()
+    return float(np.hypot(by_tasks, by_speed * ran))
 
 
 def _spread_of_speed(start: Array, relative: Array) -> float:
@@ -74,19 +76,12 @@ def _spread_of_speed(start: Array, relative: Array) -> float:
     return float(np.sqrt(max(float(speeds.var(ddof=1)) - by_chance, 0.0)))
 
 
-def _share_of_functions(trace: Run) -> float:
-    """Return the share of the critical path in which functions ran."""
-    found = path_segments(trace)
-    ran = found.length[found.kind == SegmentKind.COMPUTE].sum()
-    return float(ran / found.length.sum())
-
-
 Kind = Literal["faster", "slower", "no difference", "cannot tell"]
 
-#: With one run each no difference is told below this share: runs of the same program on the same
-#: machine differ by a few percent, which no single run shows.
+#: Minimum difference (fraction) that is reported of one run each: runs of the same program on the
+#: same machine differ by a few percent, which no single run shows.
 LEAST_OF_ONE = 0.05
-#: Standard deviations of the difference of two runs that 99 of 100 are within.
+#: Standard deviations of the difference of two runs within which 99 of 100 lie.
 _WITHIN = 2.58
 
 
@@ -117,11 +112,11 @@ class Verdict:
 
 
 class Least(NamedTuple):
-    """The least difference of two single runs that is told, and what it rests on."""
+    """Minimum difference of two single runs that is reported, and how it was estimated."""
 
-    #: As a share; NaN: unknown.
+    #: As a fraction; NaN: unknown.
     share: float
-    #: Runs of the history beside these two; 0: none, or too few.
+    #: Number of other runs in the history; 0: none, or too few.
     others: int
 
 
@@ -140,7 +135,8 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Le
     if len(first) == len(second) == 1:
         return _of_one_each(means, least, by_how_much)
     p = p_value(first, second)
-    runs = _runs_in_words(len(first), len(second))
+    runs = f"{count_of(len(first), 'run')} {'each' if len(first) == len(second) else 'before'}"
+    runs += f", {len(second)} after" if len(first) != len(second) else ""
     test = f"{runs}, p {p_in_words(p)} ({name_of_test(len(first), len(second))})"
     if p < CERTAIN:
         kind: Kind = "slower" if change > 0 else "faster"
@@ -210,12 +206,6 @@ def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str
     return ""
 
 
-def _runs_in_words(first: int, second: int) -> str:
-    if first == second:
-        return f"{count_of(first, 'run')} each"
-    return f"{count_of(first, 'run')} before, {second} after"
-
-
 def p_in_words(p: float) -> str:
     """Write a probability."""
     return "< 0.001" if p < 0.001 else f"< {CERTAIN}" if p < CERTAIN else f"= {p:.2g}"
@@ -223,7 +213,7 @@ def p_in_words(p: float) -> str:
 
 # --- A comparison in words: the verdict, what made the difference, what to know of the runs -------
 
-#: Most things that a sentence names, and the least share of the difference that each makes.
+#: Maximum number of things in a sentence, and minimum fraction of the difference of each.
 _MOST, _LEAST_SHARE = 3, 0.1
 _THAN_BEFORE = {"slower": "longer", "faster": "less time"}
 #: What differs between any two runs.

@@ -178,7 +178,6 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         by_function=counts,
         _most=_each(counts),
         by_layer=by_layer,
-        longest_by_layer=longest_by_layer,
         seconds=gain,
         # What each worker pays once is no matter in a longer run.
         at_most="low" if cause == "first run on that worker" else "high",

@@ -73,7 +73,6 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
-        sends_large=sends,
         seconds=float("nan") if sends else seconds,
         costs=seconds,
         of_client=True,

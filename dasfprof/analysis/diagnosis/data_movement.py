@@ -63,11 +63,15 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         f"Serialising results of {{function}} is slow, and not their bytes: {cheaper}"
     ]
     if not rate < _SLOW:
+        change = Change.of_cluster(n_workers=FEWER, threads_per_worker=MORE)
+        fewer = [change] if run.worker_count > 1 else []
         suggestion = [
             "Move less: reduce or filter within {function} before its results leave their "
             "worker, use smaller types, and client.replicate() or scatter(broadcast=True) what all "
             "tasks need.",
-            _share_memory(run) if hosts == 1 else "",
+            Advice("share-memory", "Fewer workers with more threads share memory.", changes=fewer)
+            if hosts == 1
+            else "",
         ]
     elif by_serialising:
         slow = "Serialising them for other workers took {serialising}. "
@@ -102,12 +106,6 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=str(names[most]),
     )
-
-
-def _share_memory(run: RunFigures) -> Advice:
-    change = Change.of_cluster(n_workers=FEWER, threads_per_worker=MORE)
-    words = "Fewer workers with more threads share memory."
-    return Advice("share-memory", words, changes=[change] if run.worker_count > 1 else [])
 
 
 # --- Memory: workers spill, then pause, then come near the limit at which they are killed ---------
@@ -170,7 +168,6 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         limit=Bytes(limit),
         process=Bytes(process),
         wanted=Bytes(wanted) if wanted > limit else None,
-        at_the_least=run.died_of_memory,
         disk=disk
         and Figures(
             host=disk.host,
@@ -251,7 +248,6 @@ def _near_limit(run: RunFigures) -> Iterator[Finding]:
         used=Bytes(used),
         limit=Bytes(run.memory_limits[worst]),
         wanted=Bytes(wanted),
-        at_the_least=run.died_of_memory,
         workers=Count(near.sum()),
         settings=changes,
         severity="low",

@@ -15,10 +15,9 @@ from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends, find_trends
+from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, find_trends
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
-from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line, library_of
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
@@ -177,7 +176,12 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         return
     times = run.trace.whole.slots.times
     arrivals = np.unique(times.arrival)
-    narrow = _widest(times, arrivals) < run.threads
+    # The tasks of a graph that wait for each other need no more threads than one.
+    runnable, changes = _levels(times.runnable, times.known, arrivals)
+    of_change = np.maximum(np.searchsorted(arrivals, changes, "right") - 1, 0)
+    widest = np.zeros(len(arrivals))
+    np.maximum.at(widest, of_change, runnable)
+    narrow = widest < run.threads
     alive, since = _levels(times.arrival, times.known, arrivals)
     lengths, of_round = np.diff(since), np.searchsorted(arrivals, since[:-1], "right") - 1
     seconds = float(lengths[(alive[:-1] > 0) & narrow[of_round]].sum())
@@ -219,18 +223,6 @@ def _longest_calls(run: RunFigures) -> Figures | None:
     number, call = Count(calls["calls"].iloc[0]), str(calls["call"].iloc[0])
     library = library_of(str(calls["file"].iloc[0]))
     return Figures(number=number, call=call, line=line_of(run, calls), library=library)
-
-
-def _widest(times: TaskTimes, arrivals: Array) -> Array:
-    """Return how many tasks could run at most at a time from each graph's arrival to the next.
-
-    The tasks of a graph that wait for each other need no more threads than one.
-    """
-    number, since = _levels(times.runnable, times.known, arrivals)
-    widest = np.zeros(len(arrivals))
-    of_round = np.maximum(np.searchsorted(arrivals, since, "right") - 1, 0)
-    np.maximum.at(widest, of_round, number)
-    return widest
 
 
 def _levels(begins: Array, ends: Array, looks: Array) -> tuple[Array, Array]:
@@ -315,10 +307,18 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         first, excess = _excess(run, own)
         if excess <= 0:
             continue
-        seconds = run.saved(excess * run.path_seconds_of(code), caps={name: first})
+        durations = np.where(own, np.minimum(run.task_column("duration"), first), np.nan)
+        seconds = run.saved(excess * run.path_seconds_of(code), running=durations)
         if seconds < _DEGRADES * run.wall:
             continue
-        changes, alike = _changes(trends, place), _are_called_alike(run, own)
+        named = {
+            "seconds of the function": trends.change["run"],
+            "CPU seconds": trends.change["cpu"],
+            "input bytes": trends.change["input_size"],
+            "starts": trends.count_change,
+        }
+        changes = {n: Factor(by[place]) for n, by in named.items() if np.isfinite(by[place])}
+        alike = _are_called_alike(run, own)
         by_name = ", ".join(f"{quantity} {times}" for quantity, times in changes.items())
         why = (
             "All were called with arguments of the same types and sizes. "
@@ -371,13 +371,6 @@ def _are_called_alike(run: RunFigures, own: Array) -> bool:
     texts = set(called["arguments"].astype(str))
     alike = len(called) >= len(rows) and len(texts) == 1
     return alike and all(_TELLING.fullmatch(part) for part in texts.pop().split("; "))
-
-
-def _changes(trends: Trends, place: int) -> dict[str, Factor]:
-    """Return how the quantities of a function changed, as far as they are known."""
-    named = {"seconds of the function": trends.change["run"], "CPU seconds": trends.change["cpu"]}
-    named |= {"input bytes": trends.change["input_size"], "starts": trends.count_change}
-    return {name: Factor(by[place]) for name, by in named.items() if np.isfinite(by[place])}
 
 
 def _excess(run: RunFigures, own: Array) -> tuple[float, float]:

@@ -51,7 +51,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
     durations = run.working[run.succeeded]
     # As few tasks as threads cannot be made fewer.
-    if len(durations) <= run.threads or not len(run.chunk_costs.order):
+    if len(durations) <= run.threads or not len(run.chunk_costs):
         return
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
     # The more messages, the longer they take; a blocked loop has causes of its own, and so has a
@@ -69,10 +69,10 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     costs = run.chunk_costs
     # Others may cost more and are none of those that are too small.
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
-    most = int(next((place for place in costs.order if small[place]), costs.order[0]))
-    name, dear = str(costs.functions[most]), bool(costs.overhead[most] > _DEAR)
+    most = int(next((code for code in costs.index if small[code]), costs.index[0]))
+    name, dear = str(costs["function"][most]), bool(costs["overhead"][most] > _DEAR)
     advice = _larger_chunks(run, most)
-    besides = Seconds(costs.overhead[most])
+    besides = Seconds(costs["overhead"][most])
     suggestion, settings = (_dear(run), []) if dear else _larger_tasks(run, advice)
     yield Finding.of(
         "tasks-too-small",
@@ -298,8 +298,8 @@ def _blocked_share(run: RunFigures) -> float:
 def _larger_chunks(run: RunFigures, most: int) -> Figures:
     """Return how the tasks of a function can be made larger."""
     costs, chunks = run.chunk_costs, find_chunks(run.trace)
-    name, chunk = str(costs.functions[most]), float(costs.chunk[most])
-    larger, width = float(costs.times_larger[most]), int(chunks.width[most])
+    name, chunk = str(costs["function"][most]), float(costs["chunk"][most])
+    larger, width = float(costs["times_larger"][most]), int(chunks.width[most])
     factor = min(larger, width / (3 * run.threads))
     times = Factor(factor) if factor >= _WORTH_IT else None
     more_work = Figures(how="more-work", function=name, factor=times)
@@ -309,7 +309,7 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
         return Figures(how="fewer-steps", function=name, width=Count(width))
     source = _chunks_are_chosen_in(run, most, chunk * factor)
     if source != most:
-        return _larger_chunks(run, source) if costs.times_larger[source] > 1 else more_work
+        return _larger_chunks(run, source) if costs["times_larger"][source] > 1 else more_work
     if not chunks.divisible[most] or chunk < _DIVISIBLE:
         begun = _cut_as_finely(run, most)
         if begun is None and _needs_its_own(run, most):
@@ -319,7 +319,7 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
             left = Count(np.ceil(width / inputs))
             return Figures(how="batches", function=name, inputs=inputs, left=left)
         most, width = begun, int(chunks.width[begun])
-        name, chunk = str(costs.functions[most]), float(chunks.size[most])
+        name, chunk = str(costs["function"][most]), float(chunks.size[most])
     arrays = chunks.shapes[most] if _has_axes_of_sources(run, most) else None
     return Figures(
         how="larger-chunks",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,18 +44,6 @@ _UNEVEN = 3.0
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
 
 
-@dataclass(frozen=True)
-class _Narrow:
-    """The compute segments of the critical path by task run, less stragglers and slow workers."""
-
-    #: Rows of `Trace.tasks`, in the order of the path.
-    rows: Array
-    #: For each its seconds on the path, those alone, and wall seconds that threads idled.
-    seconds: Array
-    alone: Array
-    idle: Array
-
-
 @rule(
     "serial-chain",
     causes="imbalance too-few-tasks dominating-function",
@@ -67,15 +54,15 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that run one after another, alone, while all other threads wait for them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
-    narrow = _narrow(run)
+    on_path, lasted, alone, idle = _path_without_slow_tasks(run)
     # Without inputs a task waits for no other: the client came with it late.
-    linked = run.trace.task_dependencies[0][narrow.rows] > 0
-    mine = (narrow.alone > 0.5 * narrow.seconds) & linked
-    seconds = float(narrow.alone[mine].sum())
+    linked = run.trace.task_dependencies[0][on_path] > 0
+    mine = (alone > 0.5 * lasted) & linked
+    seconds = float(alone[mine].sum())
     if seconds < _SERIAL * run.wall or np.count_nonzero(mine) < _CHAIN:
         return
-    rows = narrow.rows[mine]
-    by_function = np.bincount(run.functions.codes[rows], weights=narrow.alone[mine])
+    rows = on_path[mine]
+    by_function = np.bincount(run.functions.codes[rows], weights=alone[mine])
     name = str(run.function_names[int(by_function.argmax())])
     own = rows[run.functions.codes[rows] == int(by_function.argmax())]
     size = float(np.nan_to_num(run.task_column("size")[own]).max(initial=0.0))
@@ -100,7 +87,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
         alone_in_function=Seconds(by_function.max()),
         idle=Share(run.share_of(ThreadTime.NO_RUNNABLE_TASK)),
         core_wait=waits,
-        seconds=float(narrow.idle[mine].sum()),
+        seconds=float(idle[mine].sum()),
         function=name,
         start=float(run.slots.times.executing[rows[0]]),
         stop=float(run.slots.times.done[rows[-1]]),
@@ -112,18 +99,19 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find times at which there are fewer tasks than threads, for there are no more of them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
-    narrow = _narrow(run)
-    alone = narrow.alone > 0.5 * narrow.seconds
-    mine = ~alone if np.count_nonzero(alone) >= _CHAIN else np.ones(len(alone), dtype=bool)
-    seconds = float(narrow.idle[mine].sum())
+    on_path, lasted, alone, idle = _path_without_slow_tasks(run)
+    serial = alone > 0.5 * lasted
+    mine = ~serial if np.count_nonzero(serial) >= _CHAIN else np.ones(len(serial), dtype=bool)
+    seconds = float(idle[mine].sum())
     if seconds < 0.1 * run.wall:
         return
-    codes = run.functions.codes[narrow.rows[mine]]
-    name_code = int(np.bincount(codes, weights=narrow.idle[mine]).argmax())
+    rows = on_path[mine]
+    codes = run.functions.codes[rows]
+    name_code = int(np.bincount(codes, weights=idle[mine]).argmax())
     name, runs = str(run.function_names[name_code]), int(run.functions.sizes[name_code])
     chunk = np.fmax(run.task_column("size"), run.task_column("input_size"))
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
-    own = narrow.rows[mine][codes == name_code]
+    own = rows[codes == name_code]
     times = Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2))
     sized = f", chunks of {Bytes(usual / times)} instead of {{chunk}}" if usual > _CHUNK else ""
     begins, waits = not run.trace.task_dependencies[0][own].any(), run.waits_for_cores
@@ -245,15 +233,17 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
         )
 
 
-def _narrow(run: RunFigures) -> _Narrow:
-    path, times_ = find_path(run.trace), run.slots.times
-    own = path.rows < len(run.trace.tasks)
-    rows = path.rows[own]
-    start = np.maximum(times_.executing[rows], path.begin[own])
-    stop = np.minimum(run.slots.end[rows], path.end[own])
-    in_line = (stop > start) & ~np.isin(rows, run.stragglers.rows)
-    in_line &= ~run.on_slow_worker[rows]
-    rows, start, stop = rows[in_line], start[in_line], stop[in_line]
-    return _Narrow(
-        rows, stop - start, run.alone_between(start, stop), run.idle_between(start, stop)
-    )
+def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:
+    """Return the compute segments of the critical path, less stragglers and slow workers.
+
+    For each the row of `Trace.tasks`, its seconds, those in which it ran alone, and wall seconds
+    that threads idled meanwhile.
+    """
+    path, times = find_path(run.trace), run.slots.times
+    of_tasks = path.rows < len(run.trace.tasks)
+    rows = path.rows[of_tasks]
+    start = np.maximum(times.executing[rows], path.begin[of_tasks])
+    stop = np.minimum(run.slots.end[rows], path.end[of_tasks])
+    usual = (stop > start) & ~np.isin(rows, run.stragglers.rows) & ~run.on_slow_worker[rows]
+    rows, start, stop = rows[usual], start[usual], stop[usual]
+    return rows, stop - start, run.alone_between(start, stop), run.idle_between(start, stop)

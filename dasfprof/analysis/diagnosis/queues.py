@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,12 +83,19 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
 def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for other tasks and keep their threads, while some of these queue."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
+    times, count = run.slots.times, len(run.trace.tasks)
+    begun, runnable = times.executing[:count], times.runnable[:count]
     for code in np.argsort(-waited, kind="stable").tolist():
         if run.share(float(waited[code])) < _WAITED:
             return
         name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
         stands = waits_of(run.trace, name).get(OTHER_TASKS, 0.0)
-        kept, queued = stands * float(run.working[rows].sum()), _queued(run, rows)
+        kept = stands * float(run.working[rows].sum())
+        # For how long other task runs were runnable and had no thread while these ran.
+        others = np.setdiff1d(np.arange(len(begun)), rows)
+        span = float(begun[rows].min()), float(run.slots.end[rows].max())
+        waited_for = np.clip(begun[others], *span) - np.clip(runnable[others], *span)
+        queued = float(np.nan_to_num(np.clip(waited_for, 0.0, None)).sum())
         if stands < _STANDS or run.share(kept) < _WAITED or queued < _QUEUED * kept:
             continue
         yield Finding.of(
@@ -189,16 +194,6 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
     return float((lasts * idle)[of_them >= most].sum()), most
 
 
-def _queued(run: RunFigures, rows: Array) -> float:
-    """Return for how long other task runs were runnable and had no thread while some ran."""
-    times, count = run.slots.times, len(run.trace.tasks)
-    others = np.setdiff1d(np.arange(count), rows)
-    begin, end = float(times.executing[rows].min()), float(run.slots.end[rows].max())
-    since = np.clip(times.runnable[:count][others], begin, end)
-    until = np.clip(times.executing[:count][others], begin, end)
-    return float(np.nan_to_num(np.clip(until - since, 0.0, None)).sum())
-
-
 # --- Tasks that are ready on busy workers while threads of others idle ----------------------------
 
 #: The share of the threads' time for which they idle while tasks are ready elsewhere.
@@ -209,51 +204,7 @@ _MOSTLY = 0.5
 #: The share of it for which event loops did not answer that is told.
 _BLOCKED = 0.2
 #: By which tasks ask for workers.
-_ASKS = ("workers", "resources")
-
-
-@dataclass(frozen=True)
-class _Queues:
-    """The tasks that were ready on workers and had no thread."""
-
-    run: RunFigures
-
-    @cached_property
-    def waits(self) -> Array:
-        """For how long each task run was ready."""
-        times = self.run.slots.times
-        return np.asarray((times.executing - times.ready)[: len(self.run.trace.tasks)])
-
-    @property
-    def crowded(self) -> str:
-        """The worker with the longest queues."""
-        workers, lives = self.run.trace.workers, self.run.accounts.lives
-        slots = self.run.slots
-        weights = slots.times.executing - slots.times.ready
-        waits = np.bincount(slots.worker, weights=weights, minlength=len(workers))[lives.ids]
-        return str(workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]])
-
-    @cached_property
-    def asked(self) -> bool | None:
-        """Whether most of them asked for workers; None: unknown."""
-        places, values = distinct_annotations(self.run.trace)
-        if not values or not all(isinstance(one, dict) for one in values):
-            return None
-        asks = [isinstance(one, dict) and not one.keys().isdisjoint(_ASKS) for one in values]
-        return self._mostly(np.array(asks)[places])
-
-    @property
-    def with_inputs(self) -> bool:
-        """Whether most of them have inputs."""
-        return self._mostly(self.run.trace.task_dependencies[0] > 0)
-
-    @property
-    def queued(self) -> bool:
-        """Whether most of them had waited at the scheduler for a worker that has room."""
-        return self._mostly(np.isfinite(self.run.task_column("queued")))
-
-    def _mostly(self, rows: Array) -> bool:
-        return bool(self.waits[rows].sum() >= _MOSTLY * self.waits.sum())
+_ASKS = {"workers", "resources"}
 
 
 @rule(
@@ -267,17 +218,25 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
     if share < _ELSEWHERE or not len(run.trace.tasks):
         return
-    queues, seconds = _Queues(run), run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE)
-    figures = {
-        "idle": Share(share),
-        "crowded": queues.crowded,
-        "stolen": Count(len(run.trace.steals)),
-        "worker": queues.crowded,
-        "asked": queues.asked,
-    }
+    count, times, lives = len(run.trace.tasks), run.slots.times, run.accounts.lives
+    lasted = times.executing - times.ready
+    waits, (places, annotations) = lasted[:count], distinct_annotations(run.trace)
+
+    def mostly(rows: Array) -> bool:
+        return bool(waits[rows].sum() >= _MOSTLY * waits.sum())
+
+    asked = None
+    if annotations and all(isinstance(each, dict) for each in annotations):
+        asks = [not _ASKS.isdisjoint(each) for each in annotations]
+        asked = mostly(np.array(asks)[places])
+    by_life = np.bincount(run.slots.worker, weights=lasted, minlength=len(run.trace.workers))
+    crowded = run.life_label(int(lives.ids[by_life[lives.ids].argmax()]))
+    seconds, stolen = run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE), Count(len(run.trace.steals))
+    figures = {"idle": Share(share), "crowded": crowded, "stolen": stolen, "worker": crowded}
     queued = "The longest queues are on {crowded}; work stealing moved {stolen:task}. "
-    if queues.asked is False and not queues.with_inputs:
-        yield _assigned_early(run, queues, queued, costs=seconds, **figures)
+    if asked is False and not mostly(run.trace.task_dependencies[0] > 0):
+        at_scheduler = mostly(np.isfinite(run.task_column("queued")))
+        yield _assigned_early(run, waits, queued, queued=at_scheduler, costs=seconds, **figures)
         return
     few = "Few of them asked for a worker: they wait where inputs are. "
     spread = "pread the data that they need, by client.rebalance() or client.replicate()."
@@ -288,20 +247,23 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "poor-placement",
         "Tasks queue on busy workers while others idle: {idle} of the threads' time.",
-        f"{queued}{few if queues.asked is False else ''}See "
+        f"{queued}{few if asked is False else ''}See "
         'time_accounting("worker") and transfers("worker").',
         [
-            Advice("move-data", f"S{spread}" if queues.asked is False else f"{anywhere}s{spread}"),
+            Advice("move-data", f"S{spread}" if asked is False else f"{anywhere}s{spread}"),
             "Keep distributed.scheduler.work-stealing on.",
         ],
+        asked=asked,
         seconds=seconds,
         **figures,
     )
 
 
-def _assigned_early(run: RunFigures, queues: _Queues, queued: str, **figures: Any) -> Finding:
+def _assigned_early(
+    run: RunFigures, waits: Array, queues: str, queued: bool, **figures: Any
+) -> Finding:
     """Return the finding about tasks that could run anywhere and wait behind others."""
-    waits, blocked = queues.waits, blocked_while_ready(run.trace)[: len(queues.waits)]
+    blocked = blocked_while_ready(run.trace)[: len(waits)]
     share = float(blocked.sum()) / float(waits.sum())
     by_loop = (
         "For {blocked} of that the event loop of their worker did not answer: nothing can be "
@@ -322,15 +284,16 @@ def _assigned_early(run: RunFigures, queues: _Queues, queued: str, **figures: An
         "poor-placement",
         "Tasks wait behind others on their workers, though they could run anywhere, while threads "
         "elsewhere idle: {idle} of the threads' time.",
-        f"{queued}Few of them asked for a worker or have inputs. {by_loop if is_blocked else ''}"
+        f"{queues}Few of them asked for a worker or have inputs. {by_loop if is_blocked else ''}"
         'See time_accounting("worker").',
-        f"{release if is_blocked else ''}{saturation if queues.queued else stealing} Tasks that "
+        f"{release if is_blocked else ''}{saturation if queued else stealing} Tasks that "
         "take far longer than others should be submitted first.",
-        queued=queues.queued,
+        asked=False,
+        queued=queued,
         blocked=Share(share) if is_blocked else None,
         at_most="medium",
         # That tasks wait behind others follows from how long the others take.
         isolated=True,
-        settings=[set_saturation] if queues.queued and not is_blocked else [],
+        settings=[set_saturation] if queued and not is_blocked else [],
         **figures,
     )

@@ -14,7 +14,7 @@ from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying
 from dasfprof.analysis.model.critical_path import PathSegments, SegmentKind, path_segments
-from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
+from dasfprof.analysis.model.sizing import chunk_costs
 from dasfprof.analysis.model.stragglers import (
     TIMES_OTHERS,
     Slowness,
@@ -185,7 +185,7 @@ class RunFigures(UnusualRuns):
         return path_segments(self.trace)
 
     @cached_property
-    def chunk_costs(self) -> ChunkCosts:
+    def chunk_costs(self) -> pd.DataFrame:
         """What tasks cost, and how large they should be for overhead to take 0.5 % of the time."""
         return chunk_costs(self.trace, 0.005)
 

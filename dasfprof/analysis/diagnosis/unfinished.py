@@ -92,7 +92,17 @@ def _summary(
     longest, left = _longest(state), _what_was_left(state, end)
     seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
     seconds = seconds or state.quiet or run.wall
-    late, tasks = _failed_with_the_end(run), left["tasks"]
+    failed, tasks = ended_with_the_run(run.trace), left["tasks"]
+    late, late_in_words = None, ""
+    if len(failed):
+        key = run.text_of_key(int(failed["key_id"].iloc[0]))
+        message, count = excerpt(str(failed["message"].iloc[0])), Count(len(failed))
+        late = Figures(key=key, message=message, tasks=count)
+        more = f", {Count(count - 1):other task} in theirs" if count > 1 else ""
+        late_in_words = (
+            f"Only then {key} ended in an error, {message}{more}: how it would have ended is "
+            "unknown"
+        )
     if end.how is How.GOES_ON:
         begin = f"The run continues with {tasks:unfinished task}"
     else:
@@ -102,7 +112,7 @@ def _summary(
     in_progress = f" ({names}, for up to {Seconds(longest)})" if names and longest else ""
     gone = _GONE.get(run.trace.recording)
     unknown = f"{gone} is gone; no other cause is seen." if gone else "No cause is seen."
-    facts = ("" if cause is None else cause.evidence, _late_in_words(late), _states_in_words(left))
+    facts = ("" if cause is None else cause.evidence, late_in_words, _states_in_words(left))
     return Finding(
         "unfinished-run",
         f"{begin}{in_progress}. {unknown if cause is None else cause.text}",
@@ -147,26 +157,6 @@ def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
         "states": {name: Count(totals[name]) for name in _STATES if totals[name]},
         "quiet": Seconds(state.quiet) if state.quiet else None,
     }
-
-
-def _failed_with_the_end(run: RunFigures) -> Figures | None:
-    """Return which errors came as the program ended; None if none did."""
-    late = ended_with_the_run(run.trace)
-    if not len(late):
-        return None
-    first = late.iloc[0]
-    key = run.text_of_key(int(first["key_id"]))
-    return Figures(key=key, message=excerpt(str(first["message"])), tasks=Count(len(late)))
-
-
-def _late_in_words(late: Figures | None) -> str:
-    if late is None:
-        return ""
-    more = f", {Count(late.tasks - 1):other task} in theirs" if late.tasks > 1 else ""
-    return (
-        f"Only then {late.key} ended in an error, {late.message}{more}: how it would have ended is "
-        "unknown"
-    )
 
 
 def _when(state: ClusterState, end: RunEnd) -> str:

@@ -269,7 +269,6 @@ def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) 
         tasks=Count(len(rows)),
         lasted=Seconds(run.working[rows].sum()),
         hottest=hottest_line(run.trace, name),
-        actors=actors,
         threads=threads,
         waits={what: Share(share) for what, share in waits.items()},
         other_threads=Seconds(others) if of_others else None,

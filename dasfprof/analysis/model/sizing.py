@@ -125,32 +125,15 @@ def _in_blocks(
 DOCUMENTED_RATE = 1000.0
 
 
-@dataclass(frozen=True)
-class ChunkCosts:
-    """What the tasks of each function cost, and how large they should be."""
-
-    functions: Array
-    #: Runs that ended in memory, their mean seconds, and the median of what each costs besides.
-    runs: Array
-    duration: Array
-    overhead: Array
-    #: Seconds that a task should take; by how much chunks should be larger for that, and how many
-    #: runs there would be then.
-    wanted: Array
-    times_larger: Array
-    runs_then: Array
-    #: Whether that is for the scheduler to keep up, not for the share of overhead.
-    for_the_scheduler: Array
-    #: Bytes.
-    chunk: Array
-    #: The threads of the run, NaN where no file tells.
-    threads: float
-    #: The functions with runs, that with the most overhead first.
-    order: Array
-
-
-def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
+def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     """Find what tasks cost, and how large they should be for overhead to be a share of the time.
+
+    One row per function with task runs that ended in memory, that with the most overhead first; the
+    index is the number of the function. ``function``; ``runs``, their mean ``duration``, and the
+    median ``overhead`` of each, in seconds; ``wanted``, the seconds that a task should take, by how
+    much chunks should be ``times_larger`` for that, and how many ``runs_then`` there would be;
+    ``by_rate``: whether that is for the scheduler to keep up, not for the share of overhead;
+    ``chunk``, in bytes; ``of_each_thread``: task runs by the threads of the run, NaN: unknown.
 
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
     guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
@@ -175,20 +158,22 @@ def chunk_costs(run: Run, overhead: float) -> ChunkCosts:
     times = np.maximum(ratio(wanted, duration), 1.0)
     times = np.minimum(times, np.maximum(chunks.width, 1))
     order = np.argsort(-groups.sum(np.nan_to_num(cost)[groups.codes]), kind="stable")
-    return ChunkCosts(
-        functions=function.categories.to_numpy(dtype=object),
-        runs=groups.sizes,
-        duration=duration,
-        overhead=cost,
-        wanted=wanted,
-        times_larger=times,
-        # Noise of floating point would round 3.0000000001 up to 4.
-        runs_then=np.ceil(np.round(ratio(groups.sizes.astype(float), times), 9)),
-        for_the_scheduler=by_rate > by_share,
-        chunk=chunks.size,
-        threads=threads,
-        order=order[groups.sizes[order] > 0],
+    table = pd.DataFrame(
+        {
+            "function": function.categories.to_numpy(dtype=object),
+            "runs": groups.sizes,
+            "duration": duration,
+            "overhead": cost,
+            "wanted": wanted,
+            "times_larger": times,
+            # Noise of floating point would round 3.0000000001 up to 4.
+            "runs_then": np.ceil(np.round(ratio(groups.sizes.astype(float), times), 9)),
+            "by_rate": by_rate > by_share,
+            "chunk": chunks.size,
+            "of_each_thread": groups.sizes / threads,
+        }
     )
+    return table.take(order[groups.sizes[order] > 0])
 
 
 def task_overhead(run: Run) -> Array:

@@ -16,9 +16,9 @@ import numpy as np
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 
-#: Ways to share out measurements from which on a sample of them is tried instead of all.
+#: Maximum number of ways to divide the measurements that are all tried; of more, a random sample.
 _MOST_SPLITS = 20_000
-#: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
+#: Significance level: chance alone makes such a difference in fewer than 1 of 100 comparisons.
 CERTAIN = 0.01
 _PRECISION = 1e-12
 #: Minimum number of values for a drift or a trend.
@@ -216,16 +216,16 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 # --- Whether values rise steadily from one to the next, and by how much each time -----------------
 
-#: The share of cases in which the true drift is not in its interval.
+#: Significance level of the interval of a drift.
 _OUTSIDE = 0.05
-#: A steady rise goes on in the second half, at so large a part of its rate in the first.
+#: Threshold (fraction of the rate in the first half): a steady rise continues in the second.
 _GOES_ON = 0.5
-#: What rose at first had, at half its values, come so far of its way.
+#: Threshold (fraction of the whole rise): it was reached at half of the values.
 _AT_FIRST = 0.8
 
 
 class Course(str, Enum):
-    """How values went."""
+    """Trend of a series."""
 
     FEW = "too few"
     RISES = "rises"
@@ -235,7 +235,7 @@ class Course(str, Enum):
 
 @dataclass(frozen=True)
 class Drift:
-    """By how much values change with each step."""
+    """Mean change of a series per step, with its confidence interval."""
 
     #: The first value, the one at half of the steps, the last.
     first: float

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.simulation.inputs import Costs, ReplayCluster, ReplayInputs
+from dasfprof.analysis.simulation.inputs import ReplayCluster, ReplayInputs
 from dasfprof.analysis.simulation.replay import (
     Replay,
     check_count,
@@ -17,7 +17,6 @@ from dasfprof.analysis.simulation.replay import (
     is_positive,
     replay_of,
 )
-from dasfprof.analysis.simulation.submission import GraphSubmissions
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -31,7 +30,6 @@ def changed_wall(
     network: bool = True,
     spill: bool = True,
     speedup: Mapping[str, float] | None = None,
-    caps: Mapping[str, float] | None = None,
     running: Array | None = None,
     together: bool = False,
 ) -> float:
@@ -53,12 +51,11 @@ def changed_wall(
         False: no input is read back from disk.
     speedup
         By function, by how much it is faster.
-    caps
-        By function, the maximum seconds of a task run of it.
     running
         For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
     together
-        Whether clients submit each graph without a wait for results of those before it.
+        Whether clients submit each graph without a wait for results of those before it; what they
+        do in between stays.
 
     Returns
     -------
@@ -72,14 +69,24 @@ def changed_wall(
     """
     replay = replay_of(trace)
     cluster = changed_cluster(replay, workers, threads)
-    costs = _changed_costs(replay, bandwidth) if network else replay.without_network()
-    factors = replay.factors(speedup or {})
-    seconds = _capped(replay, _given(replay, trace, running), caps or {})
+    costs, factors = replay.costs, replay.factors(speedup or {})
+    if not network:
+        costs = replace(costs, transfer=0.0, bandwidth=float("inf"))
+    elif bandwidth is not None:
+        if not is_positive(bandwidth):
+            raise InvalidArgumentError(
+                f"bandwidth={bandwidth!r}: give bytes a second, more than 0 (1e9 is 1 GB/s), or "
+                f"None for the measured {costs.bandwidth:.3g}."
+            )
+        costs = replace(costs, bandwidth=bandwidth)
+    seconds = _given(replay, trace, running)
     if replay.obstacle:
         return float("nan")
     held = replay.held(running=seconds, factor=factors, unspill=spill)
     if together:
-        replay = replace(replay, inputs=replace(replay.inputs, submissions=_together(replay)))
+        graphs = replay.inputs.submissions
+        graphs = replace(graphs, finishes=np.zeros_like(graphs.finishes))
+        replay = replace(replay, inputs=replace(replay.inputs, submissions=graphs))
     return replay.outcome(held=held, cluster=cluster, costs=costs).wall
 
 
@@ -110,12 +117,6 @@ def gain(trace: Run, **changes: Any) -> float:
     return replay.inputs.wall - replay.predicted(changed_wall(trace, **changes))
 
 
-def _together(replay: Replay) -> GraphSubmissions:
-    """Return the graphs as if none waited for results; what the client does in between stays."""
-    submissions = replay.inputs.submissions
-    return replace(submissions, finishes=np.zeros_like(submissions.finishes))
-
-
 def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
     """Return the recorded cluster with other numbers of workers and of threads of each."""
     for name, count in (("workers", workers), ("threads", threads)):
@@ -139,17 +140,6 @@ def worker_counts(
     return [int(count) for count in workers]
 
 
-def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
-    if bandwidth is None:
-        return replay.costs
-    if not is_positive(bandwidth):
-        raise InvalidArgumentError(
-            f"bandwidth={bandwidth!r}: give bytes a second, more than 0 (1e9 is 1 GB/s), or None "
-            f"for the measured {replay.costs.bandwidth:.3g}."
-        )
-    return replace(replay.costs, bandwidth=bandwidth)
-
-
 def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
     seconds = replay.inputs.running.copy()
     if running is None:
@@ -161,16 +151,6 @@ def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
             f"Trace.tasks; this has the shape {given.shape}."
         )
     seconds[: len(given)] = np.where(np.isfinite(given), given, seconds[: len(given)])
-    return seconds
-
-
-def _capped(replay: Replay, seconds: Array, caps: Mapping[str, float]) -> Array:
-    inputs = replay.inputs
-    for name, cap in caps.items():
-        own = inputs.function == replay.function_number(name, f"caps={{{name!r}: ...}}")
-        if not cap >= 0:
-            raise InvalidArgumentError(f"caps={{{name!r}: {cap!r}}}: give seconds, 0 or more.")
-        seconds[own] = np.minimum(seconds[own], cap)
     return seconds
 
 

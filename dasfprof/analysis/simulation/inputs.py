@@ -15,8 +15,7 @@ from dasfprof.analysis.simulation.submission import GraphSubmissions, find_submi
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
-#: How many tasks for each thread a worker is sent of those that can wait in the queue, as Dask's
-#: default.
+#: Number of queued tasks per thread that a worker is sent, as by Dask's default.
 SATURATION = 1.1
 
 
@@ -64,7 +63,7 @@ class ReplayInputs:
 
 
 def replay_inputs(trace: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
-    """Collect what a replay of a trace needs."""
+    """Return the inputs of a replay of a run."""
     times, count = slots.times, len(slots.worker)
     begun = np.empty(count, dtype=np.int64)
     begun[np.lexsort((np.arange(count), times.known, times.executing))] = np.arange(count)
@@ -112,7 +111,7 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 
 
 def recorded_column(trace: Run, column: str, count: int) -> Array:
-    """Return a column of the trace's tasks for all runs, 0 where it is not told or negative."""
+    """Return a column of the trace's tasks for all runs, 0 where it is unknown or negative."""
     told = np.zeros(count)
     if column in trace.tasks:
         values = np.nan_to_num(trace.tasks[column].to_numpy(dtype=float))
@@ -204,8 +203,8 @@ def _queues(trace: Run, groups: Array, graph: Array, rootish: Array, slots: int)
 
 # --- The workers of a replay: how many threads each has, and when it is there ---------------------
 
-#: A worker that joins so soon after the first task arrived was there, and one that leaves so soon
-#: after it took a task took that: seconds.
+#: Tolerance in seconds: a worker that joins this soon after the first task arrived was there
+#: already, and one that leaves this soon after it took a task did take it.
 _AT_ONCE = 0.001
 
 
@@ -271,15 +270,15 @@ def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> Replay
 
 # --- What Dask takes for the things around tasks, as a run measured it ----------------------------
 
-#: Where a trace tells nothing: seconds that the scheduler takes for a task, and that a message is
-#: on its way; bytes a second, which is Dask's own first guess.
+#: Defaults where a trace has no measurement: seconds of the scheduler per task, seconds of a
+#: message in transit, and bytes per second, which is Dask's own first guess.
 _USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
-#: Transfers up to here take no time for their bytes.
+#: Maximum bytes of a transfer whose time does not depend on its size.
 _SMALL = 100_000
-#: No latency counts as more of the median one, and no time that the scheduler takes: it did
-#: something else then.
+#: Maximum latency, and maximum time of the scheduler, as multiples of the median: beyond it the
+#: process did something else.
 _LONGEST, _LONGEST_GAP = 20.0, 3.0
-#: So many of a kind tell a cost.
+#: Minimum number of measurements of a cost.
 _ENOUGH = 10
 
 
@@ -302,7 +301,7 @@ class Costs:
 
 
 def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
-    """Measure the costs of a run; where it tells nothing, they are usual ones.
+    """Measure the costs of a run; they are defaults where it has no measurement.
 
     Latencies are means, as chains of tasks add them up.
     """
@@ -332,7 +331,7 @@ def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
 
 
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
-    """Average latencies; none counts as more than so many medians: single pauses are no rule."""
+    """Return the mean latency, each limited to a multiple of the median because of pauses."""
     if not len(values):
         return usual
     return float(np.mean(np.minimum(values, longest * np.median(values))))

@@ -24,27 +24,26 @@ from dasfprof.analysis.simulation.simulator import Outcome
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Replays with durations that vary, whose peaks are looked at; and how many of a run of so many
-#: tasks. By what factor durations vary, as recorded ones of their function do, but within these
-#: bounds: the standard deviation of its logarithm.
+#: Number of replays with random durations, and of a run with more than this number of tasks. The
+#: standard deviation of the logarithm of durations is that of their function, within these bounds.
 _REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
 #: The quantiles of their peaks between which that of another run is expected.
 _WITHIN = 0.1, 0.9
-#: Seconds for which results have to be together to count: samples are taken ten times a second.
+#: Minimum seconds for which results are in memory together: samples are taken ten times a second.
 _TOGETHER = 0.05
-#: A forecast of results, and one of a process, is no surer than so, whatever replays say.
+#: Minimum margins (fractions) of a forecast of results, and of a process.
 _MARGINS = 0.07, 0.12
-#: A replay of the recorded cluster that misses the recorded peak by more foretells nothing.
+#: Maximum calibration error (fraction of the recorded peak); beyond it nothing is predicted.
 _MOST_ERROR = 0.35
-#: The share of all bytes of results whose release has to be known.
+#: Maximum fraction of the bytes of results whose release is unknown.
 _MOST_UNKNOWN = 0.01
-#: Seconds within which the scheduler lets a result go that nobody needs.
+#: Maximum seconds until the scheduler releases a result that no task and no client needs.
 _AT_ONCE = 0.1
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The most that the fullest worker would hold, in bytes: likely, and between which bounds."""
+    """Predicted peak of the fullest worker in bytes, and its bounds."""
 
     likely: float
     least: float
@@ -72,14 +71,14 @@ class MemoryForecast:
     def __init__(self, trace: Run) -> None:
         self._trace = trace
         self._replay = replay_of(trace)
-        #: Why nothing can be foretold, in words; empty where it can.
+        #: Why nothing can be predicted, as a clause; empty if it can.
         self.obstacle = self._replay.missing or _obstacle(trace)
         if not self.obstacle:
             self.obstacle = self._misses()
 
     @cached_property
     def recorded(self) -> tuple[float, float]:
-        """The most results, and bytes of its process, that the fullest worker was seen with."""
+        """The recorded peaks of the fullest worker: bytes of results, and of its process."""
         seen = memory_of_processes(self._trace)
         results = max((float((one.results + one.spilled).max()) for one in seen), default=np.nan)
         return results, max((float((one.memory + one.spilled).max()) for one in seen), default=0)
@@ -125,7 +124,7 @@ class MemoryForecast:
 
     @cached_property
     def _spread(self) -> Array:
-        """By what factor each run may take longer, as the standard deviation of its logarithm."""
+        """The standard deviation of the logarithm of each task run's duration."""
         inputs = self._replay.inputs
         groups = Groups(inputs.function, len(inputs.functions))
         with np.errstate(divide="ignore"):
@@ -136,7 +135,7 @@ class MemoryForecast:
 
     @cached_property
     def _residents(self) -> _Residents:
-        return _Residents.of(self._trace, self._replay)
+        return _Residents(self._trace, self._replay)
 
 
 @once_per_trace
@@ -146,7 +145,7 @@ def memory_forecast_of(trace: Run) -> MemoryForecast:
 
 
 def _obstacle(trace: Run) -> str:
-    """Say, in words, why memory cannot be foretold; empty where it can."""
+    """Return why memory cannot be predicted, as a clause; empty if it can."""
     left = np.flatnonzero(np.isfinite(trace.workers["left"].to_numpy(dtype=float)))
     if any(departure(trace, life).why is Why.MEMORY for life in left.tolist()):
         return "a worker died of want of memory, and what it would have taken nobody knows"
@@ -165,39 +164,37 @@ def _obstacle(trace: Run) -> str:
     return ""
 
 
-@dataclass(frozen=True)
 class _Residents:
-    """What is in memory in a replay: bytes for each of its runs, and when it goes."""
+    """What is in memory in a replay: bytes for each of its runs, and when it goes.
 
-    replay: Replay
-    #: What its process has more while it runs, its result included.
-    rise: Array
-    #: Whether the scheduler lets its result go as soon as nobody needs it; those never counted on.
-    at_once: Array
-    never: Array
-    #: Of the others: after how many finishes of the run it goes (0: not at all), and how many
-    #: seconds after the last of them.
-    finishes: Array
-    delay: Array
-    #: Of a worker's process before it ran anything: the median.
-    base: float
+    Parameters
+    ----------
+    trace
+        The run.
+    replay
+        Its replay.
+    """
 
-    @classmethod
-    def of(cls, trace: Run, replay: Replay) -> _Residents:
-        inputs, times = replay.inputs, trace.slots.times
-        count, first = len(inputs), float(times.arrival.min())
+    def __init__(self, trace: Run, replay: Replay) -> None:
+        self.replay, times = replay, trace.slots.times
+        count, first = len(replay.inputs), float(times.arrival.min())
         release = np.full(count, np.inf)
         release[: len(trace.tasks)] = release_times(trace) - first
         known = times.known - first
-        needed = _last_needed(replay, known)
-        finished = np.sort(known)
-        number = np.searchsorted(finished, release, side="right")
-        number[~np.isfinite(release)] = 0
-        delay = np.where(number > 0, release - finished[np.maximum(number - 1, 0)], 0.0)
-        at_once = release <= needed + _AT_ONCE
-        base = float(np.median([float(one.unmanaged[0]) for one in memory_of_processes(trace)]))
-        never = release == -np.inf
-        return cls(replay, _rises(trace, replay), at_once, never, number, delay, base)
+        needed, finished = _last_needed(replay, known), np.sort(known)
+        #: What its process has more while it runs, its result included.
+        self.rise = _rises(trace, replay)
+        #: Whether the scheduler lets its result go as soon as nobody needs it; those never counted.
+        self.at_once = release <= needed + _AT_ONCE
+        self.never = release == -np.inf
+        #: Of the others: after how many finishes of the run it goes (0: not at all), and how many
+        #: seconds after the last of them.
+        self.finishes = np.searchsorted(finished, release, side="right")
+        self.finishes[~np.isfinite(release)] = 0
+        last = finished[np.maximum(self.finishes - 1, 0)]
+        self.delay = np.where(self.finishes > 0, release - last, 0.0)
+        #: Of a worker's process before it ran anything: the median.
+        self.base = float(np.median([one.unmanaged[0] for one in memory_of_processes(trace)]))
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
         """Return the most bytes of results, and of processes, of any worker of a replay."""
@@ -221,8 +218,7 @@ class _Residents:
 
     def _goes(self, outcome: Outcome, done: Array) -> Array:
         """Return when each result would be let go."""
-        needed = _last_needed(self.replay, outcome.known)
-        finished = np.sort(outcome.known)
+        needed, finished = _last_needed(self.replay, outcome.known), np.sort(outcome.known)
         after = finished[np.maximum(self.finishes - 1, 0)] + self.delay
         later = np.where(self.finishes > 0, np.maximum(after, needed), np.inf)
         return np.maximum(np.where(self.at_once, needed, later), done)

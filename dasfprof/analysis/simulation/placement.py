@@ -239,13 +239,13 @@ class Placement:
         return found
 
 
-#: Dask moves no task whose inputs take so many times as long to fetch as it runs, with a tenth of
-#: a second for the move itself.
+#: Maximum time to fetch a task's inputs, as a multiple of its duration, for Dask to move it, and
+#: the seconds of the move itself.
 _TOO_DEAR = 2**8.5
 _LATENCY = 0.1
 #: Seconds of work beyond which a worker may be stolen from.
 _BUSY = 0.2
-#: So many of the busiest workers are looked at, and so many runs on each.
+#: Maximum number of the busiest workers to steal from, and of task runs to examine on each.
 _VICTIMS, _LOOKED_AT = 10, 100
 
 
@@ -281,7 +281,7 @@ def take_moves(
 
 
 class _View:
-    """What workers have to do, as a look for runs to move counts it while it finds some.
+    """The occupancy of workers, updated while task runs to steal are chosen.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
@@ -27,34 +27,34 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
 
-# --- What task runs take turns at, and of which another cluster may have no more ------------------
+# --- Resources that task runs share, of which another cluster may have no more --------------------
 
-#: From so large a share of the functions' time on, what they take turns at decides how long a run
-#: takes on another cluster.
+#: Threshold (fraction of the functions' time): waits for a shared resource, with which the replay
+#: on another cluster predicts nothing.
 TELLING = 0.10
-#: Modules of Dask whose functions of these names wait until others give a lock back.
+#: Modules of Dask whose functions of these names wait for a lock.
 _LOCKS = ("distributed/lock.py", "distributed/semaphore.py", "multi_lock.py", "dask/utils.py")
 _WAITING = ("acquire", "__enter__")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """One thing that runs take turns at."""
+    """A resource that few task runs may use at a time: a lock, or a restriction to some workers."""
 
-    #: What, and for which share of the functions' time, in words.
-    told: str
-    #: How many runs may have it at a time; 0: unknown.
+    #: A clause that names it, and the fraction of the functions' time.
+    description: str
+    #: Maximum number of task runs that use it at a time; 0: unknown.
     limit: int
-    #: The share of the functions' time for which they waited for it.
+    #: Fraction of the functions' time for which they waited for it.
     waited: float
 
     def binds(self, threads: int) -> bool:
-        """Return whether runs on so many threads may have to wait for it, or did."""
+        """Return whether task runs waited for it, or may have to on this number of threads."""
         return self.limit < threads or self.waited >= TELLING
 
 
 def find_shared(trace: Run) -> list[Shared]:
-    """Find what the recorded runs took turns at during 10 % of their functions' time or more."""
+    """Find the resources that task runs used or waited for during 10 % of their time or more."""
     seconds = float(np.nansum(trace.tasks["duration"].to_numpy(dtype=float)))
     if not 0 < seconds < np.inf:
         return []
@@ -79,23 +79,22 @@ def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
 
 
 def _sampled_locks(trace: Run) -> Iterator[Shared]:
-    """Find waits for Dask's locks among samples of stacks: of traces that tell no lock's use."""
+    """Find waits for Dask's locks by samples of stacks, for traces without events of locks."""
     samples = trace.task_samples
     if not len(samples):
         return
-    waits = [any(_waits(frame) for frame in frames) for frames in trace.stacks["frames"]]
+    waits = [
+        any(name.split(".")[-1] in _WAITING and str(file).endswith(_LOCKS) for name, file, _ in f)
+        for f in trace.stacks["frames"]
+    ]
     waiting = np.append(np.array(waits, dtype=bool), False)[samples["stack"].to_numpy()]
     share = float(waiting.mean())
     if share >= TELLING:
         yield Shared(_during("by samples of stacks, tasks waited for locks", share), 0, share)
 
 
-def _waits(frame: tuple[str, str, int]) -> bool:
-    return frame[0].rpartition(".")[2] in _WAITING and str(frame[1]).endswith(_LOCKS)
-
-
 def _annotated(trace: Run, seconds: float) -> Iterator[Shared]:
-    """Find tasks that may run on some workers alone: which of another cluster, nobody knows."""
+    """Find tasks that may run on some workers alone; which of another cluster's is unknown."""
     places, distinct = distinct_annotations(trace)
     duration = np.nan_to_num(trace.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
@@ -122,7 +121,7 @@ def _during(told: str, share: float) -> str:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is no number of workers or threads."""
+    """Raise `InvalidArgumentError` unless a value is a number of workers or threads."""
     if not is_count(value):
         raise InvalidArgumentError(
             f"{name}={value!r}: give a whole number, 1 or more, or None for as many as were "
@@ -140,17 +139,9 @@ def is_positive(value: Any) -> bool:
     return isinstance(value, Real) and bool(np.isfinite(float(value))) and float(value) > 0
 
 
-def check_mapping(name: str, value: Any, example: str) -> None:
-    """Refuse what does not give functions figures."""
-    if not isinstance(value, Mapping):
-        raise InvalidArgumentError(
-            f"{name}={value!r}: give a dict of functions' names, such as {example}."
-        )
-
-
-#: A replay that misses the recorded wall time by more foretells nothing.
+#: Maximum calibration error (fraction of the wall time); beyond it nothing is predicted.
 MOST_ERROR = 0.15
-#: Runs of more tasks are replayed no more than has to be.
+#: Maximum number of tasks of a run that is replayed for information alone.
 _LARGE = 200_000
 
 
@@ -169,7 +160,7 @@ class Replay:
     obstacle: str
     #: Why it cannot even be run again; or empty.
     missing: str = ""
-    #: What runs took turns at: the replay knows nothing of it.
+    #: Shared resources, which the replay does not include.
     shared: list[Shared] = field(default_factory=list)
 
     @cached_property
@@ -191,7 +182,7 @@ class Replay:
 
     @property
     def error(self) -> float:
-        """By what share of it the replay misses the recorded wall time; NaN without one."""
+        """The calibration error, as a fraction of the recorded wall time; NaN without one."""
         return self._error(self.base)
 
     @property
@@ -205,7 +196,7 @@ class Replay:
 
     @property
     def refusal(self) -> str:
-        """Why the replay foretells nothing, in words; empty where it does."""
+        """Why the replay predicts nothing, as a sentence; empty if it does."""
         if self.obstacle:
             return f"Not to be predicted: {self.obstacle}."
         if not abs(self.error) <= MOST_ERROR:
@@ -217,7 +208,7 @@ class Replay:
         return ""
 
     def refusal_on(self, cluster: ReplayCluster) -> str:
-        """Why the replay foretells nothing of a cluster, in words; empty where it does."""
+        """Return why the replay predicts nothing for a cluster; empty if it does."""
         binding = self.binding(cluster)
         if self.refusal or not binding:
             return self.refusal
@@ -227,10 +218,11 @@ class Replay:
         )
 
     def binding(self, cluster: ReplayCluster) -> str:
-        """Say at what runs may take turns on a cluster of other threads; empty: at nothing."""
+        """Return which shared resources limit a cluster with other threads; empty if none does."""
         if np.array_equal(cluster.threads, self.cluster.threads):
             return ""
-        return " and ".join(one.told for one in self.shared if one.binds(cluster.most_threads))
+        threads = cluster.most_threads
+        return " and ".join(one.description for one in self.shared if one.binds(threads))
 
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True
@@ -264,7 +256,7 @@ class Replay:
         return Simulation(self.inputs, held, cluster or self.cluster, costs or self.costs).run()
 
     def predicted(self, wall: float) -> float:
-        """Return what a replay's wall time foretells; NaN where it foretells nothing."""
+        """Return the wall time that a replay predicts; NaN if it predicts nothing."""
         return self.inputs.wall * wall / self.base if not self.refusal else float("nan")
 
     def factors(self, speedup: Mapping[str, float]) -> Array:
@@ -275,37 +267,27 @@ class Replay:
         InvalidArgumentError
             If there is no such function, or a factor is not positive.
         """
-        check_mapping("speedup", speedup, '{"load": 2}, which is twice as fast')
-        factors = np.ones(len(self.inputs.functions))
+        if not isinstance(speedup, Mapping):
+            raise InvalidArgumentError(
+                f"speedup={speedup!r}: give a dict of functions' names, such as "
+                '{"load": 2}, which is twice as fast.'
+            )
+        functions = self.inputs.functions
+        factors = np.ones(len(functions))
         for name, factor in speedup.items():
-            number = self.function_number(name, f"speedup={{{name!r}: ...}}")
+            if name not in functions:
+                known = ", ".join(sorted(functions)[:20]) or "none"
+                raise InvalidArgumentError(
+                    f"speedup={{{name!r}: ...}}: the run has no such function; some of those that "
+                    f"it has: {known}."
+                )
             if not is_positive(factor):
                 raise InvalidArgumentError(
                     f"speedup={{{name!r}: {factor!r}}}: give a factor more than 0; 2 is twice as "
                     "fast, 0.5 half as fast."
                 )
-            factors[number] = factor
+            factors[functions.index(name)] = factor
         return factors[self.inputs.function]
-
-    def function_number(self, name: str, given: str) -> int:
-        """Find a function by its name.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If there is none; the message begins with what was given.
-        """
-        functions = self.inputs.functions
-        if name not in functions:
-            known = ", ".join(sorted(functions)[:20]) or "none"
-            raise InvalidArgumentError(
-                f"{given}: the run has no such function; some of those that it has: {known}."
-            )
-        return functions.index(name)
-
-    def without_network(self) -> Costs:
-        """Return the costs if inputs came in no time."""
-        return replace(self.costs, transfer=0.0, bandwidth=float("inf"))
 
 
 @once_per_trace
@@ -338,15 +320,15 @@ def _missing(trace: Run, inputs: ReplayInputs) -> str:
     return ""
 
 
-#: Waiting for a core for so large a share of the functions' time, a run does not foretell another.
+#: Maximum fraction of the functions' time for which tasks wait for a CPU, to predict other runs.
 MOST_WAITING = 0.10
-#: Where that was not recorded: a host that is so busy in the mean (%), with functions that use
-#: the CPU for so large a share of their time, has no core to spare.
+#: Where that was not recorded, thresholds of a host without a free core: its mean CPU usage
+#: (percent), and the fraction of their time for which functions use the CPU.
 _FULL, _USING = 90.0, 0.5
 
 
 def contention(trace: Run) -> str:
-    """Say, in words, that tasks waited for cores; empty where they did not, as far as is known."""
+    """Return a clause about waits of tasks for CPUs; empty if no such waits are known."""
     tasks = trace.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     waited = tasks["run_queue"].to_numpy(dtype=float)
@@ -364,7 +346,7 @@ def contention(trace: Run) -> str:
 
 
 def _by_host(trace: Run, duration: np.ndarray) -> str:
-    """Judge by the CPU that tasks and hosts used."""
+    """Return the same by the CPU that tasks and hosts used."""
     samples, cpu = trace.samples, trace.tasks["cpu"].to_numpy(dtype=float)
     told = np.isfinite(cpu)
     if "host_cpu" not in samples or not told.any() or duration[told].sum() <= 0:

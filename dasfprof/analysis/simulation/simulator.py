@@ -26,7 +26,7 @@ _MESSAGE = 50e6
 
 
 class Receiving:
-    """Inputs on their way: what each worker still has to fetch from which other one.
+    """Inputs in transit: what each worker still has to fetch from which other one.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Receiving:
 #: first of all task runs that may have it.
 (_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
 
-#: Seconds between two looks for tasks to steal, as in Dask.
+#: Seconds between two searches for tasks to steal, as in Dask.
 _BALANCE_EVERY = 0.1
 
 

@@ -12,9 +12,9 @@ from dasfprof.database.columns import Array
 
 #: Without records of graphs, arrivals that are further apart belong to different ones: seconds.
 _APART = 0.001
-#: A client that submits so soon after a finish, and had been silent before, waited for it: seconds.
+#: Maximum seconds from the end of a task to a graph that waited for it, of a client silent before.
 _PROMPT = 0.02
-#: So large a share of the graphs that come while tasks run must, for that to be how clients work.
+#: Threshold (fraction of the graphs that come while tasks run): clients wait for results.
 _MOSTLY = 0.8
 
 

@@ -94,14 +94,14 @@ def client_time(run: Run) -> pd.DataFrame:
     """
     seconds = client_time_of(run)
     total = sum(seconds.values())
-    kept = [one for one in ClientTime if seconds.get(one, 0.0) > 0]
-    times = np.array([seconds[one] for one in kept], dtype=float)
+    classes = [each for each in ClientTime if seconds.get(each, 0.0) > 0]
+    times = np.array([seconds[each] for each in classes], dtype=float)
     return pd.DataFrame(
         {
-            "Class": pd.Series([one.value for one in kept], dtype=object),
+            "Class": text([each.value for each in classes]),
             "Time (s)": times,
             "Share (%)": times / (total or 1.0) * 100,
-            "Meaning": pd.Series([one.meaning for one in kept], dtype=object),
+            "Meaning": text([each.meaning for each in classes]),
         }
     )
 
@@ -286,24 +286,15 @@ def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
         actor = run.keys.texts(calls["key_id"].to_numpy())
         second, other = "Worker", of_workers(run, calls["worker_id"])
     whose = pd.DataFrame({"Actor": text(actor), second: other})
-    named = ["Actor", second]
-    found = whose.groupby(named).indices
-    sums = [_sums(calls.iloc[places]) for places in found.values()]
-    names = pd.DataFrame(list(found), columns=named, dtype=object)
-    table = names.join(pd.DataFrame(sums, columns=list(_SUMS)).astype(_SUMS))
+    rows = []
+    for names, indices in whose.groupby(["Actor", second]).indices.items():
+        of_group = calls.iloc[indices]
+        state, seconds = of_group["state"], of_group["duration"].to_numpy(dtype=float)
+        start = of_group["start"].to_numpy(dtype=float)
+        begins, ends = union(start, start + seconds)
+        counts = len(state), (state == "failed").sum(), (state == "unanswered").sum()
+        sums = seconds.sum(), (ends - begins).sum(), seconds.mean(), np.median(seconds)
+        rows.append((*names, *counts, *sums, seconds.max()))
+    dtypes: dict[str, Any] = {"Actor": object, second: object, **_SUMS}
+    table = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
     return table.sort_values("Time (s)", ascending=False, kind="stable", ignore_index=True)
-
-
-def _sums(calls: pd.DataFrame) -> tuple[float, ...]:
-    start, seconds = (calls[name].to_numpy(dtype=float) for name in ("start", "duration"))
-    begins, ends = union(start, start + seconds)
-    return (
-        len(calls),
-        int((calls["state"] == "failed").sum()),
-        int((calls["state"] == "unanswered").sum()),
-        float(seconds.sum()),
-        float((ends - begins).sum()),
-        float(seconds.mean()),
-        float(np.median(seconds)),
-        float(seconds.max()),
-    )

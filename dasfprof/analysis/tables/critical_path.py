@@ -204,19 +204,13 @@ def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGra
     offsets, dependencies = run.dependencies
     graph: nx.DiGraph[str] = nx.DiGraph()
     last = tasks.drop_duplicates("key_id", keep="last")
-    columns = {
-        "name": last["function"],
-        "size": last["size"],
-        "shape": last["shape"],
-        "type": last["type"],
-        "duration": last["duration"],
-        "input_data_size": last["input_size"],
-    }
-    lists = [column.astype(object).tolist() for column in columns.values()]
+    columns = ("function", "size", "shape", "type", "duration", "input_size")
+    names = ("name", *columns[1:-1], "input_data_size")
+    lists = [last[column].astype(object).tolist() for column in columns]
     rows = zip(last["key_id"].tolist(), *lists, strict=True)
     bar = track(rows, "Creating annotated task graph", shown=progress, total=len(last), unit="task")
     for key_id, *values in bar:
-        about: dict[str, Any] = dict(zip(columns, values, strict=True))
+        about: dict[str, Any] = dict(zip(names, values, strict=True))
         seconds, size = about["duration"], about["input_data_size"]
         about["throughput"] = size / seconds if seconds > 0 else float("nan")
         graph.add_node(texts[key_id], **about)

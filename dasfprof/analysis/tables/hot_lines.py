@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def hot_lines(
     function's time, or one line has.
     """
     found = hot_places(run, function, step, by)
-    columns = _names(found.names, by)
+    columns = place_columns(found.names, by)
     if by == "line":
         columns["Inside"] = text(found.inside)
     spent = found.spent
@@ -107,9 +107,11 @@ def hot_lines(
     )
 
 
-def _names(names: list[Hashable], by: By) -> dict[str, pd.Series]:
+def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
+    """Return the columns that name lines, functions or libraries of samples."""
+
     def column(part: int) -> pd.Series:
-        return text(name[part] if isinstance(name, tuple) else UNKNOWN for name in names)
+        return text([name[part] if isinstance(name, tuple) else UNKNOWN for name in names])
 
     if by == "library":
         return {"Library": text([name or UNKNOWN for name in names])}

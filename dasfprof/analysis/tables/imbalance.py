@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -197,12 +197,10 @@ def _rows(run: Run) -> pd.DataFrame:
     return trend_rows(find_attempts(run))
 
 
-def _combined(_: Run, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return _degradation_table(find_trends(joined_rows(parts)))
-
-
 @question(
-    "Functions that get slower as the run goes on", "reports", in_parts=InParts(_rows, _combined)
+    "Functions that get slower as the run goes on",
+    "reports",
+    in_parts=InParts(_rows, lambda _, parts: _degradation_table(find_trends(joined_rows(parts)))),
 )
 def degradation(run: Run) -> pd.DataFrame:
     """Test whether each function gets slower as the run goes on, by the steps of the guide.
@@ -251,9 +249,6 @@ def _degradation_table(trends: Trends) -> pd.DataFrame:
 #: listed.
 MAX_CELLS = 50_000_000
 
-#: Rows that are counted at once: few enough to stay in the processor's cache.
-_PART = 1 << 16
-
 
 @question(
     "Tasks in memory on each worker, second by second",
@@ -297,26 +292,16 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     counts = np.full((len(listed), len(columns)), np.nan)
     place = np.zeros(len(workers), dtype=np.int64)
     place[columns] = np.arange(len(columns))
-    for rows in _in_order(time):
-        row = _seconds(time[rows] - begin)
-        row = row.astype(np.int64) if every else np.searchsorted(listed, row)
-        # Of several counts in one second the last assignment stays: that of the latest.
-        counts[row, place[worker[rows]]] = tasks[rows]
+    order = np.argsort(time, kind="stable")
+    row = _seconds(time[order] - begin)
+    row = row.astype(np.int64) if every else np.searchsorted(listed, row)
+    # Of several counts in one second the last assignment stays: that of the latest.
+    counts[row, place[worker[order]]] = tasks[order]
     titles = workers.titles()
     table = pd.DataFrame(counts, columns=pd.Index([titles[at] for at in columns], dtype=object))
     table = table.ffill().fillna(0.0).sort_index(axis=1)
     table.insert(0, INTERVAL, listed.astype(np.int64))
     return table
-
-
-def _in_order(time: Array) -> Iterator[slice | Array]:
-    """Return the rows in the order of time, a part at a time."""
-    starts = range(0, len(time), _PART)
-    if (time[1:] >= time[:-1]).all():
-        yield from (slice(start, start + _PART) for start in starts)
-    else:
-        order = np.argsort(time, kind="stable")
-        yield from (order[start : start + _PART] for start in starts)
 
 
 def _seconds(time: Array) -> Array:

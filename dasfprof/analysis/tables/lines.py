@@ -234,6 +234,7 @@ def plan(run: Run) -> pd.DataFrame:
     spent = busy_seconds(ran, found.of_whole, len(found))[:, :USES]
     busy, path = spent.sum(axis=1), path_segments(run)
     texts = run.lines.drop_duplicates("line").set_index("line")["text"]
+    counts = _counts(run, found)
     table = pd.DataFrame(
         {
             "Node": text(node_names(found)),
@@ -242,12 +243,12 @@ def plan(run: Run) -> pd.DataFrame:
             "Line": text(found.line),
             "Text": known_texts(texts.reindex(found.line)),
             "Step": text(found.step),
-            **_counts(run, found),
+            **{name: counts.pop(name) for name in ("Tasks", "Partitions", "Rows")},
             "Thread Time (s)": busy,
             "Share (%)": ratio(busy, np.full(len(busy), busy.sum())) * 100,
             **{f"{each.label} (s)": spent[:, each] for each in _BUSY if spent[:, each].any()},
             "Critical Path (s)": Groups(found.of_slots[path.rows], len(found)).sum(path.length),
-            **_outcomes(run, found),
+            **counts,
             **_bytes(run, found),
         }
     )
@@ -292,13 +293,14 @@ def node_names(found: Plan) -> Array:
 
 
 def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
-    """Return how many task runs, results and rows nodes have."""
-    tasks, codes = run.tasks, found.of_slots[: len(run.tasks)]
-    made = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
+    """Return how many task runs, results and rows nodes have, and what became of the runs."""
+    tasks, codes, count = run.tasks, found.of_slots[: len(run.tasks)], len(found)
+    succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
+    made = np.flatnonzero(succeeded)
     keys = pd.DataFrame({"node": codes, "key": tasks["key_id"]}).iloc[made]
     last = np.zeros(len(tasks), dtype=bool)
     last[made] = ~keys.duplicated(keep="last")
-    results = Groups(np.where(last, codes, -1), len(found))
+    results = Groups(np.where(last, codes, -1), count)
     kinds = tasks["type"].cat
     framed = np.array([kind.endswith(_WITH_ROWS) for kind in [*kinds.categories, ""]], dtype=bool)
     rows = np.full(len(tasks), np.nan)
@@ -307,23 +309,15 @@ def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
         shape = shapes[row]
         rows[row] = shape[0] if isinstance(shape, tuple | list) and shape else np.nan
     summed = np.where(results.known(rows) == results.sizes, results.sum(rows), np.nan)
-    return {
-        "Tasks": whole(Groups(codes, len(found)).sizes),
-        "Partitions": whole(results.sizes),
-        "Rows": whole(np.where(results.sizes > 0, summed, np.nan)),
-    }
-
-
-def _outcomes(run: Run, found: Plan) -> dict[str, pd.Series]:
-    tasks, count = run.tasks, len(found)
-    codes = found.of_slots[: len(tasks)]
-    succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
-    keys = np.where(succeeded, tasks["key_id"].to_numpy(), -1)
-    again = Groups(keys, len(run.keys)).places(tasks["start"].to_numpy()) > 0
+    key_ids = np.where(succeeded, tasks["key_id"].to_numpy(), -1)
+    again = Groups(key_ids, len(run.keys)).places(tasks["start"].to_numpy()) > 0
     opened = run.open["key_id"].to_numpy()
     nodes = found.of_whole[len(tasks) : len(tasks) + len(opened)]
-    unfinished = nodes[~np.isin(opened, keys)]
+    unfinished = nodes[~np.isin(opened, key_ids)]
     return {
+        "Tasks": whole(Groups(codes, count).sizes),
+        "Partitions": whole(results.sizes),
+        "Rows": whole(np.where(results.sizes > 0, summed, np.nan)),
         "Failed": whole(Groups(codes[(tasks["state"] == "erred").to_numpy()], count).sizes),
         "Again": whole(Groups(codes[again], count).sizes),
         "Unfinished": whole(Groups(unfinished, count).sizes),

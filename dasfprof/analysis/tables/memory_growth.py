@@ -172,7 +172,11 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
         unmanaged = _unmanaged(run, lives, time)
-        runs = _running(run, lives, time)
+        slots = run.whole.slots
+        running = (slots.times.executing <= time) & (slots.times.done > time)
+        ran = np.unique(slots.function[running & np.isin(slots.worker, lives)])
+        # Of several functions it is not known which allocated the memory.
+        runs = slots.functions[ran[0]] if len(ran) == 1 else ""
         rest += [
             (who, what, size, runs if what == _RECENT else "")
             for what, size in _rest(memory, own, explained, unmanaged)
@@ -260,14 +264,6 @@ def _unmanaged(run: Run, lives: Array, time: float) -> float:
             lately = (process.time <= time) & (process.time >= time - _OLD_AFTER)
             least = min(least, float(process.unmanaged[lately].min(initial=np.inf)))
     return least
-
-
-def _running(run: Run, lives: Array, time: float) -> str:
-    """Return the function that a process runs; empty: none, or several."""
-    slots = run.whole.slots
-    runs = (slots.times.executing <= time) & (slots.times.done > time)
-    functions = np.unique(slots.function[runs & np.isin(slots.worker, lives)])
-    return slots.functions[functions[0]] if len(functions) == 1 else ""
 
 
 # --- How memory grows while a cluster goes on -----------------------------------------------------

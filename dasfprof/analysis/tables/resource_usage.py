@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpus import gpu_utilisation
+from dasfprof.analysis.model.gpus import GpuDevice, GpuUtilisation, gpu_utilisation
 from dasfprof.analysis.model.processes import host_programs
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import INTERVAL, of_workers, text, utc, whole
@@ -178,44 +178,31 @@ def _sorted(table: pd.DataFrame, *by: pd.Series | Array) -> pd.DataFrame:
     return table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
 
 
-#: Means of readings by their labels, and by what they are divided.
-_MEANS = {
-    "Mean Power (W)": ("power", 1.0),
-    "Mean SM Clock (MHz)": ("sm_clock", 1.0),
-    "Mean Memory Clock (MHz)": ("memory_clock", 1.0),
-    "Mean PCIe Sent (MB/s)": ("pcie_tx", 1e6),
-    "Mean PCIe Received (MB/s)": ("pcie_rx", 1e6),
-}
-#: Where dask-cuda moved results, by the columns' labels.
-_MOVED = {
-    "GPU to Host": "device_to_host",
-    "Host to GPU": "host_to_device",
-    "Host to Disk": "host_to_disk",
-    "Disk to Host": "disk_to_host",
-}
-
-#: The columns.
-_DTYPES = {
-    "Host": "object",
-    "GPU": "Int64",
-    "Name": "object",
-    "Workers": "object",
-    INTERVAL: "float64",
-    "Time (s)": "float64",
-    "Mean GPU Utilization (%)": "float64",
-    "Max GPU Utilization (%)": "float64",
-    "Mean GPU Memory Used (GB)": "float64",
-    "Max GPU Memory Used (GB)": "float64",
-    "GPU Memory (GB)": "float64",
-    **dict.fromkeys(_MEANS, "float64"),
-    "Max Temperature (C)": "float64",
-    "Tasks Ran (%)": "float64",
-    "Idle While Tasks Ran (%)": "float64",
-    "Idle While No Task Ran (%)": "float64",
-    **{f"{label} (GB)": "float64" for label in _MOVED},
-    "Moving Results (s)": "float64",
-    "Samples": "int64",
-    "UUID": "object",
+#: Where dask-cuda moves results.
+_WAYS = ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
+#: The figures of a device, by the labels of their columns.
+_OF_GPUS: dict[str, Callable[[GpuUtilisation], Array]] = {
+    "Time (s)": lambda gpu: gpu.seconds,
+    "Mean GPU Utilization (%)": lambda gpu: gpu.mean_utilization,
+    "Max GPU Utilization (%)": lambda gpu: gpu.max_utilization,
+    "Mean GPU Memory Used (GB)": lambda gpu: gpu.mean_memory / 1e9,
+    "Max GPU Memory Used (GB)": lambda gpu: gpu.max_memory / 1e9,
+    "GPU Memory (GB)": lambda gpu: gpu.memory_total / 1e9,
+    "Mean Power (W)": lambda gpu: gpu.means["power"],
+    "Mean SM Clock (MHz)": lambda gpu: gpu.means["sm_clock"],
+    "Mean Memory Clock (MHz)": lambda gpu: gpu.means["memory_clock"],
+    "Mean PCIe Sent (MB/s)": lambda gpu: gpu.means["pcie_tx"] / 1e6,
+    "Mean PCIe Received (MB/s)": lambda gpu: gpu.means["pcie_rx"] / 1e6,
+    "Max Temperature (C)": lambda gpu: gpu.max_temperature,
+    "Tasks Ran (%)": lambda gpu: gpu.tasks_ran,
+    "Idle While Tasks Ran (%)": lambda gpu: gpu.idle_while_tasks_ran,
+    "Idle While No Task Ran (%)": lambda gpu: gpu.idle_while_no_task_ran,
+    "GPU to Host (GB)": lambda gpu: gpu.moved["device_to_host_size"] / 1e9,
+    "Host to GPU (GB)": lambda gpu: gpu.moved["host_to_device_size"] / 1e9,
+    "Host to Disk (GB)": lambda gpu: gpu.moved["host_to_disk_size"] / 1e9,
+    "Disk to Host (GB)": lambda gpu: gpu.moved["disk_to_host_size"] / 1e9,
+    "Moving Results (s)": lambda gpu: np.sum([gpu.moved[way] for way in _WAYS], axis=0),
+    "Samples": lambda gpu: gpu.samples,
 }
 
 
@@ -254,36 +241,29 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
         raise InvalidArgumentError(
             f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
         )
-    workers = run.named
-    titles = workers.titles()
-    begins, devices = gpu_utilisation(run, workers, interval)
-    tables = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _DTYPES.items()})]
-    for found in devices:
-        device = found.device
-        columns = {
-            "Host": device.host,
-            "GPU": pd.NA if np.isnan(device.index) else int(device.index),
-            "Name": device.name,
-            "Workers": ", ".join(titles[number] for number in device.workers),
-            INTERVAL: begins,
-            "Time (s)": found.seconds,
-            "Mean GPU Utilization (%)": found.mean_utilization,
-            "Max GPU Utilization (%)": found.max_utilization,
-            "Mean GPU Memory Used (GB)": found.mean_memory / 1e9,
-            "Max GPU Memory Used (GB)": found.max_memory / 1e9,
-            "GPU Memory (GB)": found.memory_total / 1e9,
-            **{label: found.means[name] / unit for label, (name, unit) in _MEANS.items()},
-            "Max Temperature (C)": found.max_temperature,
-            "Tasks Ran (%)": found.tasks_ran,
-            "Idle While Tasks Ran (%)": found.idle_while_tasks_ran,
-            "Idle While No Task Ran (%)": found.idle_while_no_task_ran,
-            **{f"{label} (GB)": found.moved[f"{way}_size"] / 1e9 for label, way in _MOVED.items()},
-            "Moving Results (s)": sum(found.moved[way] for way in _MOVED.values()),
-            "Samples": found.samples,
-            "UUID": device.uuid,
+    titles = run.named.titles()
+    begins, gpus = gpu_utilisation(run, run.named, interval)
+
+    def of_each(of: Callable[[GpuDevice], object]) -> Array:
+        values = np.array([of(gpu.device) for gpu in gpus], dtype=object)
+        return np.repeat(values, len(begins))
+
+    table = pd.DataFrame(
+        {
+            "Host": text(of_each(lambda device: device.host)),
+            "GPU": whole(of_each(lambda device: device.index).astype(float)),
+            "Name": text(of_each(lambda device: device.name)),
+            "Workers": text(
+                of_each(lambda device: ", ".join(titles[number] for number in device.workers))
+            ),
+            INTERVAL: np.tile(begins, len(gpus)),
+            **{
+                label: np.concatenate([np.empty(0), *(of(gpu) for gpu in gpus)])
+                for label, of in _OF_GPUS.items()
+            },
+            "UUID": text(of_each(lambda device: device.uuid)),
         }
-        tables.append(pd.DataFrame(columns).astype(_DTYPES))
-    table = pd.concat(tables[1:] or tables, ignore_index=True)
+    ).astype({"Samples": "int64"})
     return table if interval is not None else table.drop(columns=INTERVAL)
 
 

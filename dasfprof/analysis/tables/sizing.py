@@ -22,7 +22,6 @@ from dasfprof.analysis.simulation.replay import check_count, is_positive, replay
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.predictions import recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
-from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
@@ -100,8 +99,10 @@ def cluster_sizing(
     types = _machine_types(price, threads, recorded_or_given_limit(run, memory_limit))
     sized = sized_clusters(run, types, until, start)
     cheapest = next((cluster for cluster in sized if cluster.meets_deadline), None)
-    comfortable = memory_thresholds(run).comfortable
-    needed = [math.nan if one.process is None else one.process.most / comfortable for one in sized]
+    needed = [
+        math.nan if c.process is None else c.process.most / memory_thresholds(run).comfortable
+        for c in sized
+    ]
     table = pd.DataFrame(
         {
             "Machines": np.array([cluster.machines for cluster in sized], dtype=np.int64),
@@ -123,7 +124,7 @@ def cluster_sizing(
 
 def _verdict(run: Run, until: float, cluster: SizedCluster, cheapest: SizedCluster | None) -> str:
     process, limit = cluster.process, cluster.machine.memory
-    priced, acts = math.isfinite(cluster.cost), memory_thresholds(run)
+    priced = math.isfinite(cluster.cost)
     if cluster.refusal:
         return cluster.refusal
     if cluster is cheapest:
@@ -131,8 +132,9 @@ def _verdict(run: Run, until: float, cluster: SizedCluster, cheapest: SizedClust
         if process is None:
             memory = f"; its memory is not predicted: {memory_forecast_of(run).obstacle}"
         elif not limit > 0:
-            memory = f"; give each worker {format_size(process.most / acts.comfortable)}"
-        elif process.most > acts.spills * limit:
+            enough = format_size(process.most / memory_thresholds(run).comfortable)
+            memory = f"; give each worker {enough}"
+        elif process.most > memory_thresholds(run).spills * limit:
             memory = "; it may spill"
         return f"The {'cheapest that meets it' if priced else 'least that does'}{memory}."
     if cluster.meets_deadline and cheapest is not None:
@@ -249,47 +251,37 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
             f"overhead={overhead!r}: give a share of the time, more than 0 and less than 1; 0.005 "
             "is 0.5 %."
         )
-    found = chunk_costs(run, overhead)
-    table = pd.DataFrame(
+    costs = chunk_costs(run, overhead).reset_index(drop=True)
+    return pd.DataFrame(
         {
-            "Function": text(found.functions),
-            "Task Runs": found.runs,
-            "Mean Task time (s)": found.duration,
-            "Overhead per Task (s)": found.overhead,
-            "Overhead (%)": ratio(found.overhead, found.overhead + found.duration) * 100,
-            "Wanted Task time (s)": found.wanted,
-            "Chunk Size (MB)": found.chunk / 1e6,
-            "Times Larger": found.times_larger,
-            "Wanted Chunk Size (MB)": found.chunk / 1e6 * found.times_larger,
-            "Task Runs Then": whole(found.runs_then),
-            "Advice": pd.Series(
-                _advice(found.times_larger, found.runs / found.threads, found.for_the_scheduler),
-                dtype=object,
+            "Function": costs["function"],
+            "Task Runs": costs["runs"],
+            "Mean Task time (s)": costs["duration"],
+            "Overhead per Task (s)": costs["overhead"],
+            "Overhead (%)": ratio(costs["overhead"], costs["overhead"] + costs["duration"]) * 100,
+            "Wanted Task time (s)": costs["wanted"],
+            "Chunk Size (MB)": costs["chunk"] / 1e6,
+            "Times Larger": costs["times_larger"],
+            "Wanted Chunk Size (MB)": costs["chunk"] / 1e6 * costs["times_larger"],
+            "Task Runs Then": whole(costs["runs_then"].to_numpy()),
+            "Advice": text(
+                map(_advice, costs["times_larger"], costs["of_each_thread"], costs["by_rate"])
             ),
         }
     )
-    return table.take(found.order).reset_index(drop=True)
 
 
-def _advice(times: Array, of_each_thread: Array, by_rate: Array) -> list[str]:
-    advice = []
-    for larger, tasks, bound in zip(
-        times.tolist(), of_each_thread.tolist(), by_rate.tolist(), strict=True
-    ):
-        if np.isnan(larger):
-            words = "Unknown: no file tells what its tasks cost."
-        elif larger <= 1:
-            words = "Large enough."
-        elif tasks <= 1:
-            words = "Leave it: there are no more tasks than threads."
-        elif tasks < larger:
-            words = (
-                f"Make chunks {tasks:.3g} times larger, no more: else there are fewer tasks than "
-                "threads."
-            )
-        elif bound:
-            words = f"Make chunks {larger:.3g} times larger, for the scheduler to feed all threads."
-        else:
-            words = f"Make chunks {larger:.3g} times larger, for overhead to be small."
-        advice.append(words)
-    return advice
+def _advice(larger: float, tasks_of_each_thread: float, by_rate: bool) -> str:
+    if np.isnan(larger):
+        return "Unknown: no file tells what its tasks cost."
+    if larger <= 1:
+        return "Large enough."
+    if tasks_of_each_thread <= 1:
+        return "Leave it: there are no more tasks than threads."
+    if tasks_of_each_thread < larger:
+        return (
+            f"Make chunks {tasks_of_each_thread:.3g} times larger, no more: else there are fewer "
+            "tasks than threads."
+        )
+    why = "for the scheduler to feed all threads" if by_rate else "for overhead to be small"
+    return f"Make chunks {larger:.3g} times larger, {why}."

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.gpus import GpuSamples, gpu_samples
 from dasfprof.analysis.model.thread_time import running_seconds
-from dasfprof.analysis.numeric.groups import Groups, GroupSums, taken
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio, taken
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import (
@@ -57,7 +57,7 @@ def _combined(_: Run, parts: Sequence[Told], **__: Any) -> pd.DataFrame:
     of_worker = dict(zip(sums.names, sums.sum("duration").tolist(), strict=True))
     names = zip(table["Host"], table["Worker"], strict=True)
     whole = np.array([of_worker[name] for name in names], dtype=float)
-    table[_SHARE] = _share(table["Duration (s)"].to_numpy(), whole)
+    table[_SHARE] = ratio(table["Duration (s)"].to_numpy(), whole) * 100
     return table
 
 
@@ -105,14 +105,15 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
     """Return the rows, the longest first."""
     duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
-    ranks = workers.ranks().astype(np.int32)
-    return _sorted_rows(-duration, start, ranks[workers.numbers(tasks)])
-
-
-def _share(duration: Array, whole: Array) -> Array:
-    with np.errstate(invalid="ignore"):
-        share: Array = duration / whole * 100
-    return share
+    ranks = workers.ranks().astype(np.int32)[workers.numbers(tasks)]
+    order = np.argsort(-duration)
+    same = np.diff(duration[order]) == 0  # as the next one
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    rows = np.sort(order[tied])
+    for column in (ranks, start, -duration):  # unlike lexsort quick where they are in order
+        rows = rows[np.argsort(column[rows], kind="stable")]
+    order[tied] = rows
+    return order
 
 
 def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
@@ -122,14 +123,20 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
     duration = tasks["duration"].to_numpy()[order]
     gpus = gpu_samples(run)
     large = len(order) > _LARGE
-    texts = _categorical if large else _objects
+
+    def texts(codes: Array, values: Array) -> pd.Series | pd.Categorical:
+        if not large:
+            return pd.Series(values[codes], dtype=object, copy=False)
+        places, distinct = pd.factorize(values)
+        return make_categorical(places.astype(np.int32)[codes], list(distinct))
+
     return pd.DataFrame(
         {
             "Host": texts(of_task, workers.hosts),
             "GPU": gpus.indices()[of_task],
             "Task Key": _key_texts(run, tasks["key_id"].to_numpy()[order], progress),
             "Duration (s)": duration,
-            _SHARE: _share(duration, of_worker[of_task]),
+            _SHARE: ratio(duration, of_worker[of_task]) * 100,
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
             "Worker": texts(of_task, workers.labels),
             "Function": texts(*_coded(tasks["function"], order)),
@@ -155,27 +162,15 @@ def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[st
             "Mean GPU Utilization (%)": taken(samples, order),
             "Mean GPU Memory Used (GB)": taken(samples, order),
         }
-    means = {}
-    for reading, (integral, covered) in gpus.integrals(tasks).items():
-        seen = (samples > 0) & (covered > 0)
-        means[reading] = np.divide(integral, covered, out=np.full(len(seen), np.nan), where=seen)
+    means = {
+        reading: np.where(samples > 0, ratio(integral, covered), np.nan)
+        for reading, (integral, covered) in gpus.integrals(tasks).items()
+    }
     return {
         "GPU Samples": pd.array(samples[order], dtype="Int64"),
         "Mean GPU Utilization (%)": means["gpu_utilization"][order],
         "Mean GPU Memory Used (GB)": means["gpu_memory_used"][order] / 1e9,
     }
-
-
-def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
-    """Sort rows by three columns, the later ones only where the first ones are equal."""
-    order = np.argsort(first)
-    same = np.diff(first[order]) == 0  # as the next one
-    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-    rows = np.sort(order[tied])
-    for column in (third, second, first):  # unlike lexsort quick where they are in order
-        rows = rows[np.argsort(column[rows], kind="stable")]
-    order[tied] = rows
-    return order
 
 
 def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
@@ -197,12 +192,3 @@ def _coded(column: pd.Series, order: Array) -> tuple[Array, Array]:
     """Return the codes of a Categorical column in another order, and its values, at last NaN."""
     values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
     return column.cat.codes.to_numpy()[order], values
-
-
-def _objects(codes: Array, values: Array) -> pd.Series:
-    return pd.Series(values[codes], dtype=object, copy=False)
-
-
-def _categorical(codes: Array, values: Array) -> pd.Categorical:
-    places, distinct = pd.factorize(values)
-    return make_categorical(places.astype(np.int32)[codes], list(distinct))

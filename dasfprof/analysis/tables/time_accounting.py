@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -44,16 +43,14 @@ def _of_part(run: Run, by: Grouping = "cluster") -> WindowAccount:
     return account_window(run)
 
 
-def _combined(run: Run, parts: Sequence[WindowAccount], by: Grouping = "cluster") -> pd.DataFrame:
-    return _by(run, accounts_of(run, parts), by)
-
-
 @question(
     "Where the time of all threads went",
     "time",
     short="time",
     overview=4,
-    in_parts=InParts(_of_part, _combined),
+    in_parts=InParts(
+        _of_part, lambda run, parts, by="cluster": _by(run, accounts_of(run, parts), by)
+    ),
 )
 def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.
@@ -119,23 +116,22 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     totals = sums.sum(axis=1, keepdims=True)
     kept = np.flatnonzero((sums > 0).any(axis=0))
     parts = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
-    table = {
-        name: pd.Series([group[place] for group in distinct for _ in kept], dtype=object)
-        for place, name in enumerate(columns)
+    names_of_rows = {
+        name: text([group[index] for group in distinct for _ in kept])
+        for index, name in enumerate(columns)
     }
-    whole = pd.DataFrame(
+    table = pd.DataFrame(
         {
-            **table,
-            "Class": pd.Series(np.tile(_LABELS[kept], len(distinct)), dtype=object),
+            **names_of_rows,
+            "Class": text(np.tile(_LABELS[kept], len(distinct))),
             "Thread Time (s)": sums[:, kept].ravel(),
             "Share (%)": parts[:, kept].ravel() * 100,
             "Busy": np.tile(kept < USES, len(distinct)),
-            "Meaning": pd.Series(np.tile(_MEANINGS[kept], len(distinct)), dtype=object),
+            "Meaning": text(np.tile(_MEANINGS[kept], len(distinct))),
         }
     )
-    if of_tasks:  # they do not idle
-        whole = whole[whole["Thread Time (s)"] > 0].reset_index(drop=True)
-    return whole
+    # Functions, steps and lines do not idle.
+    return table[table["Thread Time (s)"] > 0].reset_index(drop=True) if of_tasks else table
 
 
 # --- The lives of workers: each one's host, job and process, when it came and went, and why -------
@@ -152,17 +148,16 @@ def _task_runs(run: Run) -> Array:
     return np.bincount(run.tasks["worker_id"].to_numpy(), minlength=len(run.workers))
 
 
-def _lives_of_parts(run: Run, parts: Sequence[Array]) -> pd.DataFrame:
-    return _lives_table(run, np.sum([*parts, np.zeros(len(run.workers), dtype=np.int64)], axis=0))
-
-
 @question(
     "Workers: their jobs, and how they ended",
     "balance",
     page="workers",
     expendable=("Process", "Memory Limit (MB)", "Node"),
     needs=_came_and_went,
-    in_parts=InParts(_task_runs, _lives_of_parts),
+    in_parts=InParts(
+        _task_runs,
+        lambda run, parts: _lives_table(run, sum(parts, np.zeros(len(run.workers), int))),
+    ),
 )
 def workers(run: Run) -> pd.DataFrame:
     """List the lives of workers: on which host and in which job, when they came and went, and why.
@@ -314,6 +309,5 @@ def _cost_of_workers(run: Run, price: Price | None) -> pd.DataFrame:
 
 
 def _with_currency(table: pd.DataFrame, price: Price | None) -> pd.DataFrame:
-    """Return a table with its currency."""
     table.attrs["currency"] = "" if price is None else price.label
     return table

@@ -108,6 +108,7 @@ def storage(run: Run) -> pd.DataFrame:
 # --- What was moved between workers: how much, how fast, of which function, and how often ---------
 
 By = Literal["worker", "host", "function", "step", "time", "shuffle"]
+_ENDS = ["From Host", "From Worker", "To Host", "To Worker"]
 
 
 def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
@@ -128,7 +129,7 @@ def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
     from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
     ends = [hosts[from_], labels[from_], hosts[to], labels[to]]
     if by == "host":
-        ends = [hosts[from_], hosts[to]]
+        ends = ends[::2]
     names = list(zip(*(end.tolist() for end in ends), strict=True))
     succeeded = succeeded_rows(table)
     size, seconds = amounts(table, succeeded)
@@ -143,9 +144,7 @@ def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
 def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
     sums = GroupSums.merged(parts)
-    labels = ["From Host", "From Worker", "To Host", "To Worker"]
-    if by == "host":
-        labels = ["From Host", "To Host"]
+    labels = ["From Host", "To Host"] if by == "host" else _ENDS
     names = np.array(sums.names, dtype=object).reshape(-1, len(labels))
     counts = {"Messages" if by == "shuffle" else "Transfers": sums.rows}
     times = {}
@@ -258,7 +257,10 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
     if by == "function":
         return _by_output(run, "Function", *run.keys.functions())
     if by == "step":
-        return _by_output(run, "Step", *_steps_of_keys(run))
+        of_runs, names = step_groups(run.tasks)
+        codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
+        codes[run.tasks["key_id"].to_numpy()] = of_runs  # of the last run of each key
+        return _by_output(run, "Step", codes, names)
     if by == "time":
         return _over_time(run, [_time_sums(run, interval)], interval)
     return _of_pairs([_pair_sums(run, by)], by)
@@ -288,14 +290,6 @@ def _host(address: str) -> str:
         return urlsplit(address).hostname or address
     except ValueError:
         return address
-
-
-def _steps_of_keys(run: Run) -> tuple[Array, list[str]]:
-    """Number the step of the last run of each key."""
-    of_runs, names = step_groups(run.tasks)
-    codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
-    codes[run.tasks["key_id"].to_numpy()] = of_runs
-    return codes, names
 
 
 def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
