@@ -18,20 +18,20 @@ from dasfprof.analysis.stack_samples.places import imported_by
 from dasfprof.analysis.wording import Bytes, Count, Factor, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Shares of the run's wall time that something out of line costs at least.
+#: Threshold (fraction of wall time): potential savings that are reported.
 _GAIN = 0.05
-#: So many slow workers, or hosts, are told of at most.
+#: Maximum number of slow workers, or hosts, that are reported.
 _MOST_SLOW = 3
-#: Shares of the threads' time.
+#: Threshold (fraction of thread time): idle threads of a load imbalance.
 _UNEVEN_IDLE = 0.1
-#: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
+#: Threshold (fraction of the workers' time) of what is lost to imbalance: 1 - mean / maximum.
 _UNEVEN = 0.25
 #: Threshold (fraction of what first runs lose): samples in imports that explain it.
 _IMPORTS = 0.5
-#: The share of the longest task's seconds from which a task is work that can be spread.
+#: Minimum duration, as a fraction of the longest task's, of a task that is worth spreading.
 _WORK = 0.1
 
-#: Begin of the names of P2P joins, and what spreads a few keys with most of the rows, in joins too.
+#: Prefixes of the names of P2P joins, and the advice about a few keys with most of the rows.
 _JOINS = ("hashjoin", "hash-join")
 _SPREAD_KEYS = {
     False: "Smaller partitions do not split a key. Reduce the rows of a key before they are "
@@ -48,7 +48,7 @@ _BROADCAST = (
     "Use merge(..., broadcast=True): the smaller side has only {smaller}, which each worker then "
     "gets, and the rows of the larger side stay where they are."
 )
-#: Causes of stragglers that are no fault of theirs: other rules tell of what Dask itself takes.
+#: Causes of stragglers that other rules report, or that are no problem.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
     "spill": "their inputs were read back from disk: give workers more memory, or smaller chunks",
@@ -119,7 +119,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return functions whose P2P shuffles made runs' partitions, and whether one was by key."""
+    """Return the functions of P2P shuffles that made the partitions, and if one was by key."""
     (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     outputs = p2p_outputs(run.trace)
@@ -244,7 +244,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Return numbers of slow workers, the slowest first: those of one host together."""
+    """Return the indices of slow workers, the slowest first; those of one host together."""
     hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
@@ -305,7 +305,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
 
 
 def _cannot_be_compared(run: RunFigures) -> Array:
-    """Return which workers were not there for half of the run, or took along what they had run."""
+    """Return which workers were absent for half of the run, or lost the tasks that they ran."""
     lives, middle = run.accounts.lives, run.begin + 0.5 * run.wall
     unfinished = run.trace.whole.unfinished
     rows = [lives.ids[(lives.begin > middle) | (lives.end < middle)]]
@@ -320,8 +320,8 @@ def _gain(
 ) -> float:
     """Estimate the wall seconds that the excess of stragglers costs.
 
-    Threads that idled meanwhile would not have, and threads that were busy with the rest had had
-    less to do; or as much, where all threads do what stragglers had to do more.
+    Without it, threads would not have idled, and busy threads would have had less to do; or as much
+    as before, where the excess is work that all threads share.
     """
     if not kept.any():
         return 0.0
@@ -336,8 +336,8 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    Without a replay that is at the least their excess spread over all threads, at the most that on
-    their own threads, as far as the others idled.
+    Without a replay the minimum is their excess spread over all threads, and the maximum is the
+    excess on their own threads, as far as the others idled.
     """
     lives, slowness = run.accounts.lives, run.slowness
     own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
@@ -356,12 +356,12 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether runs are compared within layers of the graph, of which there are several."""
+    """Return whether the functions of task runs have several layers, within which they compare."""
     return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 
 def _place(run: RunFigures, row: int) -> dict[str, Any]:
-    """Return the fields of a finding about one task run that tell where and when it ran."""
+    """Return the worker, start and end of a task run, as fields of a finding."""
     times = run.slots.times
     return {
         "worker": str(run.trace.tasks["worker"].iloc[row]),
@@ -371,7 +371,7 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
 
 
 def _by_function(run: RunFigures, rows: Array) -> dict[str, Count]:
-    """Return how many runs the functions that have most have."""
+    """Return the numbers of task runs of the three functions with the most."""
     counts = Counter(_function(run, row) for row in rows.tolist())
     return {name: Count(number) for name, number in counts.most_common(3)}
 

@@ -30,11 +30,11 @@ from dasfprof.analysis.under_way.state import Frame, is_of_user, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.text import elide
 
-#: The share of the run that the client has to spend so.
+#: Threshold (fraction of wall time) of what the client spends.
 _SHARE = 0.05
-#: The fewest bytes of all results that are many.
+#: Minimum bytes of all results that count as large.
 _MUCH = 50_000_000
-#: What Dask sends item by item where it is scattered.
+#: Types of which scatter() sends each item by itself.
 _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
 
 
@@ -115,11 +115,8 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     if not seconds > _SHARE * run.wall:
         return
     longest = calls.iloc[:1]
-    call, what, by = (
-        str(longest["call"].iloc[0]),
-        _sent_at(run, longest),
-        _handed_by(run, longest),
-    )
+    call = str(longest["call"].iloc[0])
+    what, by = _sent_at(run, longest), _handed_by(run, longest)
     yield Finding.of(
         "tokenising",
         "The client hashes what it hands over, to name tasks after it: for {hashing}.",
@@ -149,7 +146,7 @@ def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
 
 
 _OR_ONCE = ". Or scatter a value that several calls share once, with scatter(value, hash=False)."
-#: How hashing is spared, by what hands the value over.
+#: Advice about hashing, by the name of the function that receives the value.
 _SPARED = {
     "from_pandas": "Have tasks read the table (dd.read_parquet(), dd.from_map()) instead of "
     "from_pandas() of a table that the client holds, which is hashed and sent each time.",
@@ -166,7 +163,10 @@ _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 
 
 def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return what hands over the values at the line of the first of some calls; empty: unknown."""
+    """Return the name of the Dask function that received the values of the first call.
+
+    Such as ``from_array``; empty if its line does not show it.
+    """
     first, lines = calls.iloc[0], run.trace.lines
     if first["call"] in _SPARED:
         return str(first["call"])
@@ -247,7 +247,10 @@ def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
 
 
 def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Say what large value was sent from the line of the first of some calls; empty: none."""
+    """Return the largest value sent from the line of the first call, such as ``A list of 1 GB``.
+
+    Empty if none was.
+    """
     first, values = calls.iloc[0], run.trace.sent_values
     if not len(values) or not isinstance(first["file"], str):
         return ""
@@ -261,12 +264,12 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
 
 # --- What comes before the first task -------------------------------------------------------------
 
-#: The share of the time from the begin of recording to the last task's end.
+#: Threshold (fraction of the time from the start of recording to the last task's end).
 _LATE = 0.1
-#: Bytes of values in the first graph from which these are told.
+#: Minimum bytes of values in the first graph that are reported.
 _LARGE_VALUES = 10_000_000
 
-#: What to change where most of the time goes into a stage.
+#: Advice by the stage that takes most of the time.
 _CHANGES = {
     Stage.PROGRAM: "Send first what is ready (persist() or submit()), and read, import and build "
     "the rest meanwhile; read inputs in tasks rather than in the program. See client_activity() "
@@ -280,14 +283,14 @@ _CHANGES = {
     Stage.SCHEDULER: "Give the scheduler a smaller graph: larger chunks make fewer tasks; large "
     "objects in it are unpickled there too.",
 }
-#: And where samples show that the program makes graphs meanwhile.
+#: Advice if samples show that the program builds graphs meanwhile.
 _BUILDING = (
     "Make less of a graph: fewer, larger calls (one delayed function for a batch of inputs or for "
     "several steps, map() instead of a loop), and persist() parts as they are made, as each call "
     "may go through all that it is given. See client_activity() for the lines."
 )
 
-#: And where they show that it imports.
+#: Advice if samples show that it imports.
 _IMPORTING = (
     "Import libraries inside the functions that need them, after the first tasks were submitted, "
     "if runs are as short as this one. A longer run loses no more, as a program imports once."

@@ -17,25 +17,25 @@ from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-#: Variables that keep libraries from starting threads of their own, where they are 1; and cores
-#: from which on other programs are to blame.
+#: Variables that limit the threads of libraries, and the threshold (cores) from which other
+#: programs are the cause.
 LIMITS, BLAMED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 0.5
-#: Tasks use the CPU if they do for such a share of their time, by the number of them at a time.
+#: Threshold (fraction of their time, times the number of them at a time): tasks use the CPU.
 _USES_CPU = 0.5
-#: The share of their time for which tasks that use the CPU wait for something else than a core,
+#: Thresholds of lock contention: fraction of their time for which tasks that use the CPU wait for
+#: something other than a CPU, their mean number at a time in a process, and the maximum number of
+#: cores that they use.
 _LOCKED = 0.12
-#: with so many of them at a time in a process, on average,
 _BESIDE = 1.5
-#: which use so many cores at most, if one lock keeps them apart.
 _CORES_OF_A_LOCK = 1.3
-#: CPU seconds of tasks and of libraries' threads by those of tasks, and the fewest of the latter,
-#: if libraries have threads of their own.
+#: Thresholds of threads that libraries start: CPU time of tasks and these threads, as a multiple of
+#: the tasks', and minimum CPU seconds of these threads.
 _NATIVE, _NATIVE_LEAST = 1.5, 0.5
-#: The share of the durations for which tasks wait for a core.
+#: Threshold (fraction of the durations) of waits for a CPU.
 _CORE_WAIT = 0.2
-#: The share of a function's CPU that the garbage collector has, and of the threads' time.
+#: Thresholds of garbage collection: fraction of a function's CPU time, and of thread time.
 _COLLECTING, _COLLECTED = 0.2, 0.05
-#: Cores from which on another program is named; how many are named.
+#: Minimum cores of another program that is named, and maximum number of these.
 _NAMED, _MOST_NAMED = 0.05, 3
 
 
@@ -55,8 +55,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     lasted = groups.sum(run.lasted)
     blocked = ratio(seconds - groups.sum(run.cpu), lasted)
     at_a_time = ratio(groups.sum(beside * using), groups.sizes.astype(float))
-    with np.errstate(invalid="ignore"):
-        found = (at_a_time >= _BESIDE) & (cores <= _CORES_OF_A_LOCK) & (blocked >= _LOCKED)
+    found = (at_a_time >= _BESIDE) & (cores <= _CORES_OF_A_LOCK) & (blocked >= _LOCKED)
     lost = float((seconds - groups.sum(run.cpu))[found].sum()) / run.threads
     if not found.any() or lost < 0.05 * run.wall:
         return
@@ -106,14 +105,14 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-#: The fewest samples by which waits for the interpreter's lock are told from others.
+#: Minimum number of samples to distinguish waits for the GIL from others.
 _FEWEST = 20
 
 
 def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
-    """Return the shares of functions' time spent in waits for the interpreter's lock, and others.
+    """Return the fractions of the functions' time in waits for the GIL, and in other waits.
 
-    NaN where there are too few samples, or nothing tells what their threads did.
+    NaN if there are too few samples, or the state of threads is unknown.
     """
     samples, of_function = samples_of(run.trace)
     own = np.isin(of_function - 1, functions)
@@ -202,7 +201,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
 
 
 def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> list[Change]:
-    """Return the change to no more threads than other programs leave cores."""
+    """Return the change to as many threads as other programs leave cores."""
     if not cores:
         return fewer_threads(run)  # no trace tells how many there are
     used = others.cores if others is not None and others.cores >= BLAMED else 0.0
@@ -212,11 +211,11 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
 
 
 def _beyond_tasks(run: RunFigures, own: float) -> float:
-    """Return the CPU seconds of libraries' threads, which neither tasks nor Dask have.
+    """Return the CPU seconds of threads that libraries started while tasks ran.
 
-    They are those that ran while tasks did: what begins in a process that runs none, such as
-    imports and unpickling, is none of theirs, nor are the threads of P2P shuffles. Where nobody
-    recorded what Dask's own used, its event loops count as a core each.
+    Imports and unpickling in a process without a running task do not count, nor do the threads of
+    P2P shuffles. If the CPU time of Dask's threads was not recorded, each event loop counts as a
+    core.
     """
     found, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
     if not len(found.processes) or found.processes["service"].isna().any():
@@ -274,7 +273,7 @@ def _other_programs(run: RunFigures) -> Figures | None:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Say what other programs used, and which of them are to blame: empty if none is."""
+    """Return a sentence about other programs, and the names of those that are the cause."""
     if others is None:
         return "", ""
     if others.cores < _NAMED:
@@ -290,8 +289,7 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     """Find functions of whose CPU seconds Python's garbage collector takes much."""
     collecting = np.minimum(np.nan_to_num(run.task_column("collecting")) * run.held, run.cpu)
     taken, cpu = run.functions.sum(collecting), run.functions.sum(run.cpu)
-    with np.errstate(invalid="ignore"):
-        much = ratio(taken, cpu) >= _COLLECTING
+    much = ratio(taken, cpu) >= _COLLECTING
     lost = float(taken[much].sum()) / run.threads
     if not much.any() or lost < _COLLECTED * run.wall:
         return
@@ -346,7 +344,7 @@ def _beside(run: RunFigures) -> Array:
 
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
-    """Return for how long at least one task run of each group lasts."""
+    """Return the seconds in which at least one task run of each group lasts."""
     start = run.slots.times.start[: len(groups.codes)]
     stop = start + run.lasted
     rows = np.flatnonzero(groups.codes >= 0)

@@ -17,16 +17,17 @@ from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Share
 
-#: Shares of the threads' time, or of the critical path, spent waiting for transfers.
+#: Thresholds of waits for transfers: fractions of thread time, and of the critical path.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
-#: Bytes a second below which something else than the bytes takes the time of transfers.
+#: Bandwidth (bytes per second) below which the size does not explain the time of transfers.
 _SLOW = 1e6
-#: The share of the transfers' time that serialising takes, to be why.
+#: Threshold (fraction of the transfers' time): serializing is the cause.
 _EXPLAINS = 0.5
-#: The share of all bytes that were moved from which on it is told that they were more than once.
+#: Threshold (fraction of all moved bytes): repeated transfers are reported.
 _OFTEN = 0.1
-#: Shares of the threads' time spent on the disk, or around functions while anything was spilled.
+#: Thresholds (fractions of thread time) of spilling, and of task overhead while results were
+#: spilled.
 _DISK = 0.03
 _AROUND = 0.1
 _PAUSED = 0.01

@@ -27,13 +27,13 @@ from dasfprof.text import elide
 
 # --- Whether workers were lost evenly in time: what ends them is then no fault of their tasks -----
 
-#: So many gaps between losses are even if such a share of them, of a few all, is near to the
-#: median, by a factor.
+#: Losses are regular if there are this many gaps between them, and this fraction of the gaps (all,
+#: if they are few) is within this factor of the median.
 _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 
 
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
-    """Return how evenly workers were lost to what the trace does not tell; None: they were not."""
+    """Return the intervals at which workers were lost for an unknown reason; None if irregular."""
     lives = [life for life, one in departures.items() if one.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
     if len(gaps) < _EVEN or not gaps.min() > 0:
@@ -56,7 +56,7 @@ def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures
 
 
 def rhythm_in_words(rhythm: Figures | None) -> str:
-    """Say how evenly; empty: they were not."""
+    """Return a sentence about regular losses; empty if there is no rhythm."""
     if rhythm is None:
         return ""
     known = np.isfinite(rhythm.memory + rhythm.limit)
@@ -70,11 +70,11 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
 
 # --- Rules about workers that were lost, and about results that were computed again ---------------
 
-#: The share of the threads' time in tasks that was spent on results that had been there before.
+#: Threshold (fraction of the task time) of results that were computed again.
 _AGAIN = 0.02
-#: The most tasks of a lost worker, and lines, that are named.
+#: Maximum number of tasks of a lost worker, and of lines, that are named.
 _MOST_NAMED = 3
-#: The stimulus of a graph that a client submitted, as Dask's ids begin.
+#: Prefix of Dask's stimulus ids of graphs that a client submitted.
 _SUBMITTED = ("update-graph",)
 
 
@@ -162,9 +162,9 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
-    """Return the lost tasks that may have run: those seen under way, else as many as threads.
+    """Return the lost tasks that may have run: those seen in progress, else one per thread.
 
-    Of the latter those that each worker had been sent first.
+    Of the latter those that were assigned to each worker first.
     """
     found: list[int] = []
     lost = lost.sort_values("start", kind="stable", ignore_index=True)
@@ -305,7 +305,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 
 
 def _built(run: RunFigures, seconds: Array) -> list[str]:
-    """Return the lines that built most of some seconds of tasks, in words; none are known: none."""
+    """Return the lines that built the most seconds of tasks; empty if no line is known."""
     if not has_lines(run.trace):
         return []
     codes, names = line_groups(run.trace.tasks)
@@ -316,9 +316,9 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return which task runs made a result again: as a client asked for it, or it had been lost.
+    """Return masks of recomputed task runs: requested by a client, and after a lost worker.
 
-    Where nothing tells what made a run necessary, the first, but not beside workers that were lost.
+    Where the stimulus is unknown it counts as requested, unless workers were lost.
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]
@@ -335,9 +335,9 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
-    """Return for how many thread-seconds lost workers were missing, while others ran tasks.
+    """Return the thread-seconds that lost workers were missing, and the threads before the loss.
 
-    That is until they were replaced, or the run ended; and the threads before the first was lost.
+    They are missing until they are replaced, or the run ends, as long as other workers run tasks.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
     unasked, left = left_unasked(run.trace), run.trace.left

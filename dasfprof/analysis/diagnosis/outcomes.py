@@ -20,22 +20,22 @@ from dasfprof.text import elide, excerpt
 
 # --- What to do about time-outs -------------------------------------------------------------------
 
-#: The ends of the names of errors that say that a limit of time was reached.
+#: Suffixes of the names of errors of time limits.
 _TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
-#: The limit is far from what a function takes if it is so many times the longest of its tasks.
+#: Threshold (multiple of the longest task of the function): the time limit is high enough.
 _FAR = 2.0
 
 
 def is_time_out(category: object) -> bool:
-    """Return whether errors of a category say that a limit of time was reached."""
+    """Return whether errors of a category are those of a time limit."""
     return str(category).endswith(_TIME_OUTS)
 
 
 def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
-    """Return what tells the limit of a function whose tasks timed out; None of other errors.
+    """Return the durations of a function whose tasks timed out; None for other errors.
 
-    That is how long they had run, and those that ended well (NaN: none did), in the median and at
-    most.
+    The median of those that timed out, and median and maximum of those that succeeded (NaN if none
+    did).
     """
     if not is_time_out(category):
         return None
@@ -48,10 +48,7 @@ def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
 
 
 def limit_or_cause(limit: Figures) -> str:
-    """Return the advice for time-outs: the limit is too low, or what its tasks waited for.
-
-    It names figures: `function`, and `limit` with its own.
-    """
+    """Return the advice for time-outs, a template with the figures `function` and `limit`."""
     begin = "Compare the time that {function} takes with its limit:"
     given = "those that timed out had run for {limit.ran} (the median)"
     if np.isnan(limit.most):
@@ -77,10 +74,10 @@ def _median(seconds: Array) -> Seconds:
 
 # --- Rules about what became of tasks: failed, or never ended -------------------------------------
 
-#: Shares of the seconds of all tasks, and of all attempts, that failed.
+#: Thresholds of failures: fractions of the seconds of all tasks, and of all attempts.
 _FAILED_SECONDS = 0.02
 _FAILED_ATTEMPTS = 0.05
-#: The most kinds of errors that are named.
+#: Maximum number of kinds of errors that are named.
 _NAMED_KINDS = 3
 
 
@@ -207,7 +204,7 @@ def _most(column: pd.Series) -> str:
 # --- The rule about tasks that log an error and return None: they count as done -------------------
 
 _NONE = "NoneType"
-#: The share of a function's results from which it matters that they may be missing.
+#: Threshold (fraction of a function's results): missing results are a medium problem.
 _MANY = 0.5
 
 

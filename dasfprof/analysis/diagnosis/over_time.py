@@ -17,25 +17,26 @@ from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhil
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, find_trends
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.numeric.intervals import overlap, union
+from dasfprof.analysis.numeric.intervals import open_spans, overlap, union
 from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line, library_of
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Shares of the threads' time and of the critical path for which nothing was submitted.
+#: Thresholds (fractions of thread time, and of the critical path) of gaps of the client.
 _GAP_LANES = 0.1
 _GAP_PATH = 0.05
-#: The share of the gaps for which the client waits for results, where its graphs are what is late.
+#: Threshold (fraction of the gaps): the client waits for results, so that its graphs are late.
 _WAITS = 0.5
-#: A gap counts if it is as long.
+#: Minimum seconds of a gap.
 _GAP = 0.01
+#: Threshold (fraction of wall time) of functions that get slower.
 _DEGRADES = 0.05
-#: How many runs of a function are its first, at least.
+#: Minimum number of task runs that count as a function's first.
 _FIRST = 5
-#: The share of the run without any worker.
+#: Threshold (fraction of wall time) without any worker.
 _ABSENT = 0.05
-#: The share of the run with fewer tasks than threads, and the fewest rounds in which a client
-#: submits some, the part of all its graphs that these are.
+#: Thresholds of sequential submission: fraction of wall time with fewer tasks than threads, minimum
+#: number of graphs that wait for those before, and their fraction of all graphs.
 _FEW, _ROUNDS, _MOSTLY = 0.3, 5, 0.8
 #: How to submit more at a time, from joblib and from a program of Dask's own calls.
 _BY_JOBLIB = (
@@ -47,7 +48,7 @@ _TOGETHER = (
     "client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is ready. "
     "Where each needs the one before, the run is as long as their sum."
 )
-#: What is said where nothing tells what the client did.
+#: Evidence if it is unknown what the client did.
 _NOT_CLEAR = "What the client did meanwhile is not clear from its samples. "
 _NOT_SAMPLED = (
     "What the client did meanwhile was not recorded: samples of stacks were off, or its process "
@@ -131,7 +132,7 @@ def _times(begins: Array, ends: Array) -> Places:
 
 
 def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, Any]:
-    """Return how actors were called in gaps, and whether that was recorded."""
+    """Return figures of the calls of actors in gaps, and whether these were recorded."""
     start, stop = call_spans(run.trace)
     spans = union(begins, ends)
     return {
@@ -142,9 +143,9 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
-    """Return which gaps are of clients that had submitted something before; those of unknown too.
+    """Return which gaps are of clients that had submitted a graph before, or of unknown clients.
 
-    Before its first graph a client keeps nobody waiting.
+    Before its first graph a client does not keep the cluster waiting.
     """
     trace = run.trace
     known = np.ones(len(rows), dtype=bool)
@@ -177,12 +178,12 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     times = run.trace.whole.slots.times
     arrivals = np.unique(times.arrival)
     # The tasks of a graph that wait for each other need no more threads than one.
-    runnable, changes = _levels(times.runnable, times.known, arrivals)
+    changes, runnable = open_spans(times.runnable, times.known, arrivals)
     of_change = np.maximum(np.searchsorted(arrivals, changes, "right") - 1, 0)
     widest = np.zeros(len(arrivals))
     np.maximum.at(widest, of_change, runnable)
     narrow = widest < run.threads
-    alive, since = _levels(times.arrival, times.known, arrivals)
+    since, alive = open_spans(times.arrival, times.known, arrivals)
     lengths, of_round = np.diff(since), np.searchsorted(arrivals, since[:-1], "right") - 1
     seconds = float(lengths[(alive[:-1] > 0) & narrow[of_round]].sum())
     if seconds < float(lengths[alive[:-1] == 0].sum()):
@@ -216,21 +217,13 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
 
 
 def _longest_calls(run: RunFigures) -> Figures | None:
-    """Return the calls of a line in which the client waits longest; None if it calls once."""
+    """Return figures of the line whose calls wait longest; None if it has too few calls."""
     calls = find_calls(run.trace).sort_values("waiting", ascending=False, kind="stable").head(1)
     if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
         return None
     number, call = Count(calls["calls"].iloc[0]), str(calls["call"].iloc[0])
     library = library_of(str(calls["file"].iloc[0]))
     return Figures(number=number, call=call, line=line_of(run, calls), library=library)
-
-
-def _levels(begins: Array, ends: Array, looks: Array) -> tuple[Array, Array]:
-    """Return how many spans are open from each of their ends, and of some other times, on."""
-    edges = np.concatenate([ends, begins, looks])
-    steps = np.repeat([-1, 1, 0], [len(ends), len(begins), len(looks)])
-    order = np.argsort(edges, kind="stable")
-    return np.cumsum(steps[order]), edges[order]
 
 
 @rule(
@@ -276,7 +269,7 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _without_workers(run: RunFigures) -> tuple[Array, Array]:
-    """Return the spans of the run in which no worker had joined the cluster."""
+    """Return the time ranges of the run without a worker: starts and ends."""
     lives = run.accounts.lives
     joined = run.trace.joined[lives.ids]
     left = run.trace.left[lives.ids]
@@ -362,7 +355,7 @@ _TELLING = re.compile(
 
 
 def _are_called_alike(run: RunFigures, own: Array) -> bool:
-    """Return whether a function's runs were called alike, by all that is recorded of arguments."""
+    """Return whether all task runs of a function had equal arguments, as far as recorded."""
     table, rows = run.trace.arguments, np.flatnonzero(own & run.succeeded)
     if not len(table):
         return False

@@ -18,27 +18,27 @@ from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Tasks are small if their median is shorter, overhead is so much of their seconds,
+#: Thresholds of small tasks: median seconds, and overhead as a multiple of their seconds.
 _SMALL = 0.010
 _BY_COMPUTE = 0.5
-#: and it takes such a share of the threads' time.
+#: Threshold (fraction of thread time) of overhead, and of waits for the scheduler.
 _SHARE = 0.2
-#: What handling a small task takes, about.
+#: Seconds to handle a small task, about.
 _EMPTY = 0.001
-#: Seconds of handling a task that are more than its handling takes by itself.
+#: Threshold (seconds): handling a task takes longer than by the task's number alone.
 _DEAR = 0.012
-#: The share of the threads' time, and of the critical path, for which tasks are on their way.
+#: Threshold (fraction of thread time, and of the critical path): tasks are in transit.
 _LATE = 0.1
-#: The share of their way for which the worker's event loop is blocked, to be why they are late.
+#: Threshold (fraction of the time in transit): the worker's event loop is blocked.
 _BLOCKED = 0.5
-#: Larger tasks are worth it from such a factor on.
+#: Minimum factor by which larger tasks are worth it.
 _WORTH_IT = 1.5
-#: What to change where tasks are late and carry nothing.
+#: Advice if tasks are late and carry no large values.
 _NO_LARGE_VALUES = (
     "Fewer, larger tasks make fewer messages. No large values were sent with these; look also for "
     "what else the processes of the scheduler and its host do (node_resource_usage())."
 )
-#: Bytes of a chunk below which it is not one that could be larger.
+#: Minimum bytes of a chunk that could be larger.
 _DIVISIBLE = 1000
 
 
@@ -100,7 +100,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 
 
 def _asked(run: RunFigures) -> float:
-    """Return the seconds for which the scheduler was asked for single results during the run."""
+    """Return the seconds of requests for single results to the scheduler during the run."""
     calls = single_calls(run.trace)
     begin, end = run.trace.begin + run.begin, run.trace.begin + run.begin + run.wall
     lasted = (calls["stop"] - calls["time"]).clip(lower=1e-9)
@@ -109,7 +109,7 @@ def _asked(run: RunFigures) -> float:
 
 
 def _serialising(run: RunFigures) -> float:
-    """Return the seconds, as if of all threads, for which workers serialised results."""
+    """Return the seconds in which workers serialized results, averaged over all threads."""
     told, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
     if not len(told) or not run.threads > 0:
         return 0.0
@@ -118,7 +118,7 @@ def _serialising(run: RunFigures) -> float:
 
 
 def _dear(run: RunFigures) -> str:
-    """Say what may explain that handling a task takes long."""
+    """Return the advice if handling a task takes long."""
     others = "slow pickling, event loops that are held up, or a busy host: this trace cannot tell."
     alone = "Their number alone does not explain {besides} a task. "
     if run.sent_large is False:
@@ -134,7 +134,7 @@ def _dear(run: RunFigures) -> str:
 
 
 def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list[Change]]:
-    """Say how to have larger tasks, or fewer, and what to set for it."""
+    """Return the advice to have larger tasks, or fewer, and its settings."""
     if f.how == "fewer-steps":
         fewer = "Or use fewer threads."
         return [

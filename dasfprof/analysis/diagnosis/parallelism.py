@@ -21,26 +21,26 @@ from dasfprof.analysis.stack_samples.places import (
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
+#: Thresholds: fraction of thread time without a runnable task, and of wall time with one task.
 _NOTHING_RUNNABLE = 0.15
 _SERIAL = 0.2
-#: A chain has as many tasks, one after the other.
+#: Minimum number of tasks of a chain.
 _CHAIN = 3
-#: A function dominates if it has such a share of all seconds of tasks,
+#: Thresholds of a dominant function: fraction of all seconds of tasks, and its median as a multiple
+#: of the mean of other functions.
 _DOMINATES = 0.5
-#: and its task runs take so many times as long as those of the others, on average.
 _TIMES_OTHERS = 3.0
-#: Bytes of a chunk from which on its size is told.
+#: Minimum bytes of a chunk whose size is reported.
 _CHUNK = 10_000
-#: What Dask calls the tasks of a dataframe's reduction after its first step, which make one
-#: partition, and the bytes of a result of theirs that is worth several.
+#: Suffix of the names of a dataframe's reduction after its first step, which makes one partition,
+#: and minimum bytes of a result that is worth several.
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
-#: From so many times the median on, the mean of its tasks is told besides.
+#: Threshold (multiple of the median): the mean is reported as well.
 _UNEVEN = 3.0
 
 
-#: Functions with the most time that are looked at for rows, and the threshold (fraction of wall
-#: time) of what these cost.
+#: Maximum number of functions that are searched for row-wise code, and the threshold (fraction of
+#: wall time) of its cost.
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
 
 

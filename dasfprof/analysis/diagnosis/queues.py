@@ -18,14 +18,14 @@ from dasfprof.analysis.wording import Count, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
-#: The share of the threads' time for which tasks have to wait for a lock, or for other tasks, or
-#: threads to idle beside them.
+#: Threshold (fraction of thread time): tasks wait for a lock or other tasks, or threads idle while
+#: tasks wait for a resource.
 _WAITED = 0.1
-#: The share of a function's time in which its samples have to stand in such a wait.
+#: Threshold (fraction of a function's time) of samples in a wait for other tasks.
 _STANDS = 0.2
-#: The share of the time for which as many runs as that have to be under way, to be at a time.
+#: Minimum fraction of the time with a number of task runs, for it to count as the maximum.
 _A_MOMENT = 0.05
-#: Thread-seconds for which others queued, by those for which tasks waited for them.
+#: Threshold (multiple of the thread-seconds of waits): runnable tasks wait for a thread.
 _QUEUED = 0.25
 
 
@@ -166,9 +166,9 @@ _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return for how long threads idled beside ready runs, of which as many as ever did ran.
+    """Return the seconds in which threads idled while the maximum number of these tasks ran.
 
-    The second is how many of these runs a worker ran at a time, at most.
+    Only times with further tasks ready on the same worker count. The second value is this maximum.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
@@ -196,14 +196,14 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
 
 # --- Tasks that are ready on busy workers while threads of others idle ----------------------------
 
-#: The share of the threads' time for which they idle while tasks are ready elsewhere.
+#: Threshold (fraction of thread time): threads idle while tasks are ready on other workers.
 _ELSEWHERE = 0.1
-#: The part of all waiting that has to be of tasks that asked for workers, have inputs, or had
-#: waited at the scheduler.
+#: Threshold (fraction of all waiting) of tasks with restrictions, with inputs, or that were queued
+#: on the scheduler.
 _MOSTLY = 0.5
-#: The share of it for which event loops did not answer that is told.
+#: Threshold (fraction of all waiting) of blocked event loops that is reported.
 _BLOCKED = 0.2
-#: By which tasks ask for workers.
+#: Annotations that restrict tasks to some workers.
 _ASKS = {"workers", "resources"}
 
 

@@ -19,7 +19,7 @@ SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 
 #: Thresholds, as fractions of wall time, for "high" and "medium".
 HIGH, MEDIUM = 0.2, 0.05
-#: With fewer seconds at stake nothing is "high"; with less still, a finding is dropped.
+#: Minimum potential savings in seconds of a "high" finding, and of any finding.
 LITTLE, NEGLIGIBLE = 1.0, 0.1
 
 #: The value of a setting: a number, a switch, a text, or `MORE` or `FEWER`.
@@ -64,7 +64,7 @@ class Advice(NamedTuple):
     #: A key of `ADVICE`.
     kind: str
     text: str
-    #: Whether the seconds at stake are what following it gains.
+    #: Whether the potential savings are what following it gains.
     promises: bool = False
     changes: Sequence[Change] = ()
 
@@ -173,7 +173,7 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return it with no more seconds at stake than the run took, unless the client's."""
+        """Return it with potential savings up to the wall time, unless they are the client's."""
         if not wall > 0 or self.of_client:
             return self
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
@@ -237,7 +237,7 @@ _FIELDS |= {"places", "of_client", "isolated", "settings"}
 
 
 def needs_cores(waited: Share | None) -> str:
-    """Say of a change by which more tasks run at a time that tasks waited for cores, if so."""
+    """Return a sentence about waits for CPUs, of advice to run more tasks at a time, or empty."""
     if waited is None:
         return ""
     return (

@@ -35,16 +35,15 @@ from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-# --- Task runs and workers that make a run long though most of its tasks are not ------------------
+# --- Stragglers, slow workers and first uses ------------------------------------------------------
 
-#: A partition is fat if it has so many times the median bytes of its layer's, and so many bytes.
+#: Thresholds of large partitions: multiple of the median bytes of the layer, and bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
-#: First runs take so many times as long as later ones, usually,
+#: Thresholds of slow first runs: multiple of the median of later runs, fraction of the workers, and
+#: maximum fraction of later runs that take more than a third of the first ones.
 _TIMES = 3.0
-#: on so large a share of the workers,
 _WORKERS = 0.5
-#: and so small a share of the later runs takes a third as long as the first ones.
 _LATER = 0.1
 
 
@@ -72,8 +71,7 @@ class UnusualRuns(TaskFigures):
         found = measure_slowness(self.functions.codes, worker, self.working)
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
         here = Groups(found.of_run, len(found.runs)).median(sizes)
-        with np.errstate(invalid="ignore"):
-            larger = here >= TIMES_OTHERS * self.functions.median(sizes)[found.function]
+        larger = here >= TIMES_OTHERS * self.functions.median(sizes)[found.function]
         return dataclasses.replace(found, slow=found.slow & ~larger)
 
     @cached_property
@@ -88,9 +86,9 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def partitions(self) -> tuple[Array, Array]:
-        """The bytes of each straggler's partition, and how many times what is usual they are.
+        """The bytes of each straggler's partition, and these as a multiple of the median.
 
-        That is its input or its result, whichever is the further above the median of its layer's.
+        The partition is its input or its result, whichever is further above the layer's median.
         """
         rows = self.stragglers.rows
         codes, found, factors = self.layers.codes[rows], np.zeros(len(rows)), np.zeros(len(rows))
@@ -108,14 +106,14 @@ class UnusualRuns(TaskFigures):
         return (times >= _FAT) & (size >= _FAT_BYTES)
 
     def idle_behind(self, rows: Array, excess: Array) -> float:
-        """Return the wall seconds for which threads idled while the last of runs' seconds passed.
+        """Return wall seconds of idle threads that overlap the excess time of task runs.
 
         Parameters
         ----------
         rows
             Rows of `Trace.tasks`.
         excess
-            How many of the last seconds of each count.
+            Excess seconds of each, at its end.
         """
         stop = self.slots.times.stop[rows]
         begins, ends = union(stop - excess, stop)
@@ -131,8 +129,7 @@ class UnusualRuns(TaskFigures):
         functions, count = self.functions, len(self.trace.tasks)
         start, worker = self.slots.times.executing[:count], self.trace.tasks["worker_id"].to_numpy()
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
-        with np.errstate(invalid="ignore"):
-            larger = sizes >= TIMES_OTHERS * functions.median(sizes)[functions.codes]
+        larger = sizes >= TIMES_OTHERS * functions.median(sizes)[functions.codes]
         # Without waits for a core; larger partitions are not compared with others.
         seconds = np.where(larger, np.nan, self.slot_seconds - self.core_wait)
         cells, distinct = pd.factorize(worker.astype(np.int64) * functions.count + functions.codes)
@@ -140,24 +137,22 @@ class UnusualRuns(TaskFigures):
         first = start < places.min(self.slots.end[:count])[cells]
         later = Groups(np.where(first, -1, functions.codes), functions.count)
         usual = later.median(np.where(first, np.nan, seconds))[functions.codes]
-        with np.errstate(invalid="ignore"):
-            long = seconds > _TIMES * usual
+        long = seconds > _TIMES * usual
         slow_places = places.max((first & long).astype(float)) > 0
         of_place = np.zeros(len(distinct), dtype=np.int64)
         of_place[cells] = functions.codes
         share = Groups(of_place, functions.count).mean(slow_places.astype(float))
         slow = np.flatnonzero(first & long)
         typical = Groups(functions.codes[slow], functions.count).median(seconds[slow])
-        with np.errstate(invalid="ignore"):
-            late = later.mean((seconds * _TIMES > typical[functions.codes]).astype(float))
-            found = (share >= _WORKERS) & (late <= _LATER)
+        late = later.mean((seconds * _TIMES > typical[functions.codes]).astype(float))
+        found = (share >= _WORKERS) & (late <= _LATER)
         rows = np.flatnonzero(first & long & found[functions.codes])
         return FirstUses(rows, (seconds - usual)[rows], usual[rows])
 
 
 # --- RunFigures: what the rules of the diagnosis rest on, each analysis done once and on demand ---
 
-#: What handling a task takes, besides its way to the worker.
+#: Categories of thread time in which tasks are handled, besides the time in transit.
 HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 50_000
@@ -246,8 +241,7 @@ class RunFigures(UnusualRuns):
         Parameters
         ----------
         estimate
-            What to take where no replay is to be had: it foretells nothing, or the run has so
-            many tasks that it would take long.
+            The result if there is no replay: it predicts nothing, or the run has too many tasks.
         change
             See `dasfprof.analysis.simulation.changes`.
         """

@@ -13,7 +13,7 @@ from dasfprof.analysis.model.gpus import GpuUtilisation, gpu_utilisation
 from dasfprof.analysis.model.steps import task_layers
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
-from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.numeric.intervals import open_spans, union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
@@ -76,7 +76,7 @@ class SampledFigures:
 
     @cached_property
     def died_of_memory(self) -> bool:
-        """Whether memory is proven to have run out on a worker, whose need is thus unknown."""
+        """Whether a worker is proven to have run out of memory, so that its need is unknown."""
         lost = np.flatnonzero(left_unasked(self.trace)).tolist()
         return any(departure(self.trace, life).why is Why.MEMORY for life in lost)
 
@@ -175,11 +175,11 @@ class TaskFigures(SampledFigures):
         return seconds / self.threads if self.threads > 0 else 0.0
 
     def share_of(self, *classes: ThreadTime) -> float:
-        """Return the share of the run's thread-seconds that classes of the accounts have."""
+        """Return the fraction of the thread time in some categories."""
         return self.share(float(self.accounts.of_lives[:, list(classes)].sum()))
 
     def share(self, seconds: float) -> float:
-        """Return the share that some thread-seconds have in the run's."""
+        """Return thread-seconds as a fraction of the thread time."""
         return seconds / self.thread_seconds if self.thread_seconds > 0 else 0.0
 
     # --- functions -------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def held(self) -> Array:
-        """The share of its function's time for which each task run held its thread: to seceding."""
+        """Fraction of each task run's function time before `secede()`."""
         slots, rows = self.slots, slice(len(self.trace.tasks))
         start, stop = slots.times.start[rows], slots.times.stop[rows]
         inside = np.maximum(np.minimum(stop, slots.end[rows]) - start, 0.0)
@@ -263,16 +263,13 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
-        """How many slots were held: times, and the number from each on."""
+        """The number of busy slots: times of changes, and the number after each."""
         slots = self.trace.whole.slots
-        times = np.concatenate([slots.times.executing, slots.end])
-        steps = np.repeat([1, -1], len(slots.end))
-        order = np.argsort(times, kind="stable")
-        return times[order], np.cumsum(steps[order])
+        return open_spans(slots.times.executing, slots.end)
 
     @cached_property
     def _idle(self) -> tuple[Array, Array]:
-        """How many of the threads there were no slot held: times, and the number from each on."""
+        """The number of idle threads: times of changes, and the number after each."""
         lives, (changes, held) = self.accounts.lives, self.concurrency
         times = np.concatenate([changes, lives.begin, lives.end])
         steps = np.concatenate([-np.diff(held, prepend=0), lives.threads, -lives.threads])
@@ -287,20 +284,18 @@ class TaskFigures(SampledFigures):
         return self._integrate(idle / self.threads, begins, ends, times)
 
     def alone_between(self, begins: Array, ends: Array) -> Array:
-        """Return for how long within spans no more than one task held a thread."""
+        """Return the seconds within time ranges with at most one busy thread."""
         return self._integrate((self.concurrency[1] <= 1).astype(float), begins, ends)
 
     def busy_between(self, begins: Array, ends: Array) -> Array:
-        """Return for how long within spans any task held a thread."""
+        """Return the seconds within time ranges with a busy thread."""
         return self._integrate((self.concurrency[1] > 0).astype(float), begins, ends)
 
     def alive_between(self, begins: Array, ends: Array) -> Array:
-        """Return for how long within spans the scheduler had a task that had not ended."""
+        """Return the seconds within time ranges with unfinished tasks."""
         times = self.trace.whole.slots.times
-        edges = np.concatenate([times.arrival, times.known])
-        order = np.argsort(edges, kind="stable")
-        there = np.cumsum(np.repeat([1, -1], len(times))[order]) > 0
-        return self._integrate(there.astype(float), begins, ends, edges[order])
+        edges, number = open_spans(times.arrival, times.known)
+        return self._integrate((number > 0).astype(float), begins, ends, edges)
 
     def _integrate(
         self, values: Array, begins: Array, ends: Array, times: Array | None = None

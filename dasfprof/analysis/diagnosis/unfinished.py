@@ -21,18 +21,18 @@ from dasfprof.analysis.wording import Count, Figures, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import clean, elide, excerpt
 
-#: Seconds from which a wait without progress is grave.
+#: Threshold (seconds): a wait without progress is a severe problem.
 _LONG = 10.0
-#: Seconds within which a client may leave because of a result that it got.
+#: Maximum seconds in which a client leaves because of a result.
 _ACTS = 3.0
-#: States of tasks that are told, and so many tasks and dead workers at most.
+#: States of tasks that are reported, and maximum numbers of tasks and dead workers.
 _STATES = ("processing", "queued", "waiting", "no-worker")
 _MOST_KEYS, _MOST_DEATHS = 3, 5
-#: Kinds of causes that healthy tasks show as well, and those of a run in which all tasks ended.
+#: Kinds of causes that healthy tasks have as well, and those of a run whose tasks all ended.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere", "lost-keys")
 
-#: How a run ended with tasks that had not, by the figure ``when``.
+#: Clauses about the end of a run with unfinished tasks, by the figure ``when``.
 _WHEN = {
     "left": "when its client left",
     "cut": "at the end of its files, which were not closed",
@@ -43,7 +43,7 @@ _WHEN = {
     "interrupted": "when SIGINT came, as of Ctrl-C",
     "given up": "when its client released {them}",
 }
-#: What is gone, where no cause is seen but what ended the evidence.
+#: The process that is gone, if no other cause is known.
 _GONE = {
     RecordingEnd.SCHEDULER_GONE: "The scheduler's process",
     RecordingEnd.PROGRAM_GONE: "The client's process, which had the scheduler in it,",
@@ -145,7 +145,7 @@ def _summary(
 
 
 def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
-    """Return which tasks had not ended, in which states, and how the run ended."""
+    """Return figures of the unfinished tasks, their states, and the end of the run."""
     totals: Counter[str] = Counter()
     for states in state.counts.values():
         totals.update(states)
@@ -192,7 +192,7 @@ def _of_cause(
 
 
 def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity:
-    """Return how grave it is that a run did not end."""
+    """Return the severity of a run that did not end."""
     seconds = max(_longest(state), (cause.seconds or 0.0) if cause is not None else 0.0)
     proven = cause is not None and cause.certainty != "open"
     waits = cause is not None and cause.kind not in _HEALTHY and seconds >= _LONG

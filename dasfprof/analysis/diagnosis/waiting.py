@@ -34,29 +34,29 @@ from dasfprof.analysis.stack_samples.places import (
 from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Functions wait if they use the CPU for less of their time; it matters from such a share of the
-#: threads' time on.
+#: Thresholds of waiting functions: maximum fraction of their time on the CPU, and minimum fraction
+#: of thread time that they wait.
 _WAITING_CPU = 0.3
 _WAITING = 0.2
 #: Threshold (fraction of a function's time): its samples sleep or wait for a network for so long.
 _SLEEPS = 0.3
-#: Bytes of files a second of waiting, for storage to be what is waited for, and the share of all
-#: waiting that has to be on workers with so many.
+#: Thresholds of waits for storage: bytes of files per second of waiting, and the fraction of all
+#: waiting that is on workers with at least this rate.
 _IO_RATE = 5e6
 _ALL = 0.9
-#: The share of a function's time in which its samples stand in a lock, and of wall time lost so.
+#: Thresholds of a lock: fraction of a function's time by samples, and of wall time.
 _LOCKED, _LOCK_COSTS = 0.2, 0.05
-#: Mean utilisation in percent from which tasks may be waiting for their GPU.
+#: Threshold (percent of mean utilization): tasks may be waiting for their GPU.
 _GPU_BUSY = 20.0
-#: How many functions are looked at for that: those that wait longest.
+#: Maximum number of functions that are searched for a lock.
 _MOST_LOCKED = 3
-#: The part of its waiting that samples have to show as a sleep, or the network.
+#: Threshold (fraction of the waiting, by samples) of sleeps, or of the network.
 _SHOWN = 0.5
-#: CPU seconds of threads beside those of a function's tasks, by the seconds for which they wait.
+#: Threshold (multiple of the waiting) of the CPU time of other threads.
 _OTHER_THREADS = 0.3
-#: Task runs that are ready and have no thread, by the number of threads: more could go on.
+#: Threshold (multiple of the number of threads) of task runs that wait for a thread.
 _BACKLOG = 1.0
-#: The share of a function's attempts that raise an error: what it calls may turn them down.
+#: Threshold (fraction of a function's attempts) of errors: a service may refuse more of them.
 _FAILED = 0.05
 
 
@@ -210,11 +210,8 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
 
 def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) -> Finding:
     """Functions that sleep, or wait for something that this run does not show."""
-    waits, on_cpu, failed = (
-        waits_of(run.trace, name),
-        cpu_share(run, name),
-        _share_failed(run, name),
-    )
+    waits, on_cpu = waits_of(run.trace, name), cpu_share(run, name)
+    failed = _share_failed(run, name)
     others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
     of_others = others >= _OTHER_THREADS * (run.working - run.cpu)[own].sum()
     in_pool = waits.get(OWN_POOL, 0.0) >= _LOCKED
@@ -291,7 +288,7 @@ _TURNED_DOWN = (
 
 
 def _share_failed(run: RunFigures, name: str) -> Share | None:
-    """Return which share of a function's attempts that ended raised an error; None: hardly any."""
+    """Return the fraction of a function's finished attempts that failed; None if negligible."""
     own = run.attempts[run.attempts["function"] == name]
     raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
     ended = raised | (own["status"] == "memory") | own["succeeded"]  # if its worker died later, too
@@ -300,7 +297,7 @@ def _share_failed(run: RunFigures, name: str) -> Share | None:
 
 
 def _backlog(run: RunFigures, rows: Array) -> bool:
-    """Return whether so many task runs of a function were runnable, for want of a thread alone."""
+    """Return whether task runs of a function mostly waited for a thread alone."""
     times = run.slots.times
     waited = (times.executing[rows] - times.ready[rows]) + (times.sent[rows] - times.runnable[rows])
     begins, ends = times.executing[rows].min(), run.slots.end[rows].max()
@@ -329,12 +326,11 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
-    """Return the task runs of functions that mostly wait, and what that costs; none if little."""
+    """Return the task runs of functions that mostly wait, and wall seconds; empty if few."""
     functions = run.functions
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
     known = functions.known(run.task_column("cpu")) > 0
-    with np.errstate(invalid="ignore"):
-        waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
+    waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
     # Others use the CPU for long, but samples show that they sleep or wait for a network as well.
     for code in np.argsort(-np.where(waiting, 0.0, seconds - cpu), kind="stable")[:_MOST_LOCKED]:
         waits = waits_of(run.trace, str(run.function_names[code]))

@@ -160,7 +160,7 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     order = np.argsort(-groups.sum(np.nan_to_num(cost)[groups.codes]), kind="stable")
     table = pd.DataFrame(
         {
-            "function": function.categories.to_numpy(dtype=object),
+            "function": pd.Series(function.categories, dtype=object),
             "runs": groups.sizes,
             "duration": duration,
             "overhead": cost,

@@ -107,6 +107,15 @@ def union(begins: Array, ends: Array) -> tuple[Array, Array]:
     return begins[np.r_[0, apart]], latest[np.r_[apart - 1, len(begins) - 1]]
 
 
+def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Array]:
+    """Return when spans begin and end, with further times, and how many are open from each on."""
+    times = np.concatenate([ends, begins, *further])
+    steps = np.zeros(len(times), dtype=np.int64)
+    steps[: len(ends)], steps[len(ends) : len(ends) + len(begins)] = -1, 1
+    order = np.argsort(times, kind="stable")
+    return times[order], np.cumsum(steps[order])
+
+
 def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
     """Return for each span how much of it lies within others, which are apart and in order."""
     edges = np.stack([first, last], axis=1).ravel()

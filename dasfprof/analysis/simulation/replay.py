@@ -74,8 +74,8 @@ def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
         share = (held[code] + waited[code]) / seconds
         if share >= TELLING:
             first = table[names.codes == code].iloc[0]
-            told = f"tasks held the {first['kind']} {elide(name, 60)!r} or waited for it"
-            yield Shared(_during(told, share), int(first["limit"]), waited[code] / seconds)
+            clause = f"tasks held the {first['kind']} {elide(name, 60)!r} or waited for it"
+            yield Shared(_during(clause, share), int(first["limit"]), waited[code] / seconds)
 
 
 def _sampled_locks(trace: Run) -> Iterator[Shared]:
@@ -98,14 +98,14 @@ def _annotated(trace: Run, seconds: float) -> Iterator[Shared]:
     places, distinct = distinct_annotations(trace)
     duration = np.nan_to_num(trace.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
-    for value, own in zip(distinct, Groups(places, len(distinct)).sum(duration), strict=True):
+    for value, taken in zip(distinct, Groups(places, len(distinct)).sum(duration), strict=True):
         if isinstance(value, dict):
             for what in _asked(value):
-                asked[what] = asked.get(what, 0.0) + float(own)
-    for what, own in asked.items():
-        if own / seconds >= TELLING:
-            told = f"tasks that ask for {elide(what, 60)} ran"
-            yield Shared(_during(told, own / seconds), 0, 0.0)
+                asked[what] = asked.get(what, 0.0) + float(taken)
+    for what, taken in asked.items():
+        if taken / seconds >= TELLING:
+            clause = f"tasks that ask for {elide(what, 60)} ran"
+            yield Shared(_during(clause, taken / seconds), 0, 0.0)
 
 
 def _asked(annotations: dict[str, object]) -> Iterator[str]:
@@ -116,8 +116,8 @@ def _asked(annotations: dict[str, object]) -> Iterator[str]:
         yield "certain workers"
 
 
-def _during(told: str, share: float) -> str:
-    return f"{told} for {min(share, 1.0):.0%} of the time of functions"
+def _during(clause: str, share: float) -> str:
+    return f"{clause} for {min(share, 1.0):.0%} of the time of functions"
 
 
 def check_count(name: str, value: Any) -> None:
@@ -332,11 +332,11 @@ def contention(trace: Run) -> str:
     tasks = trace.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     waited = tasks["run_queue"].to_numpy(dtype=float)
-    told = np.isfinite(waited)
-    seconds = duration[told].sum()
+    known = np.isfinite(waited)
+    seconds = duration[known].sum()
     if not seconds > 0:
         return _by_host(trace, duration)
-    share = waited[told].sum() / seconds
+    share = waited[known].sum() / seconds
     if share < MOST_WAITING:
         return ""
     return (
@@ -348,10 +348,10 @@ def contention(trace: Run) -> str:
 def _by_host(trace: Run, duration: np.ndarray) -> str:
     """Return the same by the CPU that tasks and hosts used."""
     samples, cpu = trace.samples, trace.tasks["cpu"].to_numpy(dtype=float)
-    told = np.isfinite(cpu)
-    if "host_cpu" not in samples or not told.any() or duration[told].sum() <= 0:
+    known = np.isfinite(cpu)
+    if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:
         return ""
-    using = cpu[told].sum() / duration[told].sum()
+    using = cpu[known].sum() / duration[known].sum()
     start = trace.tasks["start"].to_numpy(dtype=float)
     time = samples["time"].to_numpy(dtype=float)
     busy = samples["host_cpu"].to_numpy(dtype=float)

@@ -87,31 +87,31 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     def gpu_mean(reading: str) -> Any:
         return ratio(sums.sum(reading), sums.sum(f"{reading} covered"))
 
-    with np.errstate(invalid="ignore", divide="ignore"):
-        table = pd.DataFrame(
-            {
-                "Host": text(names[:, 0]),
-                "GPU": devices.take(at, allow_fill=True),
-                "Function": text(names[:, 2]),
-                "Duration (s)": seconds,
-                "Percentage of total time (%)": seconds
-                / np.array([of_worker[name[:2]] for name in groups], dtype=float)
-                * 100,
-                "Mean GPU Utilization (%)": gpu_mean("gpu_utilization"),
-                "Mean GPU Memory Used (GB)": gpu_mean("gpu_memory_used") / 1e9,
-                "Mean Data Size (MB)": size / sums.known["size"] / 1e6,
-                "Mean Throughput (MB/s)": ratio(size, sums.sum("sized")) / 1e6,
-                "Num Tasks (chunks)": sums.rows,
-                "Mean Task time (s)": seconds / sums.rows,
-                "Worker": text(names[:, 1]),
-                "Failed Tasks": sums.sum("failed").astype(np.int64),
-                **{label: sums.told(name) for name, label in RUNNING.items()},
-                "Deserialising (s)": sums.told("deserialising"),
-                "Unpickling (s)": sums.told("unpickling"),
-                "Serialising (s)": sums.told("serialising"),
-                "Garbage Collection (s)": sums.told("collecting"),
-            }
-        )
+    table = pd.DataFrame(
+        {
+            "Host": text(names[:, 0]),
+            "GPU": devices.take(at, allow_fill=True),
+            "Function": text(names[:, 2]),
+            "Duration (s)": seconds,
+            "Percentage of total time (%)": ratio(
+                seconds, np.array([of_worker[name[:2]] for name in groups], dtype=float)
+            )
+            * 100,
+            "Mean GPU Utilization (%)": gpu_mean("gpu_utilization"),
+            "Mean GPU Memory Used (GB)": gpu_mean("gpu_memory_used") / 1e9,
+            "Mean Data Size (MB)": sums.mean("size") / 1e6,
+            "Mean Throughput (MB/s)": ratio(size, sums.sum("sized")) / 1e6,
+            "Num Tasks (chunks)": sums.rows,
+            "Mean Task time (s)": seconds / sums.rows,
+            "Worker": text(names[:, 1]),
+            "Failed Tasks": sums.sum("failed").astype(np.int64),
+            **{label: sums.told(name) for name, label in RUNNING.items()},
+            "Deserialising (s)": sums.told("deserialising"),
+            "Unpickling (s)": sums.told("unpickling"),
+            "Serialising (s)": sums.told("serialising"),
+            "Garbage Collection (s)": sums.told("collecting"),
+        }
+    )
     # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
     order = sorted(range(len(sums)), key=lambda row: (-seconds[row], groups[row]))
     return table.take(order).reset_index(drop=True)

@@ -390,17 +390,11 @@ def _by_function(run: Run) -> pd.DataFrame:
 
 
 def _figures(drifts: Sequence[Drift], unit: str) -> dict[str, pd.Series]:
-    names = {
-        "At First (MB)": "first",
-        "At Half (MB)": "half",
-        "At Last (MB)": "last",
-        "Each (MB)": "each",
-        "At Least (MB)": "least",
-        "At Most (MB)": "most",
-    }
+    labels = ("At First", "At Half", "At Last", "Each", "At Least", "At Most")
+    names = ("first", "half", "last", "each", "least", "most")
     numbers = {
-        label: pd.Series([getattr(one, name) / 1e6 for one in drifts], dtype=float)
-        for label, name in names.items()
+        f"{label} (MB)": pd.Series([getattr(drift, name) / 1e6 for drift in drifts], dtype=float)
+        for label, name in zip(labels, names, strict=True)
     }
     verdicts = np.array([_verdict(one, unit) for one in drifts], dtype=object)
     return {**numbers, "Verdict": text(verdicts)}

@@ -17,7 +17,7 @@ from dasfprof.analysis.model.attempts import (
     unsent_tasks,
 )
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
-from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
@@ -191,8 +191,7 @@ def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashabl
 
 def attempt_columns(sums: GroupSums) -> dict[str, Any]:
     """Return the columns that sum up attempts."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        busy = sums.sum("cpu of both") / sums.sum("elapsed of both") * 100
+    busy = ratio(sums.sum("cpu of both"), sums.sum("elapsed of both")) * 100
     counts = {
         name: sums.sum(name).astype(np.int64)
         for name in ("succeeded", "open", "retried", "recomputed")
@@ -208,7 +207,7 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
         "Process Seconds": sums.told("cpu"),
         "Run Method Seconds": sums.told("run"),
         "Mean Elapsed Seconds": sums.mean("elapsed"),
-        "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
+        "Process / Elapsed (%)": busy,
         "Core Wait Seconds": sums.told("core_wait"),
         "Recomputed": counts["recomputed"],
         "Unfinished": counts["open"],

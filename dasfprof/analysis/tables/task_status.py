@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.run.slots import STATUSES
@@ -204,8 +204,7 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     whole = np.nan_to_num(sums.told(_TOTAL))
     dominant = _dominant(list(seconds.values()))
     dominant[sums.rows == 0] = None
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = {f"{name} (%)": values / whole * 100 for name, values in seconds.items()}
+    shares = {f"{name} (%)": ratio(values, whole) * 100 for name, values in seconds.items()}
     next_steps = [NEXT_STEPS.get(status, _NOTHING) for status in dominant]
     stuck = (sums.rows == 0) | (sums.sum(_OPEN) > whole / 2)
     if stuck.any():
