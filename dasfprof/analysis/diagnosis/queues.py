@@ -227,7 +227,7 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
 
     asked = None
     if annotations and all(isinstance(each, dict) for each in annotations):
-        asks = [not _ASKS.isdisjoint(each) for each in annotations]
+        asks = [isinstance(each, dict) and not _ASKS.isdisjoint(each) for each in annotations]
         asked = mostly(np.array(asks)[places])
     by_life = np.bincount(run.slots.worker, weights=lasted, minlength=len(run.trace.workers))
     crowded = run.life_label(int(lives.ids[by_life[lives.ids].argmax()]))

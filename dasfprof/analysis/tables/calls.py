@@ -286,8 +286,8 @@ def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
         actor = run.keys.texts(calls["key_id"].to_numpy())
         second, other = "Worker", of_workers(run, calls["worker_id"])
     whose = pd.DataFrame({"Actor": text(actor), second: other})
-    rows = []
-    for names, indices in whose.groupby(["Actor", second]).indices.items():
+    rows, groups = [], dict[Any, Any](whose.groupby(["Actor", second]).indices)
+    for names, indices in groups.items():
         of_group = calls.iloc[indices]
         state, seconds = of_group["state"], of_group["duration"].to_numpy(dtype=float)
         start = of_group["start"].to_numpy(dtype=float)

@@ -252,13 +252,14 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
             "is 0.5 %."
         )
     costs = chunk_costs(run, overhead).reset_index(drop=True)
+    each = costs["overhead"].to_numpy()
     return pd.DataFrame(
         {
             "Function": costs["function"],
             "Task Runs": costs["runs"],
             "Mean Task time (s)": costs["duration"],
             "Overhead per Task (s)": costs["overhead"],
-            "Overhead (%)": ratio(costs["overhead"], costs["overhead"] + costs["duration"]) * 100,
+            "Overhead (%)": ratio(each, each + costs["duration"].to_numpy()) * 100,
             "Wanted Task time (s)": costs["wanted"],
             "Chunk Size (MB)": costs["chunk"] / 1e6,
             "Times Larger": costs["times_larger"],
