@@ -143,7 +143,7 @@ def test_macos_records_tasks_with_their_cpu(recorded: dict) -> None:
 
 def test_macos_lacks_waits_for_a_core_and_the_trace_says_so(recorded: dict) -> None:
     assert recorded["waits"] == 0
-    assert "Waiting for a core" not in recorded["classes"]
+    assert "Waiting for CPU" not in recorded["classes"]
     texts = [text for kind, text in recorded["notes"] if kind == "system"]
     assert len(texts) == 1
     assert "macOS" in texts[0]

@@ -257,7 +257,9 @@ def _classes(accounting: pd.DataFrame) -> str:
     others = sorted((name for name in shares if name != _COMPUTING), key=lambda name: -shares[name])
     told = [name for name in others[:_MOST] if shares[name] >= _LEAST_SHARE]
     first = [_COMPUTING] if _COMPUTING in shares else []
-    parts = [f"{format_share(shares[name])} {name.lower()}" for name in [*first, *told]]
+    parts = [
+        f"{format_share(shares[name])} {name[0].lower()}{name[1:]}" for name in [*first, *told]
+    ]
     return f": {', '.join(parts)}" if parts else ""
 
 

@@ -36,7 +36,7 @@ FUNCTION_COLUMNS = [
     "Worker",
     "Failed Tasks",
     "CPU (s)",
-    "Waiting for a core (s)",
+    "Waiting for CPU (s)",
     "Waiting for storage (s)",
     "Blocked (s)",
     "Deserialising (s)",
@@ -60,7 +60,7 @@ TASK_COLUMNS = [
     "Mean GPU Utilization (%)",
     "Mean GPU Memory Used (GB)",
     "CPU (s)",
-    "Waiting for a core (s)",
+    "Waiting for CPU (s)",
     "Waiting for storage (s)",
     "Blocked (s)",
 ]

@@ -51,7 +51,7 @@ FIRST = stages("a-1", 1.0, 1.0, 0.25, 0.0, 0.25, 0.5, 4.0, 0.25, 0.25)
 
 def test_one_task_by_hand() -> None:
     assert path_of(FIRST) == [
-        [1.0, 0.25, "On its way", "a-1", "client"],
+        [1.0, 0.25, "Task in transit", "a-1", "client"],
         [1.25, 0.25, "Worker", "a-1", "client"],
         [1.5, 0.5, "Task overhead", "a-1", "client"],
         [2.0, 4.0, "Compute", "a-1", "client"],
@@ -77,7 +77,7 @@ def test_a_dependency_and_its_transfer() -> None:
 
     assert path_of(FIRST, second)[6:] == [
         [6.5, 0.25, "Scheduler", "b-1", "dependency"],
-        [6.75, 0.25, "On its way", "b-1", "dependency"],
+        [6.75, 0.25, "Task in transit", "b-1", "dependency"],
         [7.0, 2.0, "Transfer", "b-1", "dependency"],
         [9.0, 0.75, "Unspill", "b-1", "dependency"],
         [9.75, 0.25, "Task overhead", "b-1", "dependency"],
@@ -102,7 +102,7 @@ def test_a_place_in_the_schedulers_queue() -> None:
     second = stages("b-1", 1.0, 6.5, *lengths, queued=1.0, cause="task-finished-a-1", worker_id=1)
 
     assert path_of(FIRST, second)[6:] == [
-        [6.5, 0.5, "On its way", "b-1", "queue"],
+        [6.5, 0.5, "Task in transit", "b-1", "queue"],
         [7.0, 3.0, "Compute", "b-1", "queue"],
     ]
 
@@ -112,7 +112,7 @@ def test_a_client_that_submits_late() -> None:
 
     assert path_of(FIRST, second)[6:] == [
         [6.5, 2.5, "Client", "b-1", "client"],
-        [9.0, 0.5, "On its way", "b-1", "client"],
+        [9.0, 0.5, "Task in transit", "b-1", "client"],
         [9.5, 3.0, "Compute", "b-1", "client"],
     ]
 
@@ -130,7 +130,7 @@ def test_a_client_is_told_only_of_what_it_wants() -> None:
     # It was not told of anything: all the time until it submitted was its own.
     assert path_of(FIRST | {"wanted": 0}, side, second) == [
         [1.0, 8.0, "Client", "b-1", "client"],
-        [9.0, 0.5, "On its way", "b-1", "client"],
+        [9.0, 0.5, "Task in transit", "b-1", "client"],
         [9.5, 3.0, "Compute", "b-1", "client"],
     ]
 
@@ -141,7 +141,7 @@ def test_a_stolen_task_waits_for_its_thief() -> None:
 
     assert path_of(FIRST, second)[5:] == [
         [6.25, 0.25, "Scheduler", "b-1", "steal"],
-        [6.5, 0.5, "On its way", "b-1", "steal"],
+        [6.5, 0.5, "Task in transit", "b-1", "steal"],
         [7.0, 3.0, "Compute", "b-1", "steal"],
     ]
 
@@ -191,7 +191,7 @@ def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
         [1.0, 0.5, "Scheduler", "a-1", ""],
         [1.5, 7.5, "Lost", "a-1", ""],
         [9.0, 0.25, "Scheduler", "a-1", ""],
-        [9.25, 0.25, "On its way", "a-1", ""],
+        [9.25, 0.25, "Task in transit", "a-1", ""],
         [9.5, 4.0, "Compute", "a-1", ""],
         [13.5, 0.5, "Scheduler", "a-1", ""],
     ]
@@ -209,7 +209,7 @@ def test_a_result_that_was_lost_with_its_worker() -> None:
     # It was known at 6.5 that it was there, and it was until 9.
     assert path_of(first, again, workers=LEFT)[6:9] == [
         [6.5, 2.5, "Lost", "a-1", "client"],
-        [9.0, 0.25, "On its way", "a-1", "client"],
+        [9.0, 0.25, "Task in transit", "a-1", "client"],
         [9.25, 4.0, "Compute", "a-1", "client"],
     ]
     # Its worker was there still: the client dropped the result, and submitted it again.
@@ -227,8 +227,8 @@ def test_summary_by_kind_and_function() -> None:
         ["Compute", "b", 3.0, 1],
         ["Client", "b", 2.5, 1],
         ["Task overhead", "a", 0.75, 1],
-        ["On its way", "b", 0.5, 1],
-        ["On its way", "a", 0.25, 1],
+        ["Task in transit", "b", 0.5, 1],
+        ["Task in transit", "a", 0.25, 1],
         ["Worker", "a", 0.25, 1],
         ["Scheduler", "a", 0.25, 1],
     ]
@@ -238,7 +238,7 @@ def test_summary_by_kind_and_function() -> None:
 
 def test_what_functions_on_the_path_did() -> None:
     # a's 4 s: 1 s on a core, 0.5 s waiting for one; b's 3 s: 2 s and 0.25 s.
-    split = ["CPU (s)", "Waiting for a core (s)", "Blocked (s)"]
+    split = ["CPU (s)", "Waiting for CPU (s)", "Blocked (s)"]
     first = {**FIRST, "cpu": 1.0, "run_queue": 0.5}
     second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
     second |= {"cpu": 2.0, "run_queue": 0.25}

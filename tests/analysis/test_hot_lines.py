@@ -151,7 +151,7 @@ def test_what_a_run_computed_is_not_of_the_next_run_of_its_thread(tmp_path: Path
     asked = counted_runs(tmp_path, samples)
     table = asked.hot_lines().set_index("Line")
     assert table["Computing (s)"].to_dict() == pytest.approx({40: 0.75, 41: 0.0})
-    assert table["Waiting for a core (s)"].to_dict() == pytest.approx({40: 0.125, 41: 0.0})
+    assert table["Waiting for CPU (s)"].to_dict() == pytest.approx({40: 0.125, 41: 0.0})
     assert table["Waiting (s)"].to_dict() == pytest.approx({40: 0.125, 41: 1.0})
     assert table["Interpreter's Lock (s)"].sum() == pytest.approx(0.0)
     assert asked.hot_lines("load")["Computing (s)"].sum() == pytest.approx(0.0)
@@ -173,7 +173,7 @@ def test_threads_that_want_the_interpreters_lock(tmp_path: Path) -> None:
     samples = [sample(0.1 * n, 0, cpu=0.025, run_queue=0.005, activity="lock") for n in range(10)]
     table = analyser(tmp_path, samples).hot_lines()
     assert table["Computing (s)"].tolist() == pytest.approx([0.25])
-    assert table["Waiting for a core (s)"].tolist() == pytest.approx([0.05])
+    assert table["Waiting for CPU (s)"].tolist() == pytest.approx([0.05])
     assert table["Interpreter's Lock (s)"].tolist() == pytest.approx([0.7])
     assert table["Waiting (s)"].tolist() == pytest.approx([0.0])
 
@@ -209,7 +209,7 @@ def test_what_the_kernel_does_not_count_is_unknown(tmp_path: Path) -> None:
     samples = [sample(0.1 * n, 0, cpu=None, run_queue=None, activity=None) for n in range(10)]
     table = analyser(tmp_path, samples).hot_lines()
     assert table["Time (s)"].tolist() == pytest.approx([1.0])
-    parts = ["Computing (s)", "Waiting for a core (s)", "Interpreter's Lock (s)", "Waiting (s)"]
+    parts = ["Computing (s)", "Waiting for CPU (s)", "Interpreter's Lock (s)", "Waiting (s)"]
     parts.append("Uncertain (s)")
     assert table[parts].isna().to_numpy().all()
 

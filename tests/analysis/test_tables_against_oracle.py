@@ -129,7 +129,7 @@ def expected_functions(events: Sequence[Event]) -> dict[tuple[str, str, str], di
             "Mean Task time (s)": duration / len(runs),
             "Failed Tasks": sum(run.args["state"] == "erred" for run in runs),
             # Events like DASF's tell nothing of these.
-            **dict.fromkeys(["CPU (s)", "Waiting for a core (s)", "Blocked (s)"], math.nan),
+            **dict.fromkeys(["CPU (s)", "Waiting for CPU (s)", "Blocked (s)"], math.nan),
             **dict.fromkeys(
                 ["Waiting for storage (s)", "Deserialising (s)", "Garbage Collection (s)"], math.nan
             ),

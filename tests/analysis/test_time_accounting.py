@@ -36,16 +36,16 @@ def test_one_task_on_one_thread_by_hand() -> None:
 
     assert accounts(made_trace([run], workers=[life])) == {
         "Computing": 5.0,
-        "Waiting for a core": 1.0,
+        "Waiting for CPU": 1.0,
         "Blocked": 2.0,
-        "Deserialize": 0.25,
-        "Unspill and spill": 0.5,
+        "Deserializing": 0.25,
+        "Spilling": 0.5,
         "Task overhead": 1.25 + 4.0,
-        "Worker latency": 1.0,
-        "Transfer wait": 0.5,
-        "On its way": 0.25,
-        "Scheduler latency": 0.25,
-        "Nothing submitted": 2.0 + 14.0,
+        "Task start delay": 1.0,
+        "Waiting for transfer": 0.5,
+        "Task in transit": 0.25,
+        "Waiting for scheduler": 0.25,
+        "Waiting for client": 2.0 + 14.0,
     }
 
 
@@ -57,7 +57,7 @@ def test_a_thread_goes_from_one_run_to_the_next_within_a_moment() -> None:
     ]
     life = {"first_seen": 0.0, "last_seen": 10.0, "nthreads": None}
 
-    assert accounts(made_trace(runs, workers=[life])) == {"Blocked": 9.0, "Nothing submitted": 1.0}
+    assert accounts(made_trace(runs, workers=[life])) == {"Blocked": 9.0, "Waiting for client": 1.0}
 
 
 def test_what_other_workers_do_explains_an_idle_one() -> None:
@@ -68,9 +68,9 @@ def test_what_other_workers_do_explains_an_idle_one() -> None:
 
     assert accounts(made_trace([first, second], workers=lives)) == {
         "Blocked": 12.0,
-        "Runnable elsewhere": 6.0,
-        "No runnable task": 2.0 + 4.0,
-        "Nothing submitted": 2 * 4.0,
+        "Tasks queued elsewhere": 6.0,
+        "No runnable tasks": 2.0 + 4.0,
+        "Waiting for client": 2 * 4.0,
     }
 
 
@@ -83,9 +83,9 @@ def test_calls_of_actors_are_not_nothing() -> None:
 
     assert accounts(made_trace([first, second], workers=lives, actor_calls=made)) == {
         "Blocked": 8.0,
-        "No runnable task": 8.0,
-        "Calls of actors": 2 * 5.0,
-        "Nothing submitted": 2 * 3.0,
+        "No runnable tasks": 8.0,
+        "Actor calls": 2 * 5.0,
+        "Waiting for client": 2 * 3.0,
     }
 
 
@@ -96,10 +96,10 @@ def test_what_is_queued_at_the_scheduler_is_its_latency() -> None:
     assert accounts(made_trace([run], workers=[life])) == {
         "Blocked": 4.0,
         # The worker's clock is taken to be half of the last 2 s behind, as no message is faster.
-        "On its way": 1.0,
-        "Scheduler latency": 2.0 + 1.0,
-        "No runnable task": 1.0,
-        "Nothing submitted": 1.0,
+        "Task in transit": 1.0,
+        "Waiting for scheduler": 2.0 + 1.0,
+        "No runnable tasks": 1.0,
+        "Waiting for client": 1.0,
     }
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_secedes_gives_its_thread_back() -> None:
     life = {"first_seen": 0.0, "last_seen": 8.0}
 
     found = accounts(made_trace([run], workers=[life]))
-    assert found == {"Computing": 1.0, "Blocked": 1.0, "No runnable task": 6.0}
+    assert found == {"Computing": 1.0, "Blocked": 1.0, "No runnable tasks": 6.0}
 
 
 def test_statuses_of_workers_explain_their_idle_threads() -> None:
@@ -117,10 +117,10 @@ def test_statuses_of_workers_explain_their_idle_threads() -> None:
     life = {"first_seen": 0.0, "joined": 1.0, "left": 18.0, "last_seen": 20.0, "nthreads": 2}
 
     assert accounts(made_trace([], workers=[life], samples=rows)) == {
-        "Starting": 2.0,
-        "Paused for memory": 6.0,
-        "Closing": 4.0,
-        "Nothing submitted": 40.0 - 12.0,
+        "Worker starting": 2.0,
+        "Worker paused": 6.0,
+        "Worker closing": 4.0,
+        "Waiting for client": 40.0 - 12.0,
     }
 
 
@@ -132,11 +132,11 @@ def test_what_a_killed_worker_ran_is_told_apart() -> None:
 
     # The scheduler hears of the lost one's end half a second after it.
     assert accounts(made_trace([], workers=[life], scheduler_only=[lost, taken])) == {
-        "Running, CPU unknown": 1.5,
-        "Scheduler latency": 0.5,
+        "Running (CPU time not recorded)": 1.5,
+        "Waiting for scheduler": 0.5,
         # Nothing tells when the worker took the lost one in.
-        "Unrecorded": 1.0 + 4.0,
-        "Nothing submitted": 1.0,
+        "Not recorded": 1.0 + 4.0,
+        "Waiting for client": 1.0,
     }
 
 
@@ -146,9 +146,9 @@ def test_without_the_scheduler_idle_has_no_known_cause() -> None:
 
     assert accounts(made_trace([run], workers=[life], scheduler=False)) == {
         "Blocked": 3.0,
-        "Worker latency": 0.5,
-        "Transfer wait": 0.5,
-        "Idle, cause unknown": 4.0,
+        "Task start delay": 0.5,
+        "Waiting for transfer": 0.5,
+        "Idle (cause unknown)": 4.0,
     }
 
 
@@ -164,7 +164,7 @@ def test_functions_share_what_is_busy() -> None:
         ["f", "Computing", 1.0],
         ["f", "Blocked", 3.0],
         ["f", "Task overhead", 1.0],
-        ["(idle)", "Nothing submitted", 1.0],
+        ["(idle)", "Waiting for client", 1.0],
         ["g", "Blocked", 1.0],
     ]
     assert table["Share (%)"].tolist() == [20.0, 60.0, 20.0, 100.0, 100.0]
@@ -226,15 +226,15 @@ def oracle(made: dict[str, Any]) -> dict[str, float]:
             free = max(0, threads - len(running))
             ready = sum(during(run, "ready", "executing") for run in mine)
             status = status_at(made, number, now, begins[number])
-            surplus += 0 if status == "Closing" else max(0, ready - (0 if status else free))
+            surplus += 0 if status == "Worker closing" else max(0, ready - (0 if status else free))
             if status:
                 seconds[status] += free * GRID
                 continue
             for name, demand in (
-                ("Unrecorded", sum(during(r, "sent", "known") for r in taken if not number)),
-                ("Worker latency", ready),
-                ("Transfer wait", sum(during(run, "received", "ready") for run in mine)),
-                ("On its way", sum(during(run, "out", "received") for run in mine)),
+                ("Not recorded", sum(during(r, "sent", "known") for r in taken if not number)),
+                ("Task start delay", ready),
+                ("Waiting for transfer", sum(during(run, "received", "ready") for run in mine)),
+                ("Task in transit", sum(during(run, "out", "received") for run in mine)),
             ):
                 seconds[name] += min(free, demand) * GRID
                 free -= min(free, demand)
@@ -242,34 +242,34 @@ def oracle(made: dict[str, Any]) -> dict[str, float]:
         unsent = min(pool, sum(during(run, "runnable", "sent") for run in tasks))
         elsewhere = min(pool - unsent, surplus)
         rest = pool - unsent - elsewhere
-        seconds["Scheduler latency"] += unsent * GRID
-        seconds["Runnable elsewhere"] += elsewhere * GRID
+        seconds["Waiting for scheduler"] += unsent * GRID
+        seconds["Tasks queued elsewhere"] += elsewhere * GRID
         at_work = [r for r in tasks if during(r, "sent", "done")]
         at_work += [r for r in taken if during(r, "sent", "known")]
         if not at_work and any(during(run, "done", "known") for run in tasks):
-            seconds["Scheduler latency"] += rest * GRID
+            seconds["Waiting for scheduler"] += rest * GRID
         elif at_work or any(during(run, "scheduler_waiting", "known") for run in (*tasks, *taken)):
-            seconds["No runnable task"] += rest * GRID
+            seconds["No runnable tasks"] += rest * GRID
         elif any(0 <= now - call["start"] < call["duration"] for call in made["actor_calls"]):
-            seconds["Calls of actors"] += rest * GRID
+            seconds["Actor calls"] += rest * GRID
         else:
-            seconds["Nothing submitted"] += rest * GRID
+            seconds["Waiting for client"] += rest * GRID
     return {name: value for name, value in seconds.items() if value}
 
 
 def status_at(made: dict[str, Any], number: int, now: float, begin: float) -> str:
     life = made["workers"][number]
     if begin <= now < life.get("joined", begin):
-        return "Starting"
+        return "Worker starting"
     if now >= life.get("left", np.inf):
-        return "Closing"
+        return "Worker closing"
     samples = [s for s in made["samples"] if s["worker_id"] == number and s["time"] <= now]
     if not samples:
         return ""
     last = max(samples, key=operator.itemgetter("time"))
     # Of samples at one time the last counts.
     last = [sample for sample in samples if sample["time"] == last["time"]][-1]
-    return "Paused for memory" if last["state"] == "paused" else ""
+    return "Worker paused" if last["state"] == "paused" else ""
 
 
 def assert_agrees(seed: int) -> None:
@@ -353,9 +353,9 @@ def test_planted_causes_are_found(real_run: tuple[Path, float, float]) -> None:
     found = accounts(Trace.from_database(directory))
 
     # Of two threads one idles while the other runs the chain, and both while the client sleeps.
-    assert found["Nothing submitted"] >= 2 * slept * 0.9
-    assert 10 * 0.1 * 0.9 <= found["No runnable task"] <= 2 * worked - 10 * 0.1 - 4 * 0.3
-    running = found["Blocked"] + found["Computing"] + found.get("Waiting for a core", 0.0)
+    assert found["Waiting for client"] >= 2 * slept * 0.9
+    assert 10 * 0.1 * 0.9 <= found["No runnable tasks"] <= 2 * worked - 10 * 0.1 - 4 * 0.3
+    running = found["Blocked"] + found["Computing"] + found.get("Waiting for CPU", 0.0)
     assert running >= 10 * 0.1 + 4 * 0.3 - 0.05
     assert found["Computing"] < 0.5
 
@@ -366,6 +366,6 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
     )
 
     assert accounts(Trace.from_database(run)) == {
-        "Running, CPU unknown": 3.0,
-        "Idle, cause unknown": 1.0,
+        "Running (CPU time not recorded)": 3.0,
+        "Idle (cause unknown)": 1.0,
     }

@@ -46,8 +46,8 @@ def test_its_thread_is_blocked_and_something_was_submitted(tmp_path: Path) -> No
     seconds = dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
     # Two threads for 20 s: one is blocked, the other has no task that could run.
     assert abs(seconds["Blocked"] - 20.0) < 0.01
-    assert abs(seconds["No runnable task"] - 20.0) < 0.01
-    assert seconds.get("Nothing submitted", 0.0) < 0.01
+    assert abs(seconds["No runnable tasks"] - 20.0) < 0.01
+    assert seconds.get("Waiting for client", 0.0) < 0.01
     assert table["Share (%)"].max() <= 100
 
 
@@ -56,8 +56,8 @@ def test_tasks_of_a_killed_scheduler_that_had_not_been_sent_were_submitted(tmp_p
     run = Hung(states=[(2.0, state), (19.0, state)], closed=False)
     table = run.write(tmp_path).time_accounting()
     seconds = dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
-    assert abs(seconds["No runnable task"] - 40.0) < 0.01  # the graph came at 0
-    assert "Nothing submitted" not in seconds
+    assert abs(seconds["No runnable tasks"] - 40.0) < 0.01  # the graph came at 0
+    assert "Waiting for client" not in seconds
 
 
 def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_bars_are_as_long_as_their_shares(
 ) -> None:
     accounting = pd.DataFrame(
         {
-            "Class": ["Computing", "Nothing submitted"],
+            "Class": ["Computing", "Waiting for client"],
             "Thread Time (s)": [7.5, 2.5],
             "Share (%)": [75.0, 25.0],
             "Busy": [True, False],
@@ -186,7 +186,7 @@ def test_bars_are_as_long_as_their_shares(
     assert [line.count("█") for line in lines] == [18, 6]  # of 24
     assert [" ".join(line.replace("█", "").split()) for line in lines] == [
         "Computing 7.500 s 75.0 % A task's function used the CPU.",
-        "Nothing submitted 2.500 s 25.0 % The client had no unfinished task.",
+        "Waiting for client 2.500 s 25.0 % The client had no unfinished task.",
     ]
 
 

@@ -23,10 +23,10 @@ from dasfprof.report.documents import SCHEMAS, VERSIONS
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
 
-def asked(*args: Any) -> dict[str, Any]:
+def asked(*args: Any, exit_code: int = 0) -> dict[str, Any]:
     """Run a command in this process and read its document."""
     done = CliRunner().invoke(cli, list(map(str, args)), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == exit_code, done.output
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -70,7 +70,9 @@ def documents(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     Plugin(counted, "SchedulerPlugin").write((SCHEDULER_STATE, [state]))
     told = {
         "analyse": asked("analyse", "--json", runs / "0"),
-        "compare": asked("compare", "--json", "--fail-if-slower", "900%", runs / "0", runs / "1"),
+        "compare": asked(
+            *("compare", "--json", "--fail-if-slower", "900%", runs / "0", runs / "1"), exit_code=4
+        ),
         "history": asked("history", "--json", runs),
         "info": asked("info", "--json", runs / "0"),
         "watch": asked("watch", "--once", "--json", counted),

@@ -115,7 +115,7 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
     assert all(row["run_queue"] >= 0.2 * (end - begin) for row in rows)
     waits = sum(row["run_queue"] for row in rows)
     assert waits >= 0.8 * (end - begin)
-    assert accounts(run)["Waiting for a core"] == pytest.approx(waits, rel=1e-3)
+    assert accounts(run)["Waiting for CPU"] == pytest.approx(waits, rel=1e-3)
 
 
 def test_sleeping_is_no_wait_for_a_core(client: Client, tmp_path: Path) -> None:

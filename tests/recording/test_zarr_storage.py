@@ -248,7 +248,7 @@ def test_threads_that_decompress_compute(client: Client, tmp_path: Path) -> None
     (function,) = set(analyser.storage()["Function"])
     assert spent.loc[function, "CPU (s)"] >= 0.5 * alone
     # Its threads' waits for a core are waits for a core.
-    used = spent.loc[function, ["CPU (s)", "Waiting for a core (s)"]].sum()
+    used = spent.loc[function, ["CPU (s)", "Waiting for CPU (s)"]].sum()
     assert used > spent.loc[function, "Waiting for storage (s)"]
 
 

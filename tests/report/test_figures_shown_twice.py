@@ -89,7 +89,7 @@ def test_page_terminal_and_tables_agree(
         assert shown(took).shows(row["Thread Time (s)"])
         assert shown(share).shows(row["Share (%)"] / 100)
         assert f"{row['Class']} {row['Thread Time (s)']:.3f} s {row['Share (%)']:.1f} %" in terminal
-    running = table["Class"].isin(["Computing", "Waiting for a core", "Blocked"])
+    running = table["Class"].isin(["Computing", "Waiting for CPU", "Blocked"])
     if rows:
         held = table["Share (%)"][running].sum() / 100
         assert busy is not None

@@ -69,7 +69,7 @@ def test_the_lanes_of_a_worker_are_its_accounts(page: OpenedPage, analyser: Trac
     table = analyser.time_accounting("worker")
     own = table[(table["Worker"] == "worker-node1-1") & (table["Thread Time (s)"] > 0.05)]
     classes = sums_of(page, "classes-in")
-    assert "Paused for memory" in classes
+    assert "Worker paused" in classes
     for row in own.to_dict("records"):
         text = classes[row["Class"]][0]
         # The last pixel of the canvas may be left out.

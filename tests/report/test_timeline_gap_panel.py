@@ -143,7 +143,9 @@ async def naps(seconds: float) -> None:
 def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, looped: Path) -> None:
     """The one thread of its worker begins nothing meanwhile: that has a class, and no account."""
     page = open_page(looped, "#view=flatten")
-    assert any(text.startswith("Held from elsewhere ") for text in page.texts("#gap-legend li"))
+    assert any(
+        text.startswith("Slot occupied, thread idle ") for text in page.texts("#gap-legend li")
+    )
     tracks = page.tab.evaluate("JSON.parse(document.querySelector('#facts').textContent).timeline")
     page.tab.locator("#timeline").scroll_into_view_if_needed()
     threads = [track["thread"] for track in tracks["tracks"]]
@@ -152,7 +154,7 @@ def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, looped: 
     # It slept for four seconds in the middle of the run.
     page.tab.mouse.click(*page.at(0.5, RULER + 12 + 26 * lane))
     page.until(lambda: page.texts("#details .gap-classes b"))
-    assert page.texts("#details .gap-classes b")[0] == "Held from elsewhere"
+    assert page.texts("#details .gap-classes b")[0] == "Slot occupied, thread idle"
 
 
 @pytest.fixture(scope="module")

@@ -54,15 +54,15 @@ def test_gaps_are_named(page: OpenedPage) -> None:
     # Each thread's share of what one of two threads waited for.
     assert [line.split(":")[0] for line in told(page, 0.5, 0)] == [
         "3 s without a task",
-        "No runnable task 1 s",
-        "Nothing submitted 1 s",
-        "Worker latency 500 ms",
+        "No runnable tasks 1 s",
+        "Waiting for client 1 s",
+        "Task start delay 500 ms",
         "Others",
     ]
     assert told(page, 3.5, 0)[:1] == ["1 s before load"]
     assert [line.split(":")[0] for line in told(page, 3.5, 0)[1:]] == [
         "Task overhead 750 ms",
-        "Deserialize 250 ms",
+        "Deserializing 250 ms",
     ]
     assert told(page, 11.0, 0)[1].startswith("Task overhead 2 s")
     # Threads that never ran anything have lanes.
@@ -74,8 +74,8 @@ def test_the_legend_of_gaps_is_the_table(
 ) -> None:
     page = open_page(report)
     table = analyser.time_accounting()
-    running = {"Computing", "Waiting for a core", "Waiting for storage"}
-    running |= {"Blocked", "Running, CPU unknown"}
+    running = {"Computing", "Waiting for CPU", "Waiting for storage"}
+    running |= {"Blocked", "Running (CPU time not recorded)"}
     assert len(running) == len(RUNNING)
     names = [name for name in table["Class"] if name not in running]
     shown = page.texts("#gap-legend li")
@@ -101,7 +101,7 @@ def test_bars_show_what_their_thread_did(page: OpenedPage) -> None:
         for item in page.tab.locator("#gap-legend li:has(i)").all()
     }
     # Of six seconds three on a core, then one without, one in calls of a storage, one in none.
-    classes = ("Computing", "Waiting for a core", "Waiting for storage", "Blocked")
+    classes = ("Computing", "Waiting for CPU", "Waiting for storage", "Blocked")
     for time, name in zip((5.5, 7.5, 8.5, 9.5), classes, strict=True):
         page.until(lambda t=time, n=name: colour_at(page, t, RULER + 23) == swatches[n])
 
@@ -114,7 +114,7 @@ def test_no_two_classes_look_alike_and_each_is_painted_as_its_swatch(page: Opene
         assert len(set(found)) == len(found) >= 4, part
     # From 3 to 4 the thread deserialises for a quarter of a second, and is held for the rest.
     seen = {colour_at(page, 3.5, RULER + y) for y in range(4, 20)}
-    for name in ("Task overhead", "Deserialize"):
+    for name in ("Task overhead", "Deserializing"):
         swatch = page.tab.locator("#gap-legend button", has_text=name).locator("i")
         colour = str(swatch.evaluate("(one) => getComputedStyle(one).backgroundColor"))
         mixed = ", ".join(str(round(255 + (part - 255) * 0.55)) for part in numbers_of(colour))

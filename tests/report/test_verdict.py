@@ -11,7 +11,7 @@ from traces import Plan, Task
 
 from dasfprof.report.run_summary import summarise, verdict
 
-SHARES = {"Computing": 21.0, "Task overhead": 42.0, "Waiting for a core": 17.0, "Blocked": 4.9}
+SHARES = {"Computing": 21.0, "Task overhead": 42.0, "Waiting for CPU": 17.0, "Blocked": 4.9}
 RAN = {"tasks": 540, "failed": 0, "unfinished": 0, "seconds": 29.5, "threads": 4.0}
 
 
@@ -58,7 +58,7 @@ def test_what_time_was_spent_on() -> None:
         "4 threads",
         "21 % computing",
         "42 % task overhead",
-        "17 % waiting for a core",
+        "17 % waiting for CPU",
     )
     assert all(words in spent for words in told)
     assert "blocked" not in spent

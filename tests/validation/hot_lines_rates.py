@@ -158,7 +158,7 @@ def observe_turns(client: Client, name: str, directory: Path, turns: int) -> Tur
                 100 * sum(one.computing for one in each) / wall,
             ),
             "waiting for a core": (
-                _percent(table, "Waiting for a core (s)"),
+                _percent(table, "Waiting for CPU (s)"),
                 100 * sum(queued) / wall if queued else float("nan"),
             ),
             "the lock": (lock, known),
@@ -190,7 +190,7 @@ def compare(table: pd.DataFrame, told: list[Told]) -> Compared:
     whole = {"computing": (_percent(table, "Computing (s)"), 100 * computing / wall)}
     queued = [one.run_queue for one in told if one.run_queue is not None]
     if len(queued) == threads:
-        core = _percent(table, "Waiting for a core (s)")
+        core = _percent(table, "Waiting for CPU (s)")
         whole["waiting for a core"] = core, 100 * sum(queued) / wall
     longest = max(expected, key=lambda mark: expected[mark])
     samples = int(table["Samples"].sum())

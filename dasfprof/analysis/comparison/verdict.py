@@ -224,7 +224,7 @@ _OTHERS = (
     "lie on it varies)"
 )
 #: The class of time that tells of other programs, and the share of a difference to speak of it.
-_CORES, _MOSTLY = "Waiting for a core", 0.5
+_CORES, _MOSTLY = "Waiting for CPU", 0.5
 
 
 def in_words(
@@ -325,7 +325,7 @@ def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
     if not math.isfinite(whole) or whole == 0 or waited / whole < _MOSTLY:
         return ""
     return (
-        f"Waiting for a core makes {signed(waited)} of it: other programs were on the host, or "
+        f"Waiting for CPU makes {signed(waited)} of it: other programs were on the host, or "
         "more threads than cores, on one side more than on the other."
     )
 

@@ -213,7 +213,7 @@ class ThreadTime(IntEnum):
         "A task's function used the CPU, or waited for threads of Zarr that did.",
     )
     WAITING_FOR_A_CORE = (
-        "Waiting for a core",
+        "Waiting for CPU",
         1,
         "A task's function could run, but the host gave it no core.",
     )
@@ -229,85 +229,91 @@ class ThreadTime(IntEnum):
         " GPU; and for a core, where that was not recorded.",
     )
     RUNNING_CPU_UNKNOWN = (
-        "Running, CPU unknown",
+        "Running (CPU time not recorded)",
         7,
-        "A task's function ran; nobody recorded how much CPU it used.",
+        "A task's function ran, and its CPU time was not recorded.",
     )
     DESERIALIZE = (
-        "Deserialize",
+        "Deserializing",
         6,
-        "What a task takes was deserialised in its thread, as unspilled inputs are.",
+        "Inputs of a task, or the task itself, were deserialized in its thread.",
     )
     UNSPILL_AND_SPILL = (
-        "Unspill and spill",
+        "Spilling",
         5,
-        "Inputs were read back from disk, or results written, around a task.",
+        "Inputs were read back from disk, or results were written to it, around a task.",
     )
-    TASK_OVERHEAD = "Task overhead", 3, "A task held the thread before and after its function."
-    STARTING = "Starting", 4, "The worker had not joined the cluster yet.", True
-    CLOSING = "Closing", 0, "The worker was leaving the cluster, or had left it.", True
+    TASK_OVERHEAD = "Task overhead", 3, "A task occupied the thread before or after its function."
+    STARTING = "Worker starting", 4, "The worker had not joined the cluster yet.", True
+    CLOSING = "Worker closing", 0, "The worker was leaving the cluster, or had left it.", True
     PAUSED_FOR_MEMORY = (
-        "Paused for memory",
+        "Worker paused",
         5,
-        "The worker took no task, because its memory was nearly full.",
+        "The worker started no task, because its memory was nearly full.",
         True,
     )
     UNRECORDED = (
-        "Unrecorded",
+        "Not recorded",
         7,
-        "Runs were on the worker, or on their way to it, that no file of it tells of: it died "
-        "with them, or was not recorded then.",
+        "Tasks were on the worker, or in transit to it, and its file does not contain them: the "
+        "worker died, or was not recorded then.",
         True,
     )
-    WORKER_LATENCY = "Worker latency", 4, "A ready task was on the worker, and not begun yet."
+    WORKER_LATENCY = (
+        "Task start delay",
+        4,
+        "A task was ready on the worker, and the worker had not started it.",
+    )
     TRANSFER_WAIT = (
-        "Transfer wait",
+        "Waiting for transfer",
         1,
         "The worker's next task waited for inputs from other workers.",
     )
     ON_ITS_WAY = (
-        "On its way",
+        "Task in transit",
         2,
-        "The scheduler had sent a task, and the worker had not taken it in: the event loop of "
-        "either was busy, or the network. In a pool of processes, without a cluster: none was there"
-        " yet, or free of what it had been handed before.",
+        "The scheduler had sent a task, and the worker had not received it: an event loop or the "
+        "network was busy. In a pool of processes without a cluster: no process was there or free.",
     )
     SCHEDULER_LATENCY = (
-        "Scheduler latency",
+        "Waiting for scheduler",
         0,
-        "A task could run and was held at the scheduler, or word of a task's end was on its way.",
+        "A task could run, and the scheduler had not sent it, or had not heard that another ended.",
     )
-    RUNNABLE_ELSEWHERE = "Runnable elsewhere", 3, "Ready tasks queued on other workers."
+    RUNNABLE_ELSEWHERE = (
+        "Tasks queued elsewhere",
+        3,
+        "Tasks that could run were queued on other workers.",
+    )
     NO_RUNNABLE_TASK = (
-        "No runnable task",
+        "No runnable tasks",
         5,
-        "All tasks that could run did; the rest waited for their dependencies, or for a worker "
+        "All tasks that could run did run. The rest waited for their dependencies, or for a worker "
         "that may run them.",
     )
     CALLS_OF_ACTORS = (
-        "Calls of actors",
+        "Actor calls",
         6,
-        "The client had no unfinished task on the cluster, and an actor was being called: that "
-        "runs in no thread of tasks.",
+        "The client had no unfinished task on the cluster, and an actor was called, which runs in "
+        "another thread.",
         True,
     )
     FUNCTIONS_OUTSIDE_TASKS = (
         "Functions outside tasks",
         2,
-        "The client had no unfinished task on the cluster, and a function that it ran on workers "
-        "(Client.run) was under way: that runs in no thread of tasks.",
+        "The client had no unfinished task on the cluster, and a function was running on workers "
+        "by Client.run, outside of tasks.",
         True,
     )
     NOTHING_SUBMITTED = (
-        "Nothing submitted",
+        "Waiting for client",
         6,
-        "The client had no unfinished task on the cluster, and no recorded call of an actor or "
-        "function outside of tasks was under way.",
+        "The client had no unfinished task on the cluster.",
     )
     IDLE_CAUSE_UNKNOWN = (
-        "Idle, cause unknown",
+        "Idle (cause unknown)",
         7,
-        "No task was there; without a scheduler's file nothing tells why.",
+        "The thread had no task. The reason is unknown without a file of the scheduler.",
     )
 
 
@@ -316,9 +322,9 @@ HELPS = {
     ThreadTime.COMPUTING: "Profile the function, or give it more cores.",
     ThreadTime.WAITING_FOR_A_CORE: "Run fewer threads than the host has cores, or fewer programs.",
     ThreadTime.WAITING_FOR_STORAGE: "Read more in each call, or run more threads side by side.",
-    ThreadTime.BLOCKED: "Look in the flame graph for what it waits for; then for a way without.",
-    ThreadTime.RUNNING_CPU_UNKNOWN: "Record a run with the newest profiler to tell what it was.",
-    ThreadTime.DESERIALIZE: "Give tasks less to take: larger data once, by scatter() or as a task.",
+    ThreadTime.BLOCKED: "Find in the flame graph what it waits for, and avoid this wait.",
+    ThreadTime.RUNNING_CPU_UNKNOWN: "Record the run with the newest version of dasfprof.",
+    ThreadTime.DESERIALIZE: "Send large data to workers once, by scatter() or as a task.",
     ThreadTime.UNSPILL_AND_SPILL: "Give workers more memory, or hold less at a time.",
     ThreadTime.TASK_OVERHEAD: "Use fewer, larger tasks.",
     ThreadTime.STARTING: "Start the cluster before the program needs it.",

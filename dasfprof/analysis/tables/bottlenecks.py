@@ -151,7 +151,7 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
         - ``Mean Data Size (MB)``: input bytes of a task run
         - ``Mean Throughput (MB/s)``: all input bytes by all seconds
         - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
-        - ``CPU (s)``, ``Waiting for a core (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: of
+        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: of
           the duration, what its threads and those of Zarr that worked for it computed, could have
           computed had the host given them a core, waited for requests of fsspec and Zarr (see
           `storage`), and did else (other I/O, locks, sleep);

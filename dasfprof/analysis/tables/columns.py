@@ -21,7 +21,7 @@ INTERVAL = "Time Interval (seconds from begin)"
 #: The parts of the seconds of functions, see `RunningSeconds`, by the labels of their columns.
 RUNNING = {
     "cpu": "CPU (s)",
-    "core_wait": "Waiting for a core (s)",
+    "core_wait": "Waiting for CPU (s)",
     "storage": "Waiting for storage (s)",
     "blocked": "Blocked (s)",
 }

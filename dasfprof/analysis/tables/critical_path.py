@@ -32,7 +32,7 @@ KINDS = {
         "The task was at the scheduler, or word of its end was at it or on its way to it.",
     ),
     SegmentKind.ON_ITS_WAY: (
-        "On its way",
+        "Task in transit",
         "The task had been sent to its worker, which had not taken it in.",
     ),
     SegmentKind.TRANSFER: ("Transfer", "The task's inputs were fetched from other workers."),

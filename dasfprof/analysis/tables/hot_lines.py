@@ -63,7 +63,7 @@ def hot_lines(
           runs of under 3 ms hardly ever
         - ``Share (%)`` of all these samples; ``Margin (points)``: by how much it may be off, in 95
           of 100 cases
-        - ``Computing (s)``: on a core; ``Waiting for a core (s)``: it could have run;
+        - ``Computing (s)``: on a core; ``Waiting for CPU (s)``: it could have run;
           ``Interpreter's Lock (s)``: other threads of the process ran Python code; ``Waiting (s)``:
           for anything else, such as a lock, a disk, the network. NA where the kernel does not count
         - ``Uncertain (s)``: by how much each of the first three may well be off, see below
@@ -98,7 +98,7 @@ def hot_lines(
             "Share (%)": spent.share * 100,
             "Margin (points)": spent.margin * 100,
             "Computing (s)": spent.computing,
-            "Waiting for a core (s)": spent.core_wait,
+            "Waiting for CPU (s)": spent.core_wait,
             "Interpreter's Lock (s)": spent.lock_wait,
             "Waiting (s)": spent.waiting,
             "Uncertain (s)": spent.uncertain,

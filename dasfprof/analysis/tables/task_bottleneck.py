@@ -90,7 +90,7 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
         until evidence ends), ``Start (s)`` (from the trace's begin), ``GPU Samples`` (of the
         worker's device within the run; NA without a device), and ``Mean GPU Utilization (%)``,
         ``Mean GPU Memory Used (GB)``, weighted by time, where there was one at least; ``CPU (s)``,
-        ``Waiting for a core (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
+        ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
         `per_function_bottleneck`; NA where it was not recorded, as of coroutines. Beyond a million
         rows, texts that repeat are categories, those of keys are made when they are looked at, and
         columns of NA alone are read-only.

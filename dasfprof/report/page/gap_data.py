@@ -38,7 +38,7 @@ _LEAST = 0.01
 _ELSEWHERE = len(ThreadTime)
 _ELSEWHERE_FACTS = {
     "id": "HELD_FROM_ELSEWHERE",
-    "name": "Held from elsewhere",
+    "name": "Slot occupied, thread idle",
     "meaning": "A task had this thread's place, so that no other began here, and was not in it: it "
     "runs in the worker's event loop, as coroutines and barriers of P2P shuffles do, or another "
     "thread had run it, and the worker had not taken in its end.",

@@ -12,7 +12,7 @@ const LONG_LABEL = 20;
 const NAMES = ["Task Key", "Function", "Step", "Line"];
 const FIRST = [
   ...[...NAMES, "Text", "Thread Time (s)", "Client (s)", "Worker", "Duration (s)", "Failed Tasks"],
-  ...["Exception", "Error Message", "Waiting for a core (s)", "Waiting for storage (s)"],
+  ...["Exception", "Error Message", "Waiting for CPU (s)", "Waiting for storage (s)"],
   "Blocked (s)",
 ];
 
