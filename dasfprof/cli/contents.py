@@ -97,7 +97,8 @@ class FileContents:
         for batch in batches:
             if not batch.rows:
                 continue
-            for name, rows in _counts(batch):
+            known = {batch.name: batch.rows}
+            for name, rows in (Counter(batch.names) if "name" in batch.fields else known).items():
                 self.events[name] += rows
                 if (batch.phase, name) not in KINDS:
                     self.unknown[name] += rows
@@ -117,10 +118,6 @@ class FileContents:
             if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
                 told = [(event.name, event.args) for _, event in batch.events()]
                 self.gpu_events += told[:_MAX_GPU_EVENTS]
-
-
-def _counts(batch: Batch) -> Iterable[tuple[str, int]]:
-    return Counter(batch.names).items() if "name" in batch.fields else [(batch.name, batch.rows)]
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,12 @@ def info(source: str, *, as_json: bool) -> None:
         source = str(directory)
     show_runs = _runs_as_json if as_json else _list_runs
     if is_url(source):
-        stored = _stored_runs(source)
+        from dasfprof.database.storage import find_stored_runs
+        from dasfprof.errors import SourceNotFoundError
+
+        stored: Sequence[Run] = ()
+        with suppress(SourceNotFoundError):  # it is the URL of a run
+            stored = find_stored_runs(source)
         if len(stored) > 1:
             show_runs(source, stored)
             return
@@ -114,42 +120,23 @@ def _directory_with_runs(parent: Path) -> Path:
     return found[0] if len(found) == 1 else parent
 
 
-def _stored_runs(url: str) -> Sequence[Run]:
-    """Return the runs in a storage; none if the URL is that of a run."""
-    from dasfprof.database.storage import find_stored_runs
-    from dasfprof.errors import SourceNotFoundError
-
-    try:
-        return find_stored_runs(url)
-    except SourceNotFoundError:
-        return []
-
-
 def _list_runs(source: str, runs: Sequence[Run]) -> None:
     import pandas as pd
 
     from dasfprof.report.terminal.tables import format_table
 
-    rows = [
-        {
-            "Run": run.name,
-            "Began (UTC)": format_date(run.created) if run.created else "unknown",
-            **_extent(run),
-        }
-        for run in runs
-    ]
+    rows = []
+    for run in runs:
+        began = format_date(run.created) if run.created else "unknown"
+        row: dict[str, Any] = {"Run": run.name, "Began (UTC)": began}
+        if run.files:  # those in a storage have none yet: to ask for their sizes takes time
+            size = format_size(sum(path.stat().st_size for path in run.files))
+            row |= {"Files": len(run.files), "Size": size}
+        rows.append(row)
     heading(f"{len(runs)} runs in {clean(source)}")
     echo(format_table(pd.DataFrame(rows), terminal_width()))
     one = os.path.join(source, runs[0].name)
     echo(f"\nOne of them: dasfprof info {elide(one, _MAX_VALUE)}")
-
-
-def _extent(run: Run) -> dict[str, Any]:
-    """Return number and size of a run's files; nothing of one in a storage, which takes time."""
-    if not run.files:
-        return {}
-    size = format_size(sum(path.stat().st_size for path in run.files))
-    return {"Files": len(run.files), "Size": size}
 
 
 def _name_others(directory: Path, runs: list[Run]) -> None:
@@ -166,16 +153,10 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
     heading(elide(title, terminal_width()))
-    hosts: dict[str, Counter[str]] = {}
-    for file in contents:
-        if file.owner():
-            counts = hosts.setdefault(str(file.fact("host")), Counter())
-            counts[file.owner()] += 1
     _entry("recorded", _when(contents))
-    for host, owners in sorted(hosts.items()):
-        workers = len(set(owners) - {"scheduler"})
-        what = [count_of(workers, "worker")] if workers else []
-        _entry("host", f"{host}: {', '.join(what + ['scheduler'] * ('scheduler' in owners))}")
+    servers = [file for file in contents if file.owner()]
+    for text in _owners(servers, lambda file: str(file.fact("host"))):
+        _entry("host", text)
     local = sorted({str(file.fact("local_scheduler") or "") for file in contents} - {""})
     if local:
         from dasfprof.analysis.trace.gaps import of_local
@@ -183,11 +164,8 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
         _entry("no cluster", of_local(local).text.removeprefix("no cluster: "))
     for command in sorted({str(file.fact("command") or "") for file in contents} - {""}):
         _entry("command", elide(command, _MAX_VALUE))
-    for job, whose in sorted(_jobs(contents).items()):
-        workers = len(whose - {"scheduler", "client"})
-        what = [count_of(workers, "worker")] if workers else []
-        what += [who for who in ("scheduler", "client") if who in whose]
-        _entry("job", f"{job}: {', '.join(what)}")
+    for text in _owners(contents, lambda file: job_words(file.fact("job"))):
+        _entry("job", text)
     for versions in sorted({_versions(file) for file in contents} - {""}):
         _entry("versions", versions)
     events = sum((file.events for file in contents), Counter[str]())
@@ -206,13 +184,17 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
     _entry("lost", _lost(contents, is_absent=bool(absent)))
 
 
-def _jobs(contents: list[FileContents]) -> dict[str, set[str]]:
-    """Return whose processes belong to each job, by the variables that name it."""
-    jobs: dict[str, set[str]] = {}
+def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str]) -> Iterator[str]:
+    """Yield each group of files, such as a host, with the processes that wrote them."""
+    owners: dict[str, set[str]] = {}
     for file in contents:
-        if job := job_words(file.fact("job")):
-            jobs.setdefault(job, set()).add(file.owner() or "client")
-    return jobs
+        if group := group_of(file):
+            owners.setdefault(group, set()).add(file.owner() or "client")
+    for group, names in sorted(owners.items()):
+        workers = len(names - {"scheduler", "client"})
+        parts = [count_of(workers, "worker")] if workers else []
+        parts += [name for name in ("scheduler", "client") if name in names]
+        yield f"{group}: {', '.join(parts)}"
 
 
 def _lost(contents: list[FileContents], is_absent: bool) -> str:

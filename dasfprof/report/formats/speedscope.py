@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +25,11 @@ _UNKNOWN = (Frame("(unknown)", "", 0),)
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-@dataclass(frozen=True)
-class SampledStacks:
-    """Distinct stacks of one kind of thread, and the seconds of each."""
-
-    #: ``tasks``, ``client`` or ``event loops``.
-    of: str
-    #: The function, the client's phase, or the worker.
-    name: str
-    stacks: list[tuple[Stack, float]]
-
-    @property
-    def seconds(self) -> float:
-        """Return the sum over the stacks."""
-        return sum(seconds for _, seconds in self.stacks)
+#: Distinct stacks, and the seconds of each.
+Seconds = list[tuple[Stack, float]]
 
 
-def sampled_stacks(run: Run) -> Iterator[SampledStacks]:
+def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
     """Yield the stacks of tasks by function, of the client by phase, of event loops by worker."""
     runs = run_of_samples(run)
     if len(runs):
@@ -71,26 +58,26 @@ def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, l
 
 def _groups(
     run: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
-) -> Iterator[SampledStacks]:
+) -> Iterator[tuple[str, Seconds]]:
     frames, samples = all_stacks(run), Samples.of(table)
     groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
     seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
-    by_code: dict[int, list[tuple[Stack, float]]] = {}
+    by_code: dict[int, Seconds] = {}
     for group, spent in zip(groups.tolist(), seconds.tolist(), strict=True):
         code, stack = divmod(group, len(frames) + 1)
         known = frames[stack - 1] if stack else ()
         by_code.setdefault(code, []).append((known or _UNKNOWN, spent))
     for code, stacks in by_code.items():
-        yield SampledStacks(of, str(names[code]) if code >= 0 else "(unknown)", stacks)
+        yield f"{of}: {names[code] if code >= 0 else '(unknown)'}", stacks
 
 
 def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
     """Write a profile of all tasks, and of each function, phase of the client and event loop."""
     numbers: dict[Frame, int] = {}
-    groups = sorted(sampled_stacks(analyser.run), key=lambda group: -group.seconds)
-    tasks = [pair for group in groups if group.of == "tasks" for pair in group.stacks]
-    profiles = [_profile("tasks", tasks, numbers)]
-    profiles += [_profile(f"{group.of}: {group.name}", group.stacks, numbers) for group in groups]
+    groups = list(_sampled_stacks(analyser.run))
+    groups.sort(key=lambda group: -sum(seconds for _, seconds in group[1]))
+    tasks = [pair for name, stacks in groups if name.startswith("tasks: ") for pair in stacks]
+    profiles = [_profile(*group, numbers) for group in [("tasks", tasks), *groups]]
     frames = [
         {
             "name": without_surrogates(frame.function),
@@ -110,9 +97,7 @@ def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _profile(
-    name: str, stacks: list[tuple[Stack, float]], numbers: dict[Frame, int]
-) -> dict[str, Any]:
+def _profile(name: str, stacks: Seconds, numbers: dict[Frame, int]) -> dict[str, Any]:
     """Return a profile, and give numbers to frames that are new."""
     return {
         "type": "sampled",
