@@ -249,33 +249,9 @@ class _KeyEncoder:
     def finish(self) -> list[Any]:
         codes, tails = _joined(self._codes), _joined(self._tails).reshape(-1, keys.TAIL_WORDS)
         heads = list(self._index)
-        long_tails = np.array([_HAS_LONG_TAIL[kind] for kind, _ in heads], dtype=bool)
-        rare = np.flatnonzero(long_tails[codes])
-        if 0 < len(rare) <= min(_RARE_KEYS, len(codes) // _RARE_KEYS):
-            heads, codes, tails = _write_out(rare, heads, codes, tails)
         kinds, texts = bytes(kind for kind, _ in heads), [text for _, text in heads]
         words = map(encode_numbers, tails.T)
         return [KEYS, kinds, texts, encode_numbers(codes), *words]
-
-
-#: For each kind of head: whether its tails fill all four words.
-_HAS_LONG_TAIL = [kind in (keys.HEX, keys.UUID) for kind in range(256)]
-#: Keys with long tails are written out as text where there are at most this many, and at most one
-#: in this many: a single long tail would widen the columns of words of all other keys.
-_RARE_KEYS = 16
-
-
-def _write_out(
-    rare: Array, heads: list[keys.Head], codes: Array, tails: Array
-) -> tuple[list[keys.Head], Array, Array]:
-    """Turn the keys of the given rows into heads; drop heads that no row uses any more."""
-    whole = [keys.join_key(heads[codes[row]], tails[row].tolist()) for row in rare.tolist()]
-    index = _Index()
-    others = [0 if _HAS_LONG_TAIL[head[0]] else index[head] for head in heads]
-    codes, tails = np.array(others, dtype=_CODE)[codes], tails.copy()
-    codes[rare] = [index[keys.PACKED, values.pack(key)] for key in whole]
-    tails[rare] = keys.NO_TAIL
-    return list(index), codes, tails
 
 
 class _KeyListEncoder:

@@ -1,12 +1,12 @@
-"""`LiveView`: a run in a notebook while it goes on; and the processes beside all that shows one.
+"""`LiveView`: a run in progress in a notebook; and the side processes of views and metrics.
 
-``python -m dasfprof.handles.live`` is such a process:
+``python -m dasfprof.handles.live`` is such a side process:
 
 ====================== ===========================================================================
-``state FILES``        the run's state as a line of JSON for each line of input, for the dashboard
-``findings SOURCE``    the findings as JSON
-``metrics SOURCE``     the findings and the classes of threads' time as JSON, for Prometheus
-``report SOURCE PATH`` the report
+``state FILES``        prints the run's state as a line of JSON per line of input (dashboard)
+``findings SOURCE``    prints the findings as JSON
+``metrics SOURCE``     prints the findings and the thread time by category as JSON (Prometheus)
+``report SOURCE PATH`` writes the report
 ====================== ===========================================================================
 """
 
@@ -42,14 +42,14 @@ _NOTHING_YET = "Nothing of the run is on this machine's disk yet."
 
 
 class LiveView:
-    """A run that a notebook shows, each second anew until it ends or `stop` is called.
+    """A view of a run in a notebook, updated each second until the run ends or `stop` is called.
 
-    It is read from its files, in a thread of this process; nothing is asked of the cluster.
+    A thread of this process reads the run's files. The cluster is not contacted.
 
     Parameters
     ----------
     find_files
-        Returns the run's files, as soon as there are some.
+        Returns the run's files; none until the first was created.
     """
 
     def __init__(self, find_files: Callable[[], Sequence[Path]]) -> None:
@@ -62,7 +62,7 @@ class LiveView:
         self._thread: threading.Thread | None = None
 
     def stop(self) -> None:
-        """Show the last state, and change it no more."""
+        """Show the last state, and end the updates."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -70,7 +70,7 @@ class LiveView:
             self._findings.close()
 
     def state(self) -> RunState | None:
-        """Return the run's state; None while nothing of it is on this machine's disk."""
+        """Return the run's state, or None while this machine's disk has none of its files."""
         with self._lock:
             try:
                 self._live = self._live or LiveRun(self._find_files())
@@ -115,17 +115,17 @@ class LiveView:
             logger.debug("a run is no longer shown", exc_info=True)
 
 
-# --- The processes beside what shows a run while it goes on ---------------------------------------
+# --- The side processes ---------------------------------------------------------------------------
 
-#: What such a process runs.
+#: The module that a side process runs.
 MODULE = "dasfprof.handles.live"
-#: When there will be findings, in words.
+#: The text that views show before the first findings.
 WHEN = "Findings so far: after a minute; of a large run later."
-#: CPU seconds of a diagnosis times which it waits: 2 % of a core.
+#: Seconds between two diagnoses, as a multiple of a diagnosis's CPU seconds: 2 % of a core.
 _TIMES = 50.0
-#: What the first one takes of CPU seconds, and more for each byte of the run's files.
+#: Minimum CPU seconds that a diagnosis is expected to take, and CPU seconds per byte of files.
 _LEAST, _A_BYTE = 1.0, 1e-6
-#: Seconds after which a diagnosis is given up.
+#: Time limit of a diagnosis (seconds).
 _LONGEST = 600.0
 
 
@@ -171,7 +171,7 @@ class FindingsSoFar:
 
 
 def main(what: str, source: str, *others: str) -> None:
-    """Answer on standard output; see the module."""
+    """Print the answer on standard output; see the module's docstring."""
     if what == "state":
         _tell_states([source, *others])
         return

@@ -1,6 +1,6 @@
-"""The run's page on Dask's dashboard, and the process that reads for it.
+"""The run's page on Dask's dashboard, and the process that reads the run's files for it.
 
-While nobody looks there is no process, no port and no work of its own.
+The process exists only while somebody views the page.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dasfprof.database.multi import files_of_run
 from dasfprof.recording.dask_internals.undocumented import add_routes, individual_plots
 from dasfprof.recording.settings import RunSettings
 
-#: Seconds that the process may take for an answer, and that it lives after the last question.
+#: Time limit of an answer (seconds), and seconds for which the process waits for another request.
 _PATIENCE, _IDLE = 20.0, 60.0
-#: Seconds for which a report is shown again, and that its making may take.
+#: Seconds for which a report is shown again, and the time limit for writing one (seconds).
 _FRESH, _LONGEST = 15.0, 600.0
 
 _NOTHING_YET = {"error": "Nothing of the run is on the scheduler's disk yet."}
@@ -36,16 +36,16 @@ _SILENT = {"error": "The run's files could not be read; the next try is in a sec
 
 
 class Companion:
-    """Answers questions about a run out of a process of its own, which runs while anybody asks.
+    """Answers requests about a run from a separate process, which runs while requests arrive.
 
-    Its methods block: call them in a thread.
+    The methods block, so call them in a thread.
 
     Parameters
     ----------
     settings
         The run.
     module
-        What the process runs, see `dasfprof.handles.live`.
+        The module that the process runs, see `dasfprof.handles.live`.
     """
 
     def __init__(self, settings: RunSettings, module: str) -> None:
@@ -58,7 +58,7 @@ class Companion:
         self._ended = False
 
     def state(self) -> bytes:
-        """Return the run's state as JSON; ``error`` says why there is none."""
+        """Return the run's state as JSON, or an object whose ``error`` has the reason."""
         with self._asking:
             self._asked = time.monotonic()
             if self._ended:
@@ -71,7 +71,7 @@ class Companion:
             return answer or json.dumps(_SILENT).encode()
 
     def report(self) -> bytes | None:
-        """Return the report of the run so far as HTML; None if it cannot be made."""
+        """Return the report of the run so far as HTML, or None if it cannot be written."""
         with self._reporting, tempfile.TemporaryDirectory() as directory:
             if self._report is not None and time.monotonic() - self._report[0] < _FRESH:
                 return self._report[1]
@@ -87,7 +87,7 @@ class Companion:
             return page
 
     def end_if_idle(self) -> None:
-        """End the process if nobody has asked for a minute."""
+        """End the process if no request has arrived for a minute."""
         with self._asking:
             if time.monotonic() - self._asked >= _IDLE:
                 self._kill()
@@ -129,11 +129,11 @@ class Companion:
             process.communicate()
 
 
-#: Seconds between two looks whether anybody still looks.
+#: Seconds after a request until `Companion.end_if_idle` is called.
 _LOOK = 65.0
 
 _PAGE = Path(__file__).with_suffix(".html")
-#: Any prefix: that of the server's routes is in Dask's configuration.
+#: Matches any prefix, since Dask's configuration may set one for the server's routes.
 _AT = r"(?:/.*)?/"
 
 
@@ -143,7 +143,7 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
     Returns
     -------
     callable
-        Takes the page off again.
+        Removes the page.
     """
     asked = Companion(settings, companion)
     routes: list[tuple[str, type, dict[str, Any]]] = [
@@ -165,7 +165,7 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
 
 
 class _PageHandler(RequestHandler):
-    """The page: it asks for the state each second while it is looked at."""
+    """The page, which requests the state once per second while it is visible."""
 
     def get(self) -> None:
         page = _PAGE.read_text(encoding="utf-8")

@@ -1,9 +1,9 @@
 """Metrics of a run on Dask's own ``/metrics`` of the scheduler, for Prometheus.
 
-Dask answers there with whatever `prometheus_client`'s registry has. What the scheduler knows is
-read as it is asked. What an analysis tells, findings and where the time went, is that of the run's
-files by a process of its own, which runs at most once a minute and a tenth of the time, and only
-while somebody asks.
+Dask answers there with the contents of `prometheus_client`'s registry. The scheduler's own numbers
+are read at each request. Findings and thread times come from an analysis of the run's files in a
+separate process. It runs only while requests arrive, at most once per minute and for at most a
+tenth of the time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two analyses at least, and how many times as long as the last one took; and the
-#: most that one may take.
+#: Minimum seconds between two analyses, also as a multiple of the last one's seconds; and the time
+#: limit of an analysis (seconds).
 _INTERVAL, _TIMES, _LONGEST = 60.0, 10.0, 1800.0
-#: The most functions whose open tasks have a series of their own, and what the others are called.
+#: Maximum number of functions whose open tasks have a series each, and the label of the others.
 _MOST_FUNCTIONS, _OTHERS = 50, "(other functions)"
 
-#: The metrics by name: what each is, and its labels besides ``run``. All are gauges, as an analysis
-#: tells of the run so far, and may correct what the one before it told.
+#: The metrics by name, with their meanings and their labels besides ``run``. All are gauges, since
+#: an analysis covers the run so far and may correct the results of an earlier one.
 METRICS = {
     "dasfprof_open_tasks": (
         "Tasks that have not ended, by function and Dask's state.",
@@ -85,7 +85,7 @@ class RunMetrics:
         return self._settings.name
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what is known now; have the run analysed if that is due."""
+        """Yield the samples of this moment, and begin an analysis of the run if one is due."""
         process = self._process
         pause = max(_INTERVAL, _TIMES * process.seconds) if self._was_analysed else 0.0
         if not process.is_running() and time.monotonic() - process.since >= pause:
@@ -99,7 +99,7 @@ class RunMetrics:
             yield from _samples_of(process.result)
 
     def _open_tasks(self) -> Iterator[Sample]:
-        """Yield the open tasks of the functions that have most of them, and of all others."""
+        """Yield open tasks: of the functions that have most of them, and of all others."""
         counts: dict[tuple[str, str], int] = {}
         by_function = {
             function: {state: states[state] for state in UNFINISHED if states.get(state)}
@@ -114,7 +114,7 @@ class RunMetrics:
             yield "dasfprof_open_tasks", labels, float(number)
 
     def end(self) -> None:
-        """End, with an analysis that goes on."""
+        """End an analysis that runs."""
         self._process.close()
 
 
@@ -141,7 +141,7 @@ def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
 
 
 class _Collector:
-    """What the registry of this process asks: one for the runs of all its schedulers."""
+    """The collector of this process in the registry, for the runs of all its schedulers."""
 
     def __init__(self) -> None:
         self.runs: tuple[RunMetrics, ...] = ()
@@ -174,7 +174,7 @@ _lock = threading.Lock()
 def add_metrics(
     scheduler: Any, settings: RunSettings, module: str, database: FileDatabase
 ) -> Callable[[], object]:
-    """Show the metrics of a run, if it was asked for them and the library is there.
+    """Show the metrics of a run if the option is set and the library is installed.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def add_metrics(
     Returns
     -------
     callable
-        Takes them off again.
+        Removes the metrics.
     """
     if not settings.prometheus:
         return lambda: None

@@ -173,8 +173,7 @@ def test_the_dictionary_is_the_one_that_is_used() -> None:
     assert stated in FORMAT
 
 
-def test_a_few_keys_with_hashes_among_short_ones_are_written_out(tmp_path: Path) -> None:
-    """A result among the tasks of an array would take 16 bytes in the row of each of these."""
+def test_keys_with_hashes_among_short_ones_come_back_equal(tmp_path: Path) -> None:
     tuples = [("x", row, row % 7) for row in range(400)]
     results = [f"finalize-{HEX}", f"sum-{UUID}", f"finalize-{HEX[::-1]}"]
     recorded = [*tuples[:100], *results, *tuples[100:], results[0]]
@@ -184,12 +183,7 @@ def test_a_few_keys_with_hashes_among_short_ones_are_written_out(tmp_path: Path)
             database.record(CompleteEvent("a", 1.0, 0.5, args=args))
 
     contents = trace_by_format.read(database.path.read_bytes())
-    block = contents.frames[1]["args"]
 
-    for column in (block["key"], block["dependencies"][2]):
-        _, kinds, texts, _, w0, _, w2, w3 = column
-        assert (len(texts), [*kinds]) == (4, [10, 5, 5, 5])
-        assert (w0[1], w2, w3) == ("u2", ["c", 0], ["c", 0])
     assert [args["key"] for *_, args in contents.events] == recorded
     assert [event.args["key"] for event in database.get_traces()] == recorded
     dependencies = [event.args["dependencies"] for event in database.get_traces()]

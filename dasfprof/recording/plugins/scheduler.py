@@ -275,31 +275,26 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         task = self._tasks[key]
         timestamp, cause, worker = self._sent.pop(key)
         waiting, graph = self._waiting.pop(key, _NOT_TOLD)
-        run_id, priority, annotations = task.run_id, task.priority, task.annotations
-        queued = self._queued.pop(key, None) if self._queued else None
-        stolen = self._stolen.pop(key, None) if self._stolen else None
-        size, exception = facts.get("nbytes"), facts.get("exception_text")
-        wanted = state in _OUTCOMES and bool(task.who_wants)
         return (
             key,
             timestamp,
             now,
             cause,
-            run_id,
+            task.run_id,
             worker,
-            priority,
-            annotations,
+            task.priority,
+            task.annotations,
             state,
             waiting,
             graph,
-            queued,
-            stolen,
+            self._queued.pop(key, None) if self._queued else None,
+            self._stolen.pop(key, None) if self._stolen else None,
             start,
             stop,
-            size,
-            wanted,
+            facts.get("nbytes"),
+            state in _OUTCOMES and bool(task.who_wants),
             end_cause,
-            exception,
+            facts.get("exception_text"),
         )
 
     def _unfinished(self) -> Folded:

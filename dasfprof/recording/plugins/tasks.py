@@ -62,6 +62,7 @@ from dasfprof.recording.task_runs.thread_time import (
     cpu_seconds,
 )
 from dasfprof.recording.under_way.tasks import watch_worker
+from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER, WORKER_FUNCTION
 
@@ -123,13 +124,15 @@ class WorkerTaskPlugin(RecordingPart):
         self._append = rows.append
         self._undo.append(self._stop_noting)
         self._note_correction()
-        self._undo.append(worker_calls.observe(worker, self._shuffled, self._guard))
+        shuffled = partial(self._append_row, SHUFFLE_MESSAGE)
+        self._undo.append(worker_calls.observe(worker, shuffled, self._guard))
         if worker_calls.can_observe(worker):
-            self._actor_calls = worker_calls.ActorCalls(worker, self._called, self._guard)
+            called = partial(self._append_row, ACTOR_CALL)
+            self._actor_calls = worker_calls.ActorCalls(worker, called, self._guard)
             self._undo.append(self._actor_calls.stop)
         if worker_calls.can_observe(worker, "run"):
-            runs = worker_functions.FunctionRuns(worker, self._ran_function, self._guard)
-            self._undo.append(runs.stop)
+            ran = partial(self._append_row, WORKER_FUNCTION)
+            self._undo.append(worker_functions.FunctionRuns(worker, ran, self._guard).stop)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
         self._moved = self._storage.moved
@@ -299,14 +302,8 @@ class WorkerTaskPlugin(RecordingPart):
         elif isinstance(event, GatherDepDoneEvent):
             self._append((TRANSFER, transfer(event, ledger)))
 
-    def _shuffled(self, message: worker_calls.Message) -> None:
-        self._append((SHUFFLE_MESSAGE, message))
-
-    def _called(self, call: worker_calls.Call) -> None:
-        self._append((ACTOR_CALL, call))
-
-    def _ran_function(self, row: tuple[Any, ...]) -> None:
-        self._append((WORKER_FUNCTION, row))
+    def _append_row(self, kind: Schema, row: tuple[Any, ...]) -> None:
+        self._append((kind, row))
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from dasfprof.database import FileDatabase, frames
 
-#: Bytes that one read takes, if nothing else is said; up to the second where a frame is longer.
+#: Default number of bytes per read, and the maximum for longer frames.
 PIECE_BYTES = 1 << 20
 _LONGEST = 1 << 28
 
 
 class FileTails:
-    """The tails of the files of some databases; of those of long runs each segment has one.
+    """The tails of the files of some databases, one per segment.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class FileTails:
     def __init__(self, databases: Sequence[FileDatabase], piece: int = PIECE_BYTES) -> None:
         self._piece = piece
         self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(one, []) for one in databases]
-        # Several threads look for new segments: each is to have one tail.
+        # Several threads look for new segments, and each segment must have one tail.
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[FileTail]:
@@ -47,44 +47,45 @@ def _path(database: FileDatabase, segment: int) -> Path:
 
 
 class FileTail:
-    """The part of a trace file that was not shipped yet.
+    """The part of a trace file that was not sent yet.
 
     Parameters
     ----------
     path
         Returns the file's path, which is final when the file is created.
     piece
-        Bytes that one read takes, at most; more where a frame is longer.
+        Maximum number of bytes per read; more if a frame is longer.
     """
 
     def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
         self._path = path
         self._piece = piece
-        #: Stands for this file among those of all workers; a new one where it was made anew.
+        #: Identifies this file among those of all workers; a new one if the file is created again.
         self.id = uuid.uuid4().hex
-        #: Bytes of it that were sent; fewer where not all of them arrived.
+        #: Number of bytes that were sent and arrived.
         self.offset = 0
         self._inode = 0
 
     @property
     def path(self) -> Path:
-        """The file; it may be missing yet."""
+        """The file, which may not exist yet."""
         return self._path()
 
     def unsent(self) -> int:
-        """Return how many bytes of it were not sent."""
+        """Return the number of bytes that were not sent."""
         try:
             return max(self.path.stat().st_size - self.offset, 0)
         except OSError:
             return 0
 
     def read(self, length: int | None = None) -> bytes:
-        """Return what follows the offset, up to the end of a whole frame; empty if there is none.
+        """Return the whole frames after the offset; empty if there is none.
 
         Parameters
         ----------
         length
-            The length of what an earlier call returned, to get the same; None: what is there now.
+            The length that an earlier call returned, to get the same bytes. Default: all that the
+            file has now.
 
         Raises
         ------

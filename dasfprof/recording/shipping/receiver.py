@@ -1,4 +1,4 @@
-"""`Receiver`: keeps what workers ship, in the scheduler's process, in a file for each of theirs."""
+"""`Receiver`: stores the blocks that workers send to the scheduler, one file per worker's file."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from dasfprof.recording.settings import RunSettings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds of a pause for each worker that ships: a message takes 0.3 to 0.6 ms of CPU here.
+#: Pause (seconds) per worker that sends: a message takes 0.3 to 0.6 ms of this process's CPU.
 PAUSE_A_WORKER = 0.005
-#: Seconds between two writes: each wakes a thread.
+#: Interval (seconds) between two writes, each of which wakes a thread.
 WRITE_EVERY = 0.2
-#: Bytes of messages that wait for the disk.
+#: Maximum bytes of messages that wait for the disk.
 MOST_WAITING = 1 << 26
-#: Seconds to wait for the last blocks of a worker that has left, or of all as the scheduler closes,
-#: and between two looks.
+#: Time limit (seconds) for the last blocks of a worker that has left, or of all workers when the
+#: scheduler closes; and the interval (seconds) between two checks.
 _LAST_LIMIT, _LOOK = 2.0, 0.02
-#: Seconds without a message after which a worker does not count any more.
+#: Seconds without a message after which a worker no longer counts as one that sends.
 _SILENT = 60.0
 
-#: Runs whose blocks this process receives: their workers in it share its disk.
+#: Ids of the runs whose blocks this process receives. Workers in this process share its disk.
 _receiving: set[str] = set()
 
 
 class RefusedError(ValueError):
-    """What was sent is no part of a trace of this run."""
+    """The data that a worker sent is not part of a trace of this run."""
 
 
 def operation(run_uuid: str) -> str:
@@ -55,36 +55,36 @@ def is_receiving(run_uuid: str) -> bool:
 
 
 class ReceivedFile:
-    """A prefix of a worker's file.
+    """The copy of a worker's file up to the last block that arrived.
 
     Parameters
     ----------
     path
-        Where it is to be; if the name is taken, a number is added.
+        The path of the copy; if the name is taken, a number is added.
     run_uuid
-        The run that the file has to belong to.
+        The id of the run that the file must belong to.
     """
 
     def __init__(self, path: Path, run_uuid: str) -> None:
         self.path = path
-        #: Bytes that it has.
+        #: Length in bytes.
         self.size = 0
-        #: Why what was sent last was not taken; empty if it was.
+        #: Why the last data was not accepted; empty if it was.
         self.trouble = ""
-        #: Whether it was no part of this run: nothing more is taken.
+        #: Whether the data was not part of this run: no more is accepted.
         self.is_refused = False
         self._run_uuid = run_uuid
         self._created = False
 
     def add(self, position: int, data: bytes) -> None:
-        """Append bytes that follow those that are there; what came before is passed over.
+        """Append bytes from a position of the worker's file; bytes that the copy has are skipped.
 
         Raises
         ------
         RefusedError
-            If they are not frames, or not of this run.
+            If the bytes are not frames, or not of this run.
         OSError
-            If they cannot be written; the file is as it was before.
+            If the bytes cannot be written; the copy is unchanged.
         """
         if self._created and not self.path.exists():
             self.size, self._created = 0, False  # removed: the worker sends it again
