@@ -85,6 +85,19 @@ def schema_of(command: str) -> str:
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 
+def read_schema(command: str) -> dict[str, Any]:
+    """Read the JSON Schema of a command's document.
+
+    Parameters
+    ----------
+    command
+        A key of `VERSIONS`.
+    """
+    path = SCHEMAS / f"{command}-{VERSIONS[command]}.json"
+    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return schema
+
+
 # --- Each finding has a page of its rule's name, in the package and in the documentation ----------
 
 #: Of an installed package, and of a clone.

@@ -14,12 +14,11 @@ from click.testing import CliRunner
 from clusters import new_client
 from distributed import Event
 from jsonschema import Draft202012Validator
-from schemas import read_schema
 from shell import shell
 from traces import Plan, Plugin, T, Task, filled, row
 
 from dasfprof.cli.main import cli
-from dasfprof.report.documents import SCHEMAS, VERSIONS
+from dasfprof.report.documents import SCHEMAS, VERSIONS, read_schema
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
 

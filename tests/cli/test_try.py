@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from jsonschema import Draft202012Validator
-from schemas import read_schema
 from shell import shell
 
 import dasfprof
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial import runs as runs_module
 from dasfprof.handles.trial.process import Done
+from dasfprof.report.documents import read_schema
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
