@@ -2,7 +2,7 @@
 
 Record a run with `register_default_profiler(client)` or ``with profile(client):``, open its files
 with `open_run` and analyse them with `TraceAnalyser`; `compare(before, after)` says what a change
-did to runs, and `plan(collection, history)` what a run is expected to take. `stuck(client)` finds
+did to runs, and `estimate(collection)` what a graph will take before it runs. `stuck(client)` finds
 why the work of a live cluster does not end, recorded or not. Names are loaded when they are first
 used, so that a worker never imports what only the analysis needs; ``__init__.pyi`` says from where,
 to type checkers and to this module.

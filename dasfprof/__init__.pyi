@@ -6,10 +6,13 @@ from dasfprof.database import FileDatabase as FileDatabase
 from dasfprof.database import MultiEventDatabase as MultiEventDatabase
 from dasfprof.database import open_run as open_run
 from dasfprof.errors import DasfprofError as DasfprofError
+from dasfprof.errors import DoesNotFit as DoesNotFit
 from dasfprof.handles.analyser import TraceAnalyser as TraceAnalyser
 from dasfprof.handles.analyser import compare as compare
+from dasfprof.handles.estimation.estimate import Estimate as Estimate
+from dasfprof.handles.estimation.estimate import estimate as estimate
+from dasfprof.handles.estimation.estimate import plan as plan
 from dasfprof.handles.inspection import stuck as stuck
-from dasfprof.handles.planning import plan as plan
 from dasfprof.handles.registration import profile as profile
 from dasfprof.handles.registration import register_default_profiler as register_default_profiler
 from dasfprof.handles.run import ProfiledRun as ProfiledRun

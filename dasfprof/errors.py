@@ -5,6 +5,7 @@
     DasfprofError
      ├── InvalidArgumentError   (also a ValueError)  a value that the call does not accept
      │    └── UnknownOptionError   (also a TypeError)  an option that the call does not have
+     ├── DoesNotFit             (also a MemoryError)  a graph that needs more memory than there is
      ├── DumpError              (also a ValueError)  a dump of a cluster that cannot be read
      ├── NoSchedulerError       (also a ConnectionError)  no Dask scheduler at an address
      ├── RegistrationError      the profiler could not be registered
@@ -35,6 +36,22 @@ class InvalidArgumentError(DasfprofError, ValueError):
 
 class UnknownOptionError(InvalidArgumentError, TypeError):
     """A call does not have an option of this name."""
+
+
+class DoesNotFit(DasfprofError, MemoryError):  # noqa: N818  (it reads as a sentence)
+    """A graph needs more memory than a worker has; see `dasfprof.estimate`.
+
+    Attributes
+    ----------
+    layer
+        The layer that needs most.
+    line
+        The line that built it, such as ``"pipeline.py:12"``; None: unknown.
+    """
+
+    def __init__(self, message: str, layer: str | None = None, line: str | None = None) -> None:
+        super().__init__(message)
+        self.layer, self.line = layer, line
 
 
 class NoSchedulerError(DasfprofError, ConnectionError):

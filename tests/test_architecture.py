@@ -373,6 +373,7 @@ ORDINARY_WORDS = {
     "fast",
     "rewrite",
     "optimize",
+    "order",
     "Array",
     "Expr",
     "process",

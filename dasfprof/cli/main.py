@@ -12,6 +12,7 @@ from dasfprof import __version__
 from dasfprof.cli.analyse import analyse
 from dasfprof.cli.compare import compare
 from dasfprof.cli.demo import demo
+from dasfprof.cli.estimate import estimate
 from dasfprof.cli.export import export, report
 from dasfprof.cli.history import history
 from dasfprof.cli.info import info
@@ -55,7 +56,21 @@ def cli() -> None:
     """Find out where a Dask pipeline's time went, why, and what to change."""
 
 
-_COMMANDS = (demo, run, watch, analyse, try_, tune, compare, history, info, report, export, stuck)
+_COMMANDS = (
+    demo,
+    estimate,
+    run,
+    watch,
+    analyse,
+    try_,
+    tune,
+    compare,
+    history,
+    info,
+    report,
+    export,
+    stuck,
+)
 for command in _COMMANDS:
     cli.add_command(command)
 

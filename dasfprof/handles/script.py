@@ -97,11 +97,12 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
             logger.warning("options of local clusters are not changed", exc_info=True)
 
     # Dask's parts have been imported when the whole of `distributed` has.
-    _when_imported("distributed", place)
+    when_imported("distributed", place)
     return found
 
 
-def _when_imported(module: str, call: Callable[[], object]) -> None:
+def when_imported(module: str, call: Callable[[], object]) -> None:
+    """Call as soon as a module has been imported."""
     if module in sys.modules:
         call()
     else:
@@ -209,8 +210,8 @@ def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | N
 def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
     """Register the cluster of every client of this process with a recorder."""
     recorder = ClientRecorder.current = ClientRecorder(name, options)
-    _when_imported("distributed.client", _add_preload)
-    _when_imported("dask", recorder.listen)
+    when_imported("distributed.client", _add_preload)
+    when_imported("dask", recorder.listen)
     return recorder
 
 

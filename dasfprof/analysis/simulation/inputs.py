@@ -102,6 +102,42 @@ def replay_inputs(trace: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInp
     )
 
 
+def inputs_before_a_run(
+    offsets: Array, inputs: Array, priority: Array, layer: Array, functions: list[str]
+) -> ReplayInputs:
+    """Return the inputs of a replay of a graph that has not run, all of it submitted at once.
+
+    Its layers stand for functions and for Dask's groups of tasks. Nothing takes time, and nothing
+    has a size yet.
+    """
+    count = len(priority)
+    none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
+    submissions = GraphSubmissions(
+        np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(count, dtype=bool)
+    )
+    return ReplayInputs(
+        before=none,
+        unspill=none,
+        running=none,
+        after=none,
+        seceded=none,
+        size=none,
+        function=layer,
+        functions=functions,
+        input_offsets=offsets,
+        inputs=inputs,
+        worker=graph,
+        begun=priority,
+        priority=priority,
+        root_group_size=_root_group_sizes(layer, graph, offsets, inputs),
+        group=layer,
+        graph=graph,
+        submissions=submissions,
+        queues=True,
+        wall=0.0,
+    )
+
+
 def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
     """Return runs that take each run's result, the first by priority first, as rows of places."""
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
@@ -298,6 +334,12 @@ class Costs:
     #: For which a message with dependencies takes beside their bytes.
     transfer: float
     bandwidth: float
+
+
+#: What a cluster of which nothing was measured is taken to need.
+USUAL_COSTS = Costs(
+    _USUAL_LATENCY, _USUAL_LATENCY, _USUAL_TASK, 0.0, _USUAL_LATENCY, _USUAL_BANDWIDTH
+)
 
 
 def measure_costs(trace: Run, slots: TaskSlots) -> Costs:

@@ -8,7 +8,7 @@ tasks that run take beyond their results.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,9 +18,9 @@ from dasfprof.analysis.model.run_memory import memory_of_processes, unmanaged_of
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import Why, departure
-from dasfprof.analysis.simulation.inputs import ReplayCluster
+from dasfprof.analysis.simulation.inputs import USUAL_COSTS, ReplayCluster, ReplayInputs
 from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.simulation.simulator import Outcome
+from dasfprof.analysis.simulation.simulator import Outcome, Simulation
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -181,7 +181,7 @@ class _Residents:
         release = np.full(count, np.inf)
         release[: len(trace.tasks)] = release_times(trace) - first
         known = times.known - first
-        needed, finished = _last_needed(replay, known), np.sort(known)
+        needed, finished = _last_needed(replay.inputs, known), np.sort(known)
         #: What its process has more while it runs, its result included.
         self.rise = _rises(trace, replay)
         #: Whether the scheduler lets its result go as soon as nobody needs it; those never counted.
@@ -202,7 +202,7 @@ class _Residents:
         done = outcome.begun + held + inputs.seceded
         goes = self._goes(outcome, done)
         size = np.where(self.never, 0.0, inputs.size)
-        copied, at, since = _copies(self.replay, outcome)
+        copied, at, since = _copies(inputs, outcome)
         worker = np.concatenate([outcome.worker, at])
         begin, end = np.concatenate([done, since]), np.concatenate([goes, goes[copied]])
         begin = np.minimum(begin + _TOGETHER, end)
@@ -218,24 +218,23 @@ class _Residents:
 
     def _goes(self, outcome: Outcome, done: Array) -> Array:
         """Return when each result would be let go."""
-        needed, finished = _last_needed(self.replay, outcome.known), np.sort(outcome.known)
+        finished = np.sort(outcome.known)
+        needed = _last_needed(self.replay.inputs, outcome.known)
         after = finished[np.maximum(self.finishes - 1, 0)] + self.delay
         later = np.where(self.finishes > 0, np.maximum(after, needed), np.inf)
         return np.maximum(np.where(self.at_once, needed, later), done)
 
 
-def _last_needed(replay: Replay, known: Array) -> Array:
+def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
     """Return when it was known that the last run had ended that needed each result, or itself."""
-    inputs = replay.inputs
     needed = known.copy()
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     np.maximum.at(needed, inputs.inputs, known[takers])
     return needed
 
 
-def _copies(replay: Replay, outcome: Outcome) -> tuple[Array, Array, Array]:
+def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array]:
     """Return which results were fetched by which other workers, and since when they were there."""
-    inputs = replay.inputs
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     elsewhere = outcome.worker[takers] != outcome.worker[inputs.inputs]
     used, takers = inputs.inputs[elsewhere], takers[elsewhere]
@@ -248,12 +247,21 @@ def _copies(replay: Replay, outcome: Outcome) -> tuple[Array, Array, Array]:
 
 def _peak(worker: Array, begin: Array, end: Array, size: Array) -> float:
     """Return the most bytes that any worker had at a time."""
+    return _peak_at(worker, begin, end, size)[0]
+
+
+def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
+    """Return the most bytes that any worker had at a time, which worker, and when."""
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)
     # What goes makes room for what comes at the same time.
     order = np.lexsort((change, at, who))
+    if not len(order):
+        return 0.0, 0, 0.0
     # What each worker has sums up to nothing at its end.
-    return float(np.cumsum(change[order]).max(initial=0.0))
+    had = np.cumsum(change[order])
+    most = int(had.argmax())
+    return float(max(had[most], 0.0)), int(who[order[most]]), float(at[order[most]])
 
 
 def _rises(trace: Run, replay: Replay) -> Array:
@@ -270,3 +278,66 @@ def _rises(trace: Run, replay: Replay) -> Array:
     own = np.where(np.isnan(memory.rise), usual[function], memory.rise)
     rise[:count] = np.fmax(own, rise[:count])
     return rise
+
+
+# --- Before a run: results alone, in replays with guessed durations -------------------------------
+
+#: Seconds that each task is taken to need, and bytes that it works on in a second.
+_EACH, _WORKED_ON = 0.05, 200e6
+#: The standard deviation of the logarithm of the factors by which durations vary.
+_GUESSED = 0.5
+#: No such forecast is surer than so.
+_GUESS_MARGIN = 0.15
+
+
+def peak_before_run(
+    inputs: ReplayInputs, low: Array, high: Array, wanted: Array, threads: Array
+) -> tuple[float, float, int]:
+    """Return bounds of the bytes of results that the fullest worker would hold.
+
+    The third value is the layer with most of these bytes, at the peak of the replay that has least.
+    Replays guess durations in several ways.
+
+    Parameters
+    ----------
+    inputs
+        See `inputs_before_a_run`.
+    low, high
+        Bounds of the bytes of each task's result.
+    wanted
+        Whether a client wants it, so that it stays.
+    threads
+        Of each worker.
+    """
+    cluster = ReplayCluster(threads, np.zeros(len(threads)), np.full(len(threads), np.inf))
+    random, count = np.random.default_rng(0), len(inputs)
+    rows = np.repeat(np.arange(count), np.diff(inputs.input_offsets))
+    found = []
+    for size in (low,) if np.array_equal(low, high) else (low, high):
+        worked = size + np.bincount(rows, weights=size[inputs.inputs], minlength=count)
+        for seconds in (np.full(count, _EACH), _EACH / 10 + worked / _WORKED_ON):
+            for spread in (0.0,) if count > _LARGE else (0.0, _GUESSED):
+                held = seconds * np.exp(random.normal(0.0, 1.0, count) * spread)
+                replayed = replace(inputs, size=size, running=held)
+                outcome = Simulation(replayed, held, cluster, USUAL_COSTS).run()
+                found.append(_results_at_peak(replayed, outcome, held, wanted))
+    (least, layer), most = min(found), max(peak for peak, _ in found)
+    return least * (1 - _GUESS_MARGIN), most * (1 + _GUESS_MARGIN), layer
+
+
+def _results_at_peak(
+    inputs: ReplayInputs, outcome: Outcome, held: Array, wanted: Array
+) -> tuple[float, int]:
+    """Return the most bytes of results of any worker, and the layer with most of them then."""
+    done = outcome.begun + held
+    goes = np.where(wanted, outcome.wall + 1.0, _last_needed(inputs, outcome.known))
+    copied, at, since = _copies(inputs, outcome)
+    rows = np.append(np.arange(len(inputs)), copied)
+    worker, begin = np.append(outcome.worker, at), np.append(done, since)
+    end = np.maximum(goes[rows], begin)
+    peak, who, when = _peak_at(worker, begin, end, inputs.size[rows])
+    there = (worker == who) & (begin <= when) & (end > when)
+    by_layer = np.bincount(
+        inputs.function[rows[there]], inputs.size[rows[there]], len(inputs.functions)
+    )
+    return peak, int(by_layer.argmax()) if len(by_layer) else 0

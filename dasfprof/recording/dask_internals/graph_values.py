@@ -62,10 +62,10 @@ def large_values(
     patient = seconds < _PATIENCE
     called: dict[int, int] = {}
     found: dict[int, list[Any]] = {}
-    for owner, part, times in _parts(graph, tasks):
+    for owner, part, times in values_in(graph, tasks):
         if type(part) is FunctionType:
             called[id(part)] = called.get(id(part), 0) + times
-        elif (about := _size(part)) >= LEAST:
+        elif (about := size_of_value(part)) >= LEAST:
             found.setdefault(id(part), [part, owner, about, 0])[3] += times
     for function in {id(one): one for one in functions}.values():
         name = f"{function.__module__}.{function.__qualname__}"
@@ -155,7 +155,7 @@ class _Part:
         return [_Part(value, named, of_task, times) for value in some]
 
 
-def _parts(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
+def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
     """Yield values in a graph: whose they are, each, and of how many tasks. Of large layers some.
 
     Only Dask's own specifications and expressions, containers and partial functions are entered.
@@ -226,7 +226,7 @@ def _is_one(value: Any, node: Any) -> bool:
     return bool(sizeof(value) >= LEAST)
 
 
-def _size(value: Any) -> int:
+def size_of_value(value: Any) -> int:
     """Return the bytes of a value that knows them, about; 0 of any other."""
     kind = type(value)
     if kind in (bytes, bytearray, str):

@@ -344,6 +344,17 @@ OPTIMISING = Names(
     is_imported=False,
 )
 
+# --- estimates before a run ----------------------------------------------------------------------
+
+#: Their absence is an error there: no trace lacks anything.
+ESTIMATES = Names(
+    "nothing can be estimated before a run",
+    (),
+    f"{_SPEC}:convert_legacy_graph",
+    "dask.order:order",
+    "dask.base:named_schedulers",
+)
+
 # --- Dask's own schedulers, without a cluster -----------------------------------------------------
 
 LOCAL = Names(

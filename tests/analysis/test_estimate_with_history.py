@@ -1,4 +1,4 @@
-"""The plan before a run: its layers as Dask would run them, and seconds by earlier runs."""
+"""Estimates with a history: layers as Dask would run them, and seconds by earlier runs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ def scale(x: int) -> int:
 
 def rows(table: pd.DataFrame, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in table[list(names)].itertuples(index=False)]
+
+
+def layers(collection: Any, history: Any) -> pd.DataFrame:
+    return dasfprof.estimate(collection, history=history).layers
 
 
 def hashed(name: str, number: int) -> str:
@@ -78,15 +82,15 @@ def test_by_the_line_that_built(hooks: None, earlier: Path) -> None:
     """Line 1: means of 2 s and 6 s, so 4 s; line 2: 10 s in one run."""
     parts = [*built_at(1, "[load(i) for i in range(5)]"), *built_at(2, "[load(7), load(8)]")]
     whole = dask.delayed(scale)(parts)
-    table = dasfprof.plan(whole, earlier)
+    table = layers(whole, earlier)
     assert {row[0]: row[1:] for row in rows(table, "Line", *TOLD) if row[1] == "load"} == {
         "pipeline.py:1": ("load", 5, 20.0, "line", 2, 3),
         "pipeline.py:2": ("load", 2, 20.0, "line", 1, 1),
     }
     last = table.iloc[-1]
     assert last["Function"] == "scale"
-    assert last["Line"].startswith("test_plan_before_a_run.py:")
-    assert sorted(last["Takes"].split(", ")) == sorted(table["Node"][:2])
+    assert last["Line"].startswith("test_estimate_with_history.py:")
+    assert sorted(last["Takes"].split(", ")) == ["0", "1"]
     assert pd.isna(last["Expected (s)"])
     assert rows(table, "Rests On", "Runs", "Task Runs")[-1] == ("nothing recorded", 0, 0)
 
@@ -94,18 +98,18 @@ def test_by_the_line_that_built(hooks: None, earlier: Path) -> None:
 def test_by_the_function_where_no_line_is_known(earlier: Path) -> None:
     """Means of (1 + 3 + 10) / 3 s and 6 s: their median is 16/3 s."""
     loaded = dask.delayed(load)(1)
-    (row,) = rows(dasfprof.plan(loaded, earlier), "Line", *TOLD)
+    (row,) = rows(layers(loaded, earlier), "Line", *TOLD)
     assert row[:3] == (None, "load", 1)
     assert row[3] == pytest.approx((14 / 3 + 6) / 2)
     assert row[4:] == ("function", 2, 4)
     first = TraceAnalyser(earlier / "first", progress=False)
-    assert rows(dasfprof.plan(loaded, first), *TOLD) == [
+    assert rows(layers(loaded, first), *TOLD) == [
         ("load", 1, pytest.approx(14 / 3), "function", 1, 3)
     ]
 
 
 def test_a_line_without_task_runs_of_the_function(hooks: None, earlier: Path) -> None:
-    table = dasfprof.plan(built_at(4, "load(1)"), [earlier / "second"])
+    table = layers(built_at(4, "load(1)"), [earlier / "second"])
     assert rows(table, "Line", *TOLD) == [("pipeline.py:4", "load", 1, 6.0, "function", 1, 1)]
 
 
@@ -127,31 +131,38 @@ def test_the_layers_are_those_that_run(name: str, client: Client, tmp_path: Path
     with dasfprof.profile(client, directory=tmp_path) as run:
         collection.compute()
     ran = run.analyser(progress=False).plan()
-    table = dasfprof.plan(collection, tmp_path)
+    table = layers(collection, tmp_path)
     assert str(collection.__dask_keys__()) == before
     assert sorted(rows(table, "Function", "Tasks")) == sorted(rows(ran, "Function", "Tasks"))
     assert set(table["Rests On"]) == {"function"}
     assert table["Expected (s)"].sum() == pytest.approx(ran["Thread Time (s)"].sum())
     text = table["Layer"].isna()
-    assert table["Partitions"].isna().equals(text)
-    assert (table["Partitions"] == table["Tasks"])[~text].all()
+    assert table["Chunks"].isna().equals(text)
+    assert (table["Chunks"] == table["Tasks"])[~text].all()
 
 
 def test_results_that_are_there_are_not_planned(client: Client, earlier: Path) -> None:
     kept = da.ones(4, chunks=2).persist()
-    assert "ones_like" not in set(dasfprof.plan(kept + 1, earlier)["Function"])
+    assert "ones_like" not in set(layers(kept + 1, earlier)["Function"])
+
+
+def test_the_old_name(earlier: Path) -> None:
+    loaded = dask.delayed(load)(1)
+    with pytest.warns(DeprecationWarning, match="use dasfprof.estimate"):
+        table = dasfprof.plan(loaded, earlier)
+    assert table.equals(layers(loaded, earlier))
 
 
 def test_what_cannot_be_planned(tmp_path: Path, earlier: Path) -> None:
     array = da.ones(4, chunks=2)
     with pytest.raises(InvalidArgumentError, match=r"17 of type int is no collection"):
-        dasfprof.plan(17, earlier)
+        layers(17, earlier)
     with pytest.raises(InvalidArgumentError, match=r"history=\[\] has no run"):
-        dasfprof.plan(array, [])
+        layers(array, [])
     with pytest.raises(InvalidArgumentError, match="of type int"):
-        dasfprof.plan(array, [17])  # type: ignore[list-item]
+        layers(array, [17])  # type: ignore[list-item]
     with pytest.raises(SourceNotFoundError):
-        dasfprof.plan(array, tmp_path / "nowhere")
+        layers(array, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceNotFoundError, match="no run in the directory"):
-        dasfprof.plan(array, tmp_path / "empty")
+        layers(array, tmp_path / "empty")

@@ -1,0 +1,70 @@
+"""``dasfprof estimate``: what a script would compute first, and what that will take."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import click
+
+from dasfprof.cli.run import check_script, of_script, script_command
+from dasfprof.handles.estimation.first_compute import FirstCompute
+from dasfprof.handles.script import run_script
+from dasfprof.report.terminal.console import echo
+from dasfprof.text import clean
+
+
+@script_command("estimate")
+@of_script
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Number of workers. [default: the script's]"
+)
+@click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    help="Memory of each worker, such as 4GiB. Exit with code 1 if the graph certainly needs more.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def estimate(
+    ctx: click.Context,
+    command: tuple[str, ...],
+    workers: int | None,
+    memory_limit: str | None,
+    *,
+    module: bool,
+    as_json: bool,
+) -> None:
+    """Estimate the first computation of a Python script, and compute nothing.
+
+    The script runs up to its first compute, persist or submit, and ends there. The estimate has the
+    tasks and bytes of each layer with the line that built it, the peak of memory, and warnings
+    about operations that will need too much. Of files, Dask reads only metadata.
+
+    The JSON document has "schema", "tasks", "peak_bytes", "peak_unknown", "graph_bytes",
+    "optimize_seconds", "threads", "memory_limit", and the tables "warnings" and "layers".
+
+    \b
+    Examples:
+      dasfprof estimate pipeline.py --input data/
+      dasfprof estimate --workers 4 --memory-limit 8GiB pipeline.py
+    """
+    target, *arguments = command
+    check_script(ctx, target, module)
+    first = FirstCompute(workers, memory_limit)
+    first.listen()
+    output = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
+    with output:
+        outcome = run_script(target, tuple(arguments), as_module=module)
+    sys.stdout.flush()
+    if first.estimate is None:
+        if outcome.exit_code:
+            ctx.exit(outcome.exit_code)
+        raise click.ClickException(f"{clean(target)} computed nothing with Dask in this process.")
+    from dasfprof.handles.estimation.estimate import check_memory
+    from dasfprof.report.documents import json_of
+
+    lines = str(first.estimate).splitlines()
+    echo(json_of(first.estimate.to_dict()) if as_json else "\n".join(map(clean, lines)))
+    if memory_limit is not None:
+        check_memory(first.estimate)

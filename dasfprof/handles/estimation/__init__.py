@@ -1,0 +1,1 @@
+"""What a graph will take, before anything is computed."""

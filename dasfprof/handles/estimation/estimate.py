@@ -1,0 +1,432 @@
+"""`estimate`: what a graph will take, before anything is computed; `plan`, its old name."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import warnings as python_warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import dask
+import numpy as np
+from dask.system import cpu_count
+from dask.utils import parse_bytes
+
+from dasfprof.analysis.comparison.runs import Sources, open_side
+from dasfprof.analysis.history.summary import Experience
+from dasfprof.analysis.simulation.inputs import inputs_before_a_run
+from dasfprof.analysis.simulation.memory import peak_before_run
+from dasfprof.errors import DoesNotFit, InvalidArgumentError
+from dasfprof.handles.estimation.facts import LayerFacts, inputs_first, layer_facts, line_text
+from dasfprof.handles.estimation.warned import Warned, find_warnings
+from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
+from dasfprof.recording.dask_internals.layer_sizes import built_layers
+from dasfprof.recording.dask_internals.sent_graphs import (
+    NeedsComputingError,
+    SentGraph,
+    capture_graph,
+    optimised_expression,
+    sent_graph,
+)
+from dasfprof.text import count_of, escape, format_duration, format_size
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The most tasks of a graph that is replayed, and pickled to know its bytes.
+MOST_REPLAYED = 100_000
+#: Columns of `Estimate.layers` that only programs need.
+_FOR_PROGRAMS = ["Layer", "Takes", "Unknown"]
+
+
+def estimate(
+    collection: object,
+    *,
+    workers: int | Sequence[int] | None = None,
+    memory_limit: int | float | str | None = None,
+    history: Sources | None = None,
+) -> Estimate:
+    """Estimate what a graph will take, without computing anything.
+
+    Dask optimizes a copy of the graph as ``collection.compute()`` would. Of files, only the footers
+    of Parquet files and the metadata of arrays are read.
+
+    Parameters
+    ----------
+    collection
+        An array, a dataframe, a bag, a delayed function, or an object of another library such as
+        xarray. Or a function that builds and returns one: the lines in it are then known. Otherwise
+        lines are known of what was built while this process recorded a run.
+    workers
+        The number of workers, or a list with the threads of each. By default the workers of the
+        current client; without a client, one worker with all cores, as Dask's threads.
+    memory_limit
+        Memory of each worker, in bytes or as a text such as ``"4 GiB"``. By default that of the
+        current client's workers, which is used for warnings only.
+    history
+        Earlier runs, for ``Expected (s)``: a directory with runs, or of directories with a run
+        each; a `TraceAnalyser`; what `open_run` takes; or a list of those.
+
+    Returns
+    -------
+    Estimate
+        Its layers, tasks, peak of memory, and warnings.
+
+    Raises
+    ------
+    DoesNotFit
+        If `memory_limit` is given, and a worker would certainly need more for results alone. If
+        sizes are unknown, nothing is raised, and `Estimate.peak_unknown` says why.
+    InvalidArgumentError
+        If there is no collection, or an argument has another type.
+    SourceNotFoundError, NotATraceError
+        If there is no such history.
+
+    Examples
+    --------
+    >>> dasfprof.estimate(array.sum(), workers=4, memory_limit="8 GiB")  # doctest: +SKIP
+    """
+    experience = None if history is None else _experience(history)
+    cluster = assumed_cluster(workers, memory_limit)
+    if callable(collection) and not dask.is_dask_collection(collection):
+        place_hooks()
+        try:
+            watch_collections()
+            found = _of_collection(collection(), cluster, experience)
+        finally:
+            remove_hooks()
+    else:
+        found = _of_collection(collection, cluster, experience)
+    if memory_limit is not None:
+        check_memory(found)
+    return found
+
+
+def plan(collection: object, history: Sources) -> pd.DataFrame:
+    """Return the layers of `estimate` with expected seconds.
+
+    .. deprecated:: 0.3
+        Use ``estimate(collection, history=history).layers``.
+
+    Parameters
+    ----------
+    collection, history
+        As for `estimate`.
+    """
+    message = "dasfprof.plan(x, history) is deprecated: use dasfprof.estimate(x, history=history)"
+    python_warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return estimate(collection, history=history).layers
+
+
+@dataclass(frozen=True)
+class AssumedCluster:
+    """The workers that an estimate is for: the threads of each, and their memory in bytes."""
+
+    threads: list[int]
+    memory_limit: float | None
+
+
+@dataclass(eq=False)
+class Estimate:
+    """What a graph will take; see `estimate`."""
+
+    #: One row per layer of the optimized graph, inputs first: ``Layer`` (NA: its keys are text),
+    #: ``Function``, ``Line`` that built it, ``Tasks``, ``Chunks``, ``Largest Chunk`` and ``Bytes``,
+    #: ``Growth`` (bytes, divided by those of its largest input), ``Takes`` (rows of its inputs),
+    #: ``Unknown`` (why bytes are NA). With history: ``Expected (s)`` (thread seconds), ``Rests
+    #: On`` (``line``, ``function`` or ``nothing recorded``), ``Runs`` and ``Task Runs``.
+    layers: pd.DataFrame
+    #: One row per warning: ``Severity``, ``Finding``, ``Suggestion``, ``Line``.
+    warnings: pd.DataFrame
+    #: Tasks that Dask would send to the scheduler; None: unknown.
+    tasks: int | None
+    #: Bounds of the most bytes of results that the fullest worker holds at a time; None: unknown.
+    peak_bytes: tuple[float, float] | None
+    #: Why the tasks or the peak are unknown, or an empty text.
+    peak_unknown: str
+    #: The workers that were assumed: the threads of each, and memory in bytes (None: unknown).
+    threads: list[int]
+    memory_limit: float | None
+    #: Bytes of the graph as it is sent, and seconds that Dask needed to optimize it; None: unknown.
+    graph_bytes: int | None = None
+    optimize_seconds: float | None = None
+    #: The first reason why the graph does not fit, with the layer and line.
+    _excess: tuple[str, str, str | None] | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the estimate as dicts and lists, as ``dasfprof estimate --json`` prints it."""
+        from dasfprof.report.documents import plain, records, schema_of
+
+        tables = {"layers": records(self.layers), "warnings": records(self.warnings)}
+        names = ("tasks", "peak_unknown", "threads", "memory_limit", "graph_bytes")
+        figures = {name: getattr(self, name) for name in (*names, "optimize_seconds")}
+        bounds = self.peak_bytes and dict(zip(("least", "most"), self.peak_bytes, strict=True))
+        return dict(
+            plain({"schema": schema_of("estimate"), "peak_bytes": bounds, **figures, **tables})
+        )
+
+    def _sentences(self) -> list[str]:
+        if self.tasks is None:
+            return [f"The graph cannot be estimated: {self.peak_unknown}."]
+        tasks, layers = count_of(self.tasks, "task"), count_of(len(self.layers), "layer")
+        size = "" if self.graph_bytes is None else f", {format_size(self.graph_bytes)} as sent"
+        sentences = [f"{tasks} in {layers}{size}."]
+        if self.optimize_seconds is not None:
+            seconds = format_duration(self.optimize_seconds)
+            sentences.append(f"Dask optimized the graph in {seconds}.")
+        if self.peak_bytes is None:
+            return [*sentences, f"The peak of memory is unknown: {self.peak_unknown}."]
+        low, high = map(format_size, self.peak_bytes)
+        threads = count_of(sum(self.threads), "thread")
+        return [
+            *sentences,
+            f"On {count_of(len(self.threads), 'worker')} with {threads} in all, the fullest worker "
+            f"holds {low} to {high} of results at a time.",
+            "Memory for the process and inside tasks comes on top.",
+        ]
+
+    def __repr__(self) -> str:
+        from dasfprof.report.terminal.tables import format_table
+
+        lines = self._sentences()
+        for severity, finding, suggestion, line in self.warnings.itertuples(index=False):
+            lines.append(f"{severity}: {line or 'line unknown'}: {finding} {suggestion}")
+        return "\n".join([*lines, format_table(self._shown(), 100) if len(self.layers) else ""])
+
+    def _repr_html_(self) -> str:
+        text = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
+        tables = [table for table in (self.warnings, self._shown()) if len(table)]
+        return text + "".join(table.to_html(index=False, na_rep="") for table in tables)
+
+    def _shown(self) -> pd.DataFrame:
+        """Return the layers with sizes as texts, without columns that only programs need."""
+        sizes = self.layers[["Largest Chunk", "Bytes"]].map(
+            lambda size: None if np.isnan(size) else format_size(size)
+        )
+        return self.layers.assign(**sizes).drop(columns=_FOR_PROGRAMS)
+
+
+def check_memory(found: Estimate) -> None:
+    """Raise an error if a graph certainly needs more memory than its workers have.
+
+    Raises
+    ------
+    DoesNotFit
+        If it does.
+    """
+    if found._excess is not None:
+        what, layer, line = found._excess
+        at = "" if line is None else f" (built at {line})"
+        limit = format_size(found.memory_limit or 0)
+        raise DoesNotFit(f"{what}{at}, and each worker has {limit} of memory.", layer, line)
+
+
+# --- The workers, and earlier runs ----------------------------------------------------------------
+
+
+def assumed_cluster(
+    workers: int | Sequence[int] | None, memory_limit: int | float | str | None
+) -> AssumedCluster:
+    """Return the workers that are given or, by default, those of the current client."""
+    threads, limit = _of_client()
+    if isinstance(workers, int):
+        each = threads[0] if threads else max(cpu_count() // max(workers, 1), 1)
+        threads = [each] * workers
+    elif workers is not None:
+        threads = list(workers)
+    threads = [cpu_count()] if workers is None and not threads else threads
+    if not threads or not all(isinstance(number, int) and number > 0 for number in threads):
+        raise InvalidArgumentError(
+            f"workers={workers!r}: give a number of workers, such as 4, or the threads of each, "
+            "such as [2, 2, 2, 2]."
+        )
+    if memory_limit is not None:
+        try:
+            limit = float(parse_bytes(memory_limit))
+        except (ValueError, TypeError):
+            limit = nan
+        if not 0 < limit < float("inf"):
+            raise InvalidArgumentError(
+                f"memory_limit={memory_limit!r}: give bytes, or a text such as '4 GiB'."
+            )
+    return AssumedCluster(threads, limit)
+
+
+def _of_client() -> tuple[list[int], float | None]:
+    """Return the threads and the least memory of the current client's workers."""
+    try:
+        client = sys.modules["distributed"].default_client()
+        threads = [] if client.asynchronous else [int(n) for n in client.nthreads().values()]
+        workers = client.scheduler_info()["workers"].values() if threads else ()
+    except Exception:  # there is none, or its scheduler does not answer
+        return [], None
+    limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+    return threads, min(limits, default=None)
+
+
+def _experience(history: Sources) -> Experience:
+    if isinstance(history, Sequence) and not history:
+        raise InvalidArgumentError(f"history={history!r} has no run: give a directory with runs.")
+    return Experience(run.trace for run in open_side(history))
+
+
+# --- The estimate of a graph ----------------------------------------------------------------------
+
+
+def _of_collection(
+    collection: Any, cluster: AssumedCluster, experience: Experience | None
+) -> Estimate:
+    if not dask.is_dask_collection(collection):
+        raise InvalidArgumentError(
+            f"{collection!r} of type {type(collection).__name__} is no collection of Dask: give an "
+            "array, a dataframe, a bag or a delayed function that has not been computed."
+        )
+    try:
+        graph, keys, seconds = capture_graph(collection)
+        source = optimised_expression(collection)
+    except NeedsComputingError as error:
+        reason = f"Dask computes {str(error)!r} before it can build the graph"
+        return Estimate(
+            *(_layers_table([], None), _warnings_table([]), None, None, reason),
+            **asdict(cluster),
+        )
+    source = collection.__dask_graph__() if source is None else source
+    found = estimate_graph(graph, keys, [graph, source], cluster, experience)
+    found.optimize_seconds = seconds
+    return found
+
+
+def estimate_graph(
+    graph: Any,
+    keys: Any,
+    sources: Sequence[Any],
+    cluster: AssumedCluster,
+    experience: Experience | None = None,
+) -> Estimate:
+    """Estimate a graph as it is sent.
+
+    Parameters
+    ----------
+    graph, keys
+        What Dask would send, and the keys that are wanted of it.
+    sources
+        Graphs and expressions whose layers know their chunks.
+    cluster
+        The workers.
+    experience
+        Of earlier runs.
+    """
+    built = built_layers(sources)
+    # Dask pickles the graph before it makes the tasks.
+    is_small = sum(layer.tasks for layer in built.values()) <= MOST_REPLAYED
+    size = _graph_bytes(graph) if is_small else None
+    sent = sent_graph(graph, keys)
+    facts, low, high = layer_facts(sent, built)
+    peak, unknown, heaviest = _peak(sent, facts, (low, high), cluster.threads)
+    return Estimate(
+        _layers_table(facts, experience),
+        _warnings_table(find_warnings(built, facts, sent, **asdict(cluster))),
+        len(sent),
+        peak,
+        unknown,
+        **asdict(cluster),
+        graph_bytes=size,
+        _excess=_excess(facts, peak, heaviest, cluster.memory_limit),
+    )
+
+
+def _graph_bytes(graph: Any) -> int | None:
+    """Return the bytes of a graph as it is sent; None: it cannot be sent."""
+    from distributed.protocol.pickle import dumps
+
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        text = dumps(graph, buffer_callback=buffers.append)
+        return len(text) + sum(buffer.raw().nbytes for buffer in buffers)
+    except Exception:  # of whatever is in it
+        return None
+
+
+def _peak(
+    sent: SentGraph,
+    facts: list[LayerFacts],
+    bounds: tuple[np.ndarray, np.ndarray],
+    threads: list[int],
+) -> tuple[tuple[float, float] | None, str, int]:
+    """Return bounds of the peak, why there are none, and the layer that holds most."""
+    if len(sent) > MOST_REPLAYED:
+        return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1
+    unknown = np.flatnonzero(~np.isfinite(bounds[1]))
+    if len(unknown):
+        fact = facts[int(sent.layer_of[unknown[-1]])]
+        at = "" if fact.place is None else f" ({line_text(fact.place)})"
+        return None, f"nothing shows the size of the results of {fact.function!r}{at}", -1
+    functions = [fact.function for fact in facts]
+    graph = (sent.input_offsets, sent.inputs, sent.priorities(), sent.layer_of)
+    inputs = inputs_before_a_run(*graph, functions)
+    low, high, layer = peak_before_run(inputs, *bounds, sent.wanted, np.array(threads))
+    return (low, high), "", layer
+
+
+def _excess(
+    facts: list[LayerFacts],
+    peak: tuple[float, float] | None,
+    heaviest: int,
+    limit: float | None,
+) -> tuple[str, str, str | None] | None:
+    """Return why a graph certainly does not fit into a worker, with layer and line."""
+    if limit is None:
+        return None
+    for fact in (facts[number] for number in inputs_first(facts)):
+        if fact.most > limit:
+            what = f"a chunk of {fact.made_by!r} has {format_size(fact.most)}"
+            return what, fact.made_by, fact.made_at
+    if peak is None or peak[0] <= limit:
+        return None
+    fact = facts[heaviest]
+    what = f"a worker holds at least {format_size(peak[0])} of results at a time, most of them of"
+    return f"{what} {fact.function!r}", fact.name or fact.function, line_text(fact.place)
+
+
+def _layers_table(facts: list[LayerFacts], experience: Experience | None) -> pd.DataFrame:
+    import pandas as pd
+
+    order = inputs_first(facts)
+    row_of = {number: row for row, number in enumerate(order)}
+    rows: list[dict[str, Any]] = []
+    for fact in (facts[number] for number in order):
+        before = max((facts[number].total for number in fact.takes), default=nan)
+        row = {
+            "Layer": fact.name,
+            "Function": fact.function,
+            "Line": line_text(fact.place),
+            "Tasks": fact.tasks,
+            "Chunks": None if fact.name is None else fact.tasks,
+            "Largest Chunk": fact.largest,
+            "Bytes": fact.total,
+            "Growth": fact.total / before if before > 0 else nan,
+            "Takes": ", ".join(str(row_of[number]) for number in fact.takes),
+            "Unknown": fact.unknown,
+        }
+        if experience is not None:
+            found = experience.expect(fact.function, None if fact.place is None else fact.place[:2])
+            row["Expected (s)"] = None if found.seconds is None else found.seconds * fact.tasks
+            row |= {"Rests On": found.basis, "Runs": found.runs, "Task Runs": found.tasks}
+        rows.append(row)
+    table = pd.DataFrame(rows, columns=None if rows else _COLUMNS, dtype=object)
+    numbers = {name: float for name in (*_SIZES, "Expected (s)") if name in table}
+    counts = {name: int for name in ("Tasks", "Runs", "Task Runs") if name in table}
+    return table.astype({**numbers, **counts, "Chunks": "Int64"})
+
+
+_SIZES = ("Largest Chunk", "Bytes", "Growth")
+_COLUMNS = ["Layer", "Function", "Line", "Tasks", "Chunks", *_SIZES, "Takes", "Unknown"]
+
+
+def _warnings_table(found: Sequence[Warned]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(found, columns=["Severity", "Finding", "Suggestion", "Line"], dtype=object)

@@ -1,0 +1,172 @@
+"""`LayerFacts`: the bytes, line and inputs of each layer of a graph as it is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from math import inf, isnan, nan
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from dasfprof.recording.dask_internals.graphs import line_of
+from dasfprof.recording.dask_internals.layer_sizes import BuiltLayer
+from dasfprof.recording.dask_internals.sent_graphs import SentGraph, SentLayer
+from dasfprof.recording.steps.line import Place
+
+#: The names of what one layer of Dask splits and merges, and of what ends `compute`.
+_SPLIT, _MERGE, _FINAL = "rechunk-split-", "rechunk-merge-", "-finalize-hlgfinalizecompute-"
+
+#: Functions that choose values from a result: theirs is at most as large.
+_CHOICES = ("getitem", "shuffle-split")
+
+
+def line_text(place: Place | None) -> str | None:
+    """Return a line of the program as tables show it."""
+    return None if place is None else f"{PurePath(place[0]).name}:{place[1]}"
+
+
+def line_of_layer(name: str) -> str | None:
+    """Return the line that built a layer; None: unknown."""
+    line = line_of(name)
+    return None if line is None else line_text(line.place)
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """What is known of a layer of the graph as it is sent."""
+
+    name: str | None
+    function: str
+    place: Place | None
+    tasks: int
+    #: Bytes; NaN: unknown.
+    largest: float
+    total: float
+    #: The largest chunk that its tasks make: their result, or one inside; and who makes it.
+    most: float
+    made_by: str
+    made_at: str | None
+    #: The layers that it takes, and why its bytes are unknown.
+    takes: list[int]
+    unknown: str
+
+
+def inputs_first(facts: list[LayerFacts]) -> list[int]:
+    """Return the layers in an order in which inputs come first."""
+    try:
+        graph = {number: fact.takes for number, fact in enumerate(facts)}
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError:  # fused layers may take each other's results
+        return list(range(len(facts)))[::-1]
+
+
+def layer_facts(
+    sent: SentGraph, built: dict[str, BuiltLayer]
+) -> tuple[list[LayerFacts], np.ndarray, np.ndarray]:
+    """Return what is known of the layers, and bounds of the bytes of each task's result."""
+    bases = [_base(layer, built) for layer in sent.layers]
+    low, high = _bounds(sent, bases)
+    takes: list[list[int]] = [[] for _ in sent.layers]
+    for taker, giver in sent.edges():
+        takes[taker].append(giver)
+    sent_alone = {base.name for base in bases if base is not None}
+    facts = []
+    for layer, base, taken in zip(sent.layers, bases, takes, strict=True):
+        own = low[layer.tasks]
+        is_known = np.array_equal(own, high[layer.tasks])
+        place, largest, inside = layer.place, nan, None
+        if base is not None:
+            line = None if place else line_of(base.name)
+            place = place if line is None else line.place
+            inside = max(_inside(base, built, sent_alone), key=lambda x: x.largest, default=None)
+        if is_known and not (layer.name or "").startswith(_SPLIT):
+            largest = float(own.max())
+        made = largest, layer.function, line_text(place)
+        if inside is not None and not inside.largest <= largest:
+            made = inside.largest, inside.function, line_of_layer(inside.name)
+        unknown = base.reason if base is not None else BuiltLayer.reason
+        total, unknown = (float(own.sum()), "") if is_known else (nan, unknown)
+        facts.append(
+            LayerFacts(
+                *(layer.name, layer.function, place, len(layer.tasks), largest, total, *made),
+                *(taken, unknown),
+            )
+        )
+    return facts, low, high
+
+
+def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> list[BuiltLayer]:
+    """Return the layers that Dask fused into a layer, with chunks of known size."""
+    waiting, found = list(base.inputs), {}
+    for name in waiting:
+        if name in built and name not in sent and name not in found:
+            found[name] = built[name]
+            waiting += built[name].inputs
+    return [layer for layer in found.values() if layer.grid is not None]
+
+
+def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
+    """Return the layer that a sent layer comes from: Dask puts the names of fused layers first."""
+    name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
+    while name and name not in built:
+        name = name.partition("-")[2]
+    return built[name] if name else _of_one_chunk(layer.key, built)
+
+
+def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
+    """Return the layer of one chunk that was fused with the task that ends `compute`."""
+    if not isinstance(key, str) or _FINAL not in key:
+        return None
+    functions = f"-{key.partition(_FINAL)[0]}"
+    found = [x for x in built.values() if x.chunks == 1 and functions.endswith(f"-{x.function}")]
+    return found[-1] if len({layer.largest for layer in found}) == 1 else None
+
+
+def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of the bytes of each task's result; infinite where nothing is known."""
+    low, high = np.full(len(sent), nan), np.full(len(sent), nan)
+    shrinks = np.zeros(len(sent), dtype=bool)
+    for layer, base in zip(sent.layers, bases, strict=True):
+        grid = None if base is None else base.most if base.grid is None else base.grid
+        shrinks[layer.tasks] = layer.function in _CHOICES if base is None else base.shrinks
+        if base is None or grid is None:
+            continue
+        sizes: Any = nan
+        if (layer.name or "").startswith(_SPLIT):  # what is split has the bytes of what it becomes
+            sizes = grid.sum() / len(layer.tasks)
+        elif not layer.blocks or not layer.blocks[0]:
+            sizes = grid.sum()
+        elif len(layer.blocks[0]) == grid.ndim:
+            blocks = tuple(np.array(layer.blocks, dtype=np.int64).T)
+            is_there = all((at < n).all() for at, n in zip(blocks, grid.shape, strict=True))
+            sizes = grid[blocks] if is_there else nan
+        high[layer.tasks], low[layer.tasks] = sizes, sizes if base.grid is not None else 0.0
+    high[sent.joins] = nan
+    is_constant = np.isnan(high) & ~np.isnan(sent.constants)
+    low[is_constant] = high[is_constant] = sent.constants[is_constant]
+    _sum_up(sent, low, high, shrinks)
+    return low, high
+
+
+def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndarray) -> None:
+    """Fill in bounds of tasks whose results are made of those of others, in place."""
+    least, most, joins, bound = low.tolist(), high.tolist(), sent.joins.tolist(), shrinks.tolist()
+    offsets, inputs = sent.input_offsets.tolist(), sent.inputs.tolist()
+    for first in np.flatnonzero(np.isnan(high)).tolist():
+        waiting = [first]
+        while waiting:
+            task = waiting[-1]
+            taken = inputs[offsets[task] : offsets[task + 1]]
+            missing = [other for other in taken if isnan(most[other])]
+            if missing and isnan(most[task]):
+                waiting += missing
+                continue
+            waiting.pop()
+            if isnan(most[task]):
+                is_sum = bool(taken) and joins[task]
+                is_bound = bool(taken) and (is_sum or bound[task])
+                least[task] = sum(least[other] for other in taken) if is_sum else 0.0
+                most[task] = sum(most[other] for other in taken) if is_bound else inf
+    low[:], high[:] = least, most

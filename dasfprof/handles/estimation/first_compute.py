@@ -1,0 +1,61 @@
+"""`FirstCompute`: the estimate of what a script would compute first, at which the script ends."""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dasfprof.handles.script import when_imported
+
+if TYPE_CHECKING:
+    from dasfprof.handles.estimation.estimate import Estimate
+
+
+class _Stop(SystemExit):
+    """Ends the script: its own handlers of errors let it pass."""
+
+
+class FirstCompute:
+    """Ends a script at its first compute, and estimates that.
+
+    Dask is imported when the script imports it, since scripts may set what Dask reads then.
+
+    Parameters
+    ----------
+    workers, memory_limit
+        As for `estimate`.
+    """
+
+    def __init__(self, workers: int | None, memory_limit: str | None) -> None:
+        self._workers, self._limit = workers, memory_limit
+        self._lock = threading.Lock()
+        self._is_placed = False
+        #: None: nothing would have been computed yet.
+        self.estimate: Estimate | None = None
+
+    def listen(self) -> None:
+        """Wait for the script to import Dask."""
+        when_imported("distributed", self._place)
+        when_imported("dask", lambda: import_module("distributed"))
+
+    def _place(self) -> None:
+        from dasfprof.recording.dask_internals import names
+        from dasfprof.recording.dask_internals.first_compute import stop_at_first_compute
+        from dasfprof.recording.dask_internals.graphs import place_hooks, watch_collections
+
+        if not self._is_placed:
+            self._is_placed = True
+            stop_at_first_compute(self._take)
+            place_hooks()
+            for module in names.EXPRESSIONS:
+                when_imported(module, watch_collections)
+
+    def _take(self, graph: Any, keys: Any) -> NoReturn:
+        from dasfprof.handles.estimation.estimate import assumed_cluster, estimate_graph
+
+        with self._lock:
+            if self.estimate is None:
+                cluster = assumed_cluster(self._workers, self._limit)
+                self.estimate = estimate_graph(graph, keys, [graph], cluster)
+        raise _Stop(0)

@@ -1,0 +1,67 @@
+"""What the footers of Parquet files show of filters right after a read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dasfprof.recording.dask_internals.built_lines import is_expression
+from dasfprof.recording.dask_internals.layer_sizes import row_groups
+
+#: Comparisons of a column with a constant, as `read_parquet` writes them.
+_COMPARISONS = {"GT": ">", "GE": ">=", "LT": "<", "LE": "<=", "EQ": "=="}
+#: Threshold (fraction) of row groups that a filter in the read would skip.
+_SKIPPED = 0.5
+
+_Filters = list[tuple[str, str, Any]]
+
+
+def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters, int, int]]:
+    """Yield filters right after reads that could skip row groups, by the footers of the files.
+
+    Each is the name of the filter's layer, what to pass to ``filters=``, how many row groups that
+    would skip, and of how many.
+    """
+    for part in expressions:
+        if type(part).__name__ != "Filter":
+            continue
+        read, filters = part.operands[0], _comparisons(part.operands[1])
+        while type(read).__name__ in ("Projection", "FusedIO", "FusedParquetIO"):
+            read = read.operands[0]
+        is_read = {"filters", "columns"} <= set(getattr(read, "_parameters", ()))
+        if not filters or not is_read or read.operand("filters"):
+            continue
+        groups = [group for own in row_groups(read) or () for group in own]
+        skipped = sum(any(_excludes(group, *one) for one in filters) for group in groups)
+        if skipped >= _SKIPPED * len(groups) > 0:
+            yield part._name, filters, skipped, len(groups)
+
+
+def _comparisons(predicate: Any) -> _Filters:
+    """Return the comparisons that a predicate consists of; empty if there are others."""
+    kind = type(predicate).__name__
+    if kind == "And":
+        sides = [_comparisons(side) for side in predicate.operands[:2]]
+        return [*sides[0], *sides[1]] if all(sides) else []
+    if kind not in _COMPARISONS:
+        return []
+    column, value = predicate.operands[:2]
+    name = column.operand("columns") if type(column).__name__ == "Projection" else None
+    is_constant = not is_expression(value) and not hasattr(value, "__len__")
+    return [(name, _COMPARISONS[kind], value)] if isinstance(name, str) and is_constant else []
+
+
+def _excludes(group: Any, name: str, operator: str, value: Any) -> bool:
+    """Return whether no row of a row group can satisfy a comparison, by its statistics."""
+    columns = map(group.column, range(group.num_columns))
+    about = next((column.statistics for column in columns if column.path_in_schema == name), None)
+    if about is None or not about.has_min_max:
+        return False
+    try:
+        if operator == "==":
+            return not about.min <= value <= about.max
+        if operator.startswith(">"):
+            return bool(about.max < value or (operator == ">" and about.max == value))
+        return bool(about.min > value or (operator == "<" and about.min == value))
+    except TypeError:
+        return False

@@ -1,0 +1,215 @@
+"""`SentGraph`: the tasks of a graph as Dask would send it, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import nan
+from time import monotonic
+from typing import Any, NoReturn
+
+import dask
+import numpy as np
+from dask.sizeof import sizeof
+from dask.utils import key_split
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.graphs import line_of
+from dasfprof.recording.steps.line import Place
+
+#: What Dask computes to read the footers of Parquet files: metadata, and no data.
+_FOOTERS = "_gather_statistics"
+#: Functions that `compute` adds to put the results of a collection together.
+_JOINING = ("finalize", "repartitiontofewer")
+
+#: The most tasks whose arguments are compared, and types of arguments that can be.
+_MOST_COMPARED = 100_000
+_PLAIN = (int, float, str, bytes, bool, type(None))
+
+
+class NeedsComputingError(Exception):
+    """Dask would have to compute something before it can build the graph."""
+
+
+class _Captured(Exception):  # noqa: N818  (it is no error)
+    """Ends the call of `compute` when the graph is optimised."""
+
+    def __init__(self, graph: Any, keys: Any) -> None:
+        super().__init__("the graph is optimised")
+        self.graph, self.keys = graph, keys
+
+
+def capture_graph(collection: Any) -> tuple[Any, Any, float]:
+    """Return the graph that ``collection.compute()`` would send, its keys, and seconds it took.
+
+    Raises
+    ------
+    NeedsComputingError
+        If Dask would compute something before, such as quantiles for `set_index`.
+    """
+
+    def take(graph: Any, keys: Any, **_: object) -> NoReturn:
+        raise _Captured(graph, keys)
+
+    begin = monotonic()
+    try:
+        with dask.config.set(scheduler=_refuse):
+            getattr(collection, "compute", partial(dask.compute, collection))(scheduler=take)
+    except _Captured as captured:
+        return captured.graph, captured.keys, monotonic() - begin
+    return {}, [], monotonic() - begin
+
+
+def optimised_expression(collection: Any) -> Any:
+    """Return the expression of a dataframe as it would be sent; None of other collections.
+
+    Older versions of Dask send the graph that they made of it.
+    """
+    # A delayed function has each attribute.
+    if not hasattr(type(collection), "expr"):
+        return None
+    with dask.config.set(scheduler=_refuse):
+        return collection.optimize().expr
+
+
+def _refuse(graph: Any, keys: Any, **_: object) -> Any:
+    """Compute footers of files in this thread, and refuse all else."""
+    if reads_footers(keys):
+        return dask.get(graph, keys)  # type: ignore[attr-defined]
+    raise NeedsComputingError(key_split(next(_flat(keys), "")))
+
+
+def reads_footers(keys: Any) -> bool:
+    """Return whether Dask would compute keys to read footers of Parquet files."""
+    return bool(key_split(next(_flat(keys), "")) == _FOOTERS)
+
+
+def _flat(keys: Any) -> Iterator[Any]:
+    if isinstance(keys, list | set | frozenset):
+        for part in keys:
+            yield from _flat(part)
+    else:
+        yield keys
+
+
+# --- The tasks, by layers -------------------------------------------------------------------------
+
+
+@dataclass
+class SentLayer:
+    """Tasks of a layer; of tasks whose keys are text, those of a function that a line built."""
+
+    #: NA of tasks whose keys are text.
+    name: str | None
+    function: str
+    place: Place | None
+    #: The key of one of its tasks.
+    key: Any
+    #: The numbers of its tasks and, unless they are text, what follows the name in their keys.
+    tasks: list[int] = field(default_factory=list)
+    blocks: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SentGraph:
+    """A graph as Dask would send it; tasks and layers are numbers."""
+
+    layers: list[SentLayer]
+    #: By task: its layer, and whether a client wants its result.
+    layer_of: np.ndarray
+    wanted: np.ndarray
+    #: The tasks whose results each takes, as compressed rows.
+    input_offsets: np.ndarray
+    inputs: np.ndarray
+    #: Tasks that put the results of others together: aliases, and what `compute` adds.
+    joins: np.ndarray
+    #: Bytes of the objects in the graph that are tasks themselves; NaN of other tasks.
+    constants: np.ndarray
+    specifications: Mapping[Any, Any]
+
+    def __len__(self) -> int:
+        return len(self.layer_of)
+
+    def priorities(self) -> np.ndarray:
+        """Return the rank of each task in the order in which Dask would run them."""
+        ranks = names.ESTIMATES.find("order")(dict(self.specifications))
+        return np.array([ranks[key] for key in self.specifications], dtype=np.int64)
+
+    def edges(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs of layers: one that takes, and one whose results it takes; each once."""
+        takers = self.layer_of[np.repeat(np.arange(len(self)), np.diff(self.input_offsets))]
+        pairs = np.sort(takers * len(self.layers) + self.layer_of[self.inputs])
+        pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
+        for pair in pairs.tolist():
+            taker, giver = divmod(pair, len(self.layers))
+            if taker != giver:
+                yield taker, giver
+
+
+def sent_graph(graph: Any, keys: Any) -> SentGraph:
+    """Group the tasks of a graph that are needed for some keys by layers."""
+    graph = graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
+    tasks = names.ESTIMATES.find("convert_legacy_graph")(dict(graph))
+    alias, constant = (names.ARGUMENTS.find(name) for name in ("Alias", "DataNode"))
+    wanted = [key for key in dict.fromkeys(_flat(keys)) if key in tasks]
+    numbers = {key: number for number, key in enumerate(wanted)}
+    work, inputs, offsets, joins, sizes = list(wanted), [], [0], [], []
+    for key in work:  # it grows
+        task = tasks[key]
+        for other in task.dependencies:
+            number = numbers.get(other)
+            if number is None:
+                if other not in tasks:
+                    continue  # a result that is there
+                number = numbers[other] = len(work)
+                work.append(other)
+            inputs.append(number)
+        offsets.append(len(inputs))
+        joins.append(type(task) is alias)
+        sizes.append(sizeof(task.value) if type(task) is constant else nan)
+    layer_of, layers = _layers(work)
+    final = np.array([x.function.startswith(_JOINING) for x in layers], dtype=bool)
+    arrays = [np.array(numbers, dtype=np.int64) for numbers in (offsets, inputs)]
+    joined = np.array(joins, dtype=bool) | final[layer_of]
+    is_wanted = np.arange(len(work)) < len(wanted)
+    needed = {key: tasks[key] for key in work}
+    return SentGraph(layers, layer_of, is_wanted, *arrays, joined, np.array(sizes), needed)
+
+
+def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:
+    """Yield functions that are called several times with equal arguments, and the calls' keys.
+
+    Only delayed functions with arguments count, as chance may decide what others return. Arguments
+    are equal if they are plain values, or the result of the same task.
+    """
+    calls: dict[Any, list[str]] = {}
+    for key, task in sent.specifications.items() if len(sent) <= _MOST_COMPARED else ():
+        function, args = getattr(task, "func", None), getattr(task, "args", ())
+        known = (*_PLAIN, names.ARGUMENTS.find("TaskRef"))
+        is_plain = args and not task.kwargs and all(isinstance(value, known) for value in args)
+        if function is not None and isinstance(key, str) and is_plain:
+            given = [(type(value), getattr(value, "key", value)) for value in args]
+            calls.setdefault((function, *given), []).append(key)
+    yield from ((key_split(keys[0]), keys) for keys in calls.values() if len(keys) > 1)
+
+
+def _layers(keys: list[Any]) -> tuple[np.ndarray, list[SentLayer]]:
+    """Return the layer of each task, and the layers."""
+    numbers: dict[Any, int] = {}
+    of_task = np.empty(len(keys), dtype=np.int64)
+    layers: list[SentLayer] = []
+    for task, key in enumerate(keys):
+        name = key[0] if type(key) is tuple and key and type(key[0]) is str else None
+        number = None if name is None else numbers.get(name)
+        if number is None:
+            function, line = key_split(key), line_of(name or key)
+            place = None if line is None else line.place
+            number = numbers.setdefault(name or (function, place), len(layers))
+            if number == len(layers):
+                layers.append(SentLayer(name, function, place, key))
+        layers[number].tasks.append(task)
+        if name is not None:
+            layers[number].blocks.append(key[1:])
+        of_task[task] = number
+    return of_task, layers

@@ -1,0 +1,160 @@
+"""Programs to estimate: sane ones, and ones with a planted explosion at a known line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+Program = Callable[[Path], Any]
+
+
+def random(rows: int = 1600, chunk: int = 400) -> Any:
+    return da.random.random((rows, rows), chunks=chunk)
+
+
+def table(place: Path) -> Any:
+    """Read eight files with a row group each: `k` repeats, `v` is random, `w` counts up."""
+    files = place / "table"
+    if not files.exists():
+        count = np.arange(200_000)
+        values = np.random.default_rng(0).random(len(count))
+        frame = pd.DataFrame({"k": count % 50, "v": values, "w": count * 1.0})
+        dd.from_pandas(frame, npartitions=8).to_parquet(files)
+    return dd.read_parquet(files)
+
+
+def mean(_: Path) -> Any:
+    return random().mean(axis=0)
+
+
+def rechunked(_: Path) -> Any:
+    return (random() + 1).rechunk((1600, 200)).sum(axis=0)
+
+
+def matrix_product(_: Path) -> Any:
+    x = random(1200, 300)
+    return x @ x.T
+
+
+def centred(_: Path) -> Any:
+    x = random()
+    return ((x - x.mean(axis=0)) ** 2).sum()
+
+
+def cast(_: Path) -> Any:
+    x = random()
+    return da.where(x > 0.5, x, 0).astype("f4")
+
+
+def sliced(_: Path) -> Any:
+    return random()[::2, 100:1500].sum()
+
+
+def labelled(_: Path) -> Any:
+    import xarray as xr
+
+    values = da.random.random((120, 200, 200), chunks=(10, 200, 200))
+    x = xr.DataArray(values, dims=("t", "y", "x"))
+    return (x - x.mean("t")).max("t")
+
+
+def assigned(place: Path) -> Any:
+    return table(place).assign(z=lambda frame: frame.v + frame.w).z.sum()
+
+
+def grouped(place: Path) -> Any:
+    frame = table(place)
+    return frame[frame.v > 0.5].groupby("k").w.mean()
+
+
+def bag(_: Path) -> Any:
+    return db.from_sequence(range(1000), npartitions=10).map(str).frequencies()
+
+
+def delayed(_: Path) -> Any:
+    load = dask.delayed(np.ones)
+    return dask.delayed(len)([load(number * 1000) for number in range(8)])
+
+
+SANE: dict[str, Program] = {
+    program.__name__: program
+    for program in (
+        *(mean, rechunked, matrix_product, centred, cast, sliced),
+        *(assigned, grouped, bag, delayed),
+    )
+}
+
+
+class Stored:
+    """An array in a file, with chunks of 100 rows, as Zarr and h5py have it."""
+
+    shape, dtype, ndim, chunks = (1000, 1000), np.dtype("f8"), 2, (100, 1000)
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("nothing is read")
+
+
+def fetch(name: str) -> str:
+    return name
+
+
+def large_chunk(_: Path) -> Any:
+    x = da.ones((40_000, 40_000), chunks=20_000)
+    return (x + 1).sum()  # planted
+
+
+def outer_product(_: Path) -> Any:
+    x = da.random.random(40_000, chunks=20_000)
+    return (x[:, None] * x[None, :]).sum()  # planted
+
+
+def many_tasks(_: Path) -> Any:
+    x = da.random.random((40_000, 4), chunks=(400, 4))
+    across = np.arange(40_000).reshape(100, 400).T.ravel()
+    return x[across].sum()  # planted
+
+
+def tiny_chunks(_: Path) -> Any:
+    x = da.ones((1000, 1000), chunks=500)
+    return x.rechunk(10).sum()  # planted
+
+
+def embedded(_: Path) -> Any:
+    values = np.zeros(400_000)
+    return da.from_array(values, chunks=200_000) + 1  # planted
+
+
+def misaligned(_: Path) -> Any:
+    return da.from_array(Stored(), chunks=(50, 500)).sum()  # planted
+
+
+def late_filter(place: Path) -> Any:
+    frame = table(place)
+    return frame[frame.w > 180_000].v.sum()  # planted
+
+
+def called_twice(_: Path) -> Any:
+    load = dask.delayed(fetch)
+    first = load("a")  # planted
+    return dask.delayed(max)(first, load("a"))
+
+
+#: With a part of the finding.
+PLANTED: dict[str, tuple[Program, str]] = {
+    "large_chunk": (large_chunk, "A chunk of 'add' has 3.2 GB"),
+    "outer_product": (outer_product, "20,000 times as many values"),
+    "many_tasks": (many_tasks, "tasks for 100 chunks"),
+    "tiny_chunks": (tiny_chunks, "makes 10,000 chunks of 4"),
+    "embedded": (embedded, "has 3.2 MB of objects of type ndarray"),
+    "misaligned": (misaligned, "reads 40 times from 10 stored chunks"),
+    "late_filter": (late_filter, "needs 1 of 8 row groups"),
+    "called_twice": (called_twice, "'fetch' is called with the same arguments"),
+}

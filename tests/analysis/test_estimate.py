@@ -1,0 +1,240 @@
+"""An estimate before a run has the tasks, bytes and peak of the run, and warns where it should."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections import Counter
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from clusters import client_of
+from dask.utils import key_split
+from distributed import Client
+from distributed.diagnostics.plugin import SchedulerPlugin
+from estimated_programs import PLANTED, SANE, labelled
+from jsonschema import Draft202012Validator
+
+import dasfprof
+from dasfprof.errors import DoesNotFit, InvalidArgumentError
+from dasfprof.report.documents import read_schema
+
+pytestmark = pytest.mark.dask_internals
+
+client = client_of(2, 2, processes=False, memory_limit=0)
+#: Old versions of Dask do not send the task that puts the chunks together, and fuse otherwise.
+IS_NEW = hasattr(dask, "__version__") and tuple(map(int, dask.__version__.split(".")[:2])) > (
+    2025,
+    3,
+)
+
+
+class Oracle(SchedulerPlugin):
+    """The bytes of each result, and the most bytes that a worker had at a time."""
+
+    name = "oracle"
+
+    def __init__(self) -> None:
+        self.sizes: dict[Any, int] = {}
+        self.peak = 0
+
+    async def start(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **about: Any) -> None:
+        if (start, finish) == ("processing", "memory"):
+            self.sizes[key] = about["nbytes"]
+        self.peak = max(self.peak, *(each.nbytes for each in self.scheduler.workers.values()))
+
+
+def run(client: Client, collection: Any) -> Oracle:
+    oracle = Oracle()
+    scheduler = client.cluster.scheduler
+    oracle.scheduler = scheduler
+
+    async def add() -> None:
+        scheduler.add_plugin(oracle)
+
+    async def remove() -> None:
+        scheduler.remove_plugin("oracle")
+
+    client.sync(add)
+    collection.compute()
+    client.sync(remove)
+    return oracle
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.mark.parametrize("name", [*SANE, "labelled"])
+def test_a_run_takes_what_was_estimated(name: str, client: Client, place: Path) -> None:
+    """The scheduler is the oracle: its tasks, their bytes, and its sums for the workers."""
+    if name == "labelled":
+        pytest.importorskip("xarray")
+    collection = (labelled if name == "labelled" else SANE[name])(place)
+    estimate = dasfprof.estimate(collection)
+    assert estimate.warnings.empty, estimate.warnings.to_string()
+    assert estimate.threads == [2, 2]
+    ran = run(client, collection)
+    assert estimate.tasks == len(ran.sizes) == estimate.layers["Tasks"].sum()
+    measured: Counter[Any] = Counter()
+    for key, size in ran.sizes.items():
+        measured[key[0] if isinstance(key, tuple) else None] += size
+    known = estimate.layers.dropna(subset=["Layer", "Bytes"])
+    for layer, size in zip(known["Layer"], known["Bytes"], strict=True):
+        # Beside its values, a result has up to some 100 bytes; small results are not compared.
+        if measured[layer] > 20_000:
+            assert size == pytest.approx(measured[layer], rel=0.1), layer
+    if estimate.peak_bytes is not None:  # on a busy machine, tasks may run in another order
+        assert estimate.peak_bytes[0] / 2 <= ran.peak <= estimate.peak_bytes[1] * 2
+    else:
+        assert "nothing shows the size of the results of" in estimate.peak_unknown
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_explosions_are_named_with_their_lines(name: str, place: Path) -> None:
+    program, finding = PLANTED[name]
+    lines, first = inspect.getsourcelines(program)
+    number = first + next(at for at, line in enumerate(lines) if "# planted" in line)
+    if name == "large_chunk":  # the limit is that of workers: 3.2 GB fit into neither thread
+        with pytest.raises(DoesNotFit, match=r"a chunk of 'add' has 3\.2 GB") as error:
+            dasfprof.estimate(lambda: program(place), workers=[4], memory_limit="3 GB")
+        assert error.value.line == f"estimated_programs.py:{number}"
+        limit = "4 GB"
+    else:
+        limit = None
+    found = dasfprof.estimate(lambda: program(place), workers=[4], memory_limit=limit)
+    rows = found.warnings[found.warnings["Finding"].str.contains(finding, regex=False)]
+    assert rows["Line"].tolist() == [f"estimated_programs.py:{number}"], found.warnings.to_string()
+
+
+def test_bytes_by_hand() -> None:
+    """16 chunks of 25 x 25 numbers of 8 bytes, which are summed over rows of four chunks."""
+
+    def build() -> Any:
+        return (da.random.random((100, 100), chunks=25) + 1).T.rechunk((100, 20)) * 2
+
+    found = dasfprof.estimate(build, workers=[1])
+    layers = found.layers.set_index("Function")
+    assert layers.loc["transpose", ["Tasks", "Largest Chunk", "Bytes"]].tolist() == [
+        16,
+        5000,
+        80_000,
+    ]
+    (split,) = layers.index[layers.index.str.startswith("rechunk-split")]
+    # Columns 0-25-50-75-100 become 0-20-40-60-80-100: eight pieces in each of four rows.
+    assert layers.loc[split, "Tasks"] == 32
+    assert layers.loc[split, "Bytes"] == 80_000
+    assert set(found.layers["Line"].dropna()) <= {f"test_estimate.py:{_line_of(build)}"}
+    assert found.layers["Growth"].dropna().tolist() == [1.0] * (len(layers) - 1)
+
+
+def _line_of(function: Any) -> int:
+    return inspect.getsourcelines(function)[1] + 1
+
+
+def test_the_peak_by_hand() -> None:
+    """One thread makes ten results of 8 kB, which stay until the last task takes them all."""
+    parts = [dask.delayed(np.zeros)(1000) for _ in range(10)]
+    x = da.concatenate([da.from_delayed(part, (1000,), "f8") for part in parts])
+    found = dasfprof.estimate(x.rechunk(10_000), workers=[1])
+    assert found.peak_bytes is not None
+    assert found.peak_bytes[1] >= 80_000
+
+
+def test_a_guard_knows_chunks_inside_fused_tasks() -> None:
+    """Each task makes 800 MB and returns one number."""
+    x = (da.random.random((20_000, 20_000), chunks=10_000) + 1).sum()
+    with pytest.raises(DoesNotFit, match="800 MB"):
+        dasfprof.estimate(x, memory_limit="500 MB")
+    assert dasfprof.estimate(x, memory_limit="900 MB").tasks
+
+
+def test_a_guard_knows_results_that_stay() -> None:
+    """The client wants all of 100 chunks of 8 MB, so that they stay on two workers."""
+    x = da.random.random((10_000, 10_000), chunks=1000)
+    with pytest.raises(DoesNotFit) as error:
+        dasfprof.estimate(lambda: x + 1, workers=[1, 1], memory_limit="100 MB")
+    assert isinstance(error.value, MemoryError)
+    assert error.value.layer
+    assert dasfprof.estimate(x + 1, workers=[1, 1], memory_limit="4 GB").peak_bytes
+
+
+def test_nothing_is_computed(tmp_path: Path) -> None:
+    frame = dd.from_pandas(pd.DataFrame({"a": range(9)}), npartitions=3)
+
+    def fail(part: pd.DataFrame) -> pd.DataFrame:
+        assert not len(part), "nothing is computed"
+        return part
+
+    mapped = frame.map_partitions(fail, meta=frame._meta)
+    assert dasfprof.estimate(mapped.a.sum()).tasks
+    found = dasfprof.estimate(mapped.set_index("a"))
+    assert found.tasks is None
+    assert "Dask computes" in found.peak_unknown
+    assert "cannot be estimated" in repr(found)
+    assert found.layers.empty
+
+
+def test_text_has_bytes_where_they_are_known(tmp_path: Path) -> None:
+    """Of ten texts of 7 bytes each, with 8 bytes for where it begins; dictionaries hide bytes."""
+    frame = dd.from_pandas(pd.DataFrame({"s": ["abcdefg"] * 1000}), npartitions=1)
+    if not isinstance(frame._meta.s.dtype, np.dtype):
+        assert dasfprof.estimate(frame).layers["Bytes"].iloc[0] == 15_000
+    frame.to_parquet(tmp_path / "table")
+    found = dasfprof.estimate(dd.read_parquet(tmp_path / "table"))
+    assert np.isnan(found.layers["Bytes"].iloc[0])
+    assert "column 's'" in found.layers["Unknown"].iloc[0]
+
+
+def test_as_a_document_and_in_a_notebook() -> None:
+    found = dasfprof.estimate(da.ones((10, 10), chunks=5).sum(), workers=2, memory_limit="1 GB")
+    document = json.loads(json.dumps(found.to_dict()))
+    Draft202012Validator(read_schema("estimate")).validate(document)
+    assert document["tasks"] == found.tasks
+    assert document["memory_limit"] == 1e9
+    assert "<table" in found._repr_html_()
+    assert "holds" in repr(found)
+    unknown = dasfprof.estimate(dask.delayed(abs)(1)).to_dict()
+    Draft202012Validator(read_schema("estimate")).validate(json.loads(json.dumps(unknown)))
+    assert unknown["peak_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"workers": 0}, "workers=0"),
+        ({"workers": [1, 0]}, "workers="),
+        ({"workers": "two"}, "workers='two'"),
+        ({"memory_limit": "much"}, "memory_limit='much'"),
+        ({"memory_limit": -1}, "memory_limit=-1"),
+    ],
+)
+def test_arguments_that_are_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        dasfprof.estimate(da.ones(4, chunks=2), **arguments)
+
+
+@pytest.mark.slow
+def test_a_million_tasks() -> None:
+    """Beside what Dask itself needs to make the tasks."""
+    from dasfprof.handles.estimation.estimate import assumed_cluster, estimate_graph
+
+    source = {("load", n): (abs, n) for n in range(500_000)}
+    graph = source | {("inc", n): (abs, ("load", n)) for n in range(500_000)}
+    begin = process_time()
+    keys = [("inc", n) for n in range(500_000)]
+    found = estimate_graph(graph, keys, [graph], assumed_cluster(4, None))
+    assert found.tasks == 1_000_000
+    assert process_time() - begin < 50  # 10 s on a quiet machine
+    assert key_split(found.layers["Function"].iloc[0]) == "load"
