@@ -57,6 +57,8 @@ def estimate(
     with output:
         outcome = run_script(target, tuple(arguments), as_module=module)
     sys.stdout.flush()
+    if first.error is not None:
+        raise first.error
     if first.estimate is None:
         if outcome.exit_code:
             ctx.exit(outcome.exit_code)

@@ -67,7 +67,11 @@ def documents(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     totals = {"tasks": {"fit": {"waiting": 2}}, "finished": {"fit": [3, 1, 6.0]}}
     state = row(SCHEDULER_STATE, timestamp=T, workers=[worker], **totals)
     Plugin(counted, "SchedulerPlugin").write((SCHEDULER_STATE, [state]))
+    script = counted / "script.py"
+    script.write_text("import dask\ndask.delayed(abs)(-1).compute()\n")
+    done = shell("dasfprof", "estimate", "--json", script, cwd=counted)
     told = {
+        "estimate": json.loads(done.stdout),
         "analyse": asked("analyse", "--json", runs / "0"),
         "compare": asked(
             *("compare", "--json", "--fail-if-slower", "900%", runs / "0", runs / "1"), exit_code=4

@@ -31,8 +31,9 @@ class FirstCompute:
         self._workers, self._limit = workers, memory_limit
         self._lock = threading.Lock()
         self._is_placed = False
-        #: None: nothing would have been computed yet.
+        #: None: nothing would have been computed yet, or this error prevented it.
         self.estimate: Estimate | None = None
+        self.error: Exception | None = None
 
     def listen(self) -> None:
         """Wait for the script to import Dask."""
@@ -55,7 +56,10 @@ class FirstCompute:
         from dasfprof.handles.estimation.estimate import assumed_cluster, estimate_graph
 
         with self._lock:
-            if self.estimate is None:
-                cluster = assumed_cluster(self._workers, self._limit)
-                self.estimate = estimate_graph(graph, keys, [graph], cluster)
+            try:
+                if self.estimate is None:
+                    cluster = assumed_cluster(self._workers, self._limit)
+                    self.estimate = estimate_graph(graph, keys, [graph], cluster)
+            except Exception as error:  # which the script might handle
+                self.error = error
         raise _Stop(0)

@@ -28,7 +28,7 @@ def stop_at_first_compute(take: Take) -> None:
     schedulers = names.ESTIMATES.find("named_schedulers")
     for name in schedulers:
         Patch(Entries(schedulers), name, partial(_taking, take))
-    dask.config.set(scheduler=_taking(take, dask.get))  # type: ignore[attr-defined]
+    dask.config.set(scheduler=_taking(take, dask.get))
     Patch(Client, "_graph_to_futures", partial(_taking_sent, take))
 
 
@@ -42,9 +42,9 @@ def _taking(take: Take, original: Any, _: Patch | None = None) -> Any:
 
 
 def _taking_sent(take: Take, original: Any, _: Patch) -> Any:
-    def _graph_to_futures(self: Any, graph: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-        if reads_footers(keys):
-            return original(self, graph, keys, *args, **kwargs)
-        return take(graph, keys)
+    def _graph_to_futures(*args: Any, **kwargs: Any) -> Any:
+        _, graph, keys, *_ = (*args, *kwargs.values())  # the graph's name differs between versions
+        keys = kwargs.get("keys", keys)
+        return original(*args, **kwargs) if reads_footers(keys) else take(graph, keys)
 
     return _graph_to_futures

@@ -76,7 +76,7 @@ def optimised_expression(collection: Any) -> Any:
 def _refuse(graph: Any, keys: Any, **_: object) -> Any:
     """Compute footers of files in this thread, and refuse all else."""
     if reads_footers(keys):
-        return dask.get(graph, keys)  # type: ignore[attr-defined]
+        return dask.get(graph, keys)
     raise NeedsComputingError(key_split(next(_flat(keys), "")))
 
 
@@ -170,11 +170,17 @@ def sent_graph(graph: Any, keys: Any) -> SentGraph:
         sizes.append(sizeof(task.value) if type(task) is constant else nan)
     layer_of, layers = _layers(work)
     final = np.array([x.function.startswith(_JOINING) for x in layers], dtype=bool)
-    arrays = [np.array(numbers, dtype=np.int64) for numbers in (offsets, inputs)]
-    joined = np.array(joins, dtype=bool) | final[layer_of]
-    is_wanted = np.arange(len(work)) < len(wanted)
     needed = {key: tasks[key] for key in work}
-    return SentGraph(layers, layer_of, is_wanted, *arrays, joined, np.array(sizes), needed)
+    return SentGraph(
+        layers,
+        layer_of,
+        wanted=np.arange(len(work)) < len(wanted),
+        input_offsets=np.array(offsets, dtype=np.int64),
+        inputs=np.array(inputs, dtype=np.int64),
+        joins=np.array(joins, dtype=bool) | final[layer_of],
+        constants=np.array(sizes),
+        specifications=needed,
+    )
 
 
 def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:

@@ -1,0 +1,107 @@
+"""``dasfprof estimate``: a script ends at its first compute, and nothing is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shell import shell
+
+ARRAY = """
+import sys
+import dask.array as da
+
+def never(block):
+    assert not block.size, "computed"
+    return block
+
+print("began", sys.argv[1:])
+x = da.random.random((1000, 1000), chunks=100)
+total = x.map_blocks(never, dtype=float, meta=x._meta).sum()
+try:
+    {compute}
+except Exception:
+    print("swallowed")
+print("went on")
+"""
+CLUSTER = """
+import dask.array as da
+from distributed import Client, LocalCluster
+
+if __name__ == "__main__":
+    with LocalCluster(
+        n_workers=3, threads_per_worker=2, processes=False, dashboard_address=None,
+        memory_limit="1 GB",
+    ) as cluster, Client(cluster) as client:
+        x = da.random.random((1000, 1000), chunks=100)
+        {compute}
+        print("went on")
+"""
+
+
+def script(place: Path, text: str, compute: str) -> Path:
+    file = place / "pipeline.py"
+    file.write_text(text.replace("{compute}", compute))
+    return file
+
+
+@pytest.mark.parametrize(
+    "compute",
+    ["total.compute()", 'total.compute(scheduler="threads")', "total.persist()"],
+)
+def test_the_script_ends_at_its_first_compute(compute: str, tmp_path: Path) -> None:
+    done = shell("dasfprof", "estimate", script(tmp_path, ARRAY, compute), "--size", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "began ['--size']" in done.stdout
+    assert "went on" not in done.stdout
+    assert "swallowed" not in done.stdout
+    assert "pipeline.py:11" in done.stdout  # the line that built
+    assert " tasks in " in done.stdout
+
+
+@pytest.mark.whole_program
+@pytest.mark.parametrize(
+    "compute",
+    ["x.sum().compute()", "client.compute(x.sum())", "x.persist()", "client.persist(x)"],
+)
+def test_clients_send_nothing(compute: str, tmp_path: Path) -> None:
+    file = script(tmp_path, CLUSTER, compute)
+    done = shell("dasfprof", "estimate", "--json", file, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["threads"] == [2, 2, 2]
+    assert document["memory_limit"] == 1e9
+    assert document["layers"][0]["Line"] in ("pipeline.py:10", "pipeline.py:11")
+    assert document["tasks"] == sum(layer["Tasks"] for layer in document["layers"])
+    assert "went on" not in done.stderr
+
+
+@pytest.mark.whole_program
+def test_futures_end_the_script_as_well(tmp_path: Path) -> None:
+    file = script(tmp_path, CLUSTER, "client.submit(print, 'computed')")
+    done = shell("dasfprof", "estimate", "--json", file, cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert (document["tasks"], document["layers"][0]["Function"]) == (1, "print")
+    assert "computed" not in done.stderr
+
+
+def test_a_graph_that_does_not_fit(tmp_path: Path) -> None:
+    file = script(tmp_path, ARRAY, "total.compute()")
+    done = shell("dasfprof", "estimate", "--memory-limit", "10 kB", file, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "has 80 kB (built at pipeline.py:" in done.stderr
+    done = shell("dasfprof", "estimate", "--memory-limit", "much", file, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "memory_limit='much'" in done.stderr
+
+
+def test_scripts_without_a_compute(tmp_path: Path) -> None:
+    done = shell("dasfprof", "estimate", script(tmp_path, ARRAY, "pass"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "computed nothing with Dask" in done.stderr
+    done = shell("dasfprof", "estimate", script(tmp_path, "1 / 0", ""), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    done = shell("dasfprof", "estimate", "nowhere.py", cwd=tmp_path)
+    assert done.returncode == 2
