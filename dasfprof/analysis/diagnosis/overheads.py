@@ -186,7 +186,7 @@ def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) 
             arrays.setdefault(parts[line][-1], []).append(blocks)
     own = line_of.iloc[run.rows_of(function)].dropna().unique()
     words = larger_chunks_in(
-        zip(alone["line"], alone["text"], strict=True),
+        alone[["line", "text"]].dropna().itertuples(index=False),
         {part for line in own for part in parts[line]},
         arrays,
         int(chunks.width[run.functions.codes[run.rows_of(function)[0]]]),
