@@ -97,7 +97,10 @@ def assert_sums(analyser: TraceAnalyser) -> None:
 EXPRESSIONS = {"DASK_ARRAY__QUERY_PLANNING": "True"}, {"ARRAYS": "dask_array"}
 
 
-@pytest.mark.parametrize("program", ["arrays", "fused_arrays", "xarrays"])
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param("arrays", marks=pytest.mark.whole_program), "fused_arrays", "xarrays"],
+)
 @pytest.mark.parametrize("environment", EXPRESSIONS, ids=["query-planning", "dask-array"])
 def test_array_expressions(environment: dict[str, str], program: str, tmp_path: Path) -> None:
     package = "dask_array" if "ARRAYS" in environment else "dask.array._array_expr"

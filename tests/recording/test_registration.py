@@ -299,7 +299,9 @@ def held_by_c_code(client: Client, worker: str, directory: Path) -> Iterator[Non
         task.result()
 
 
-@pytest.mark.parametrize("frozen", [stopped_by_signal, held_by_c_code])
+@pytest.mark.parametrize(
+    "frozen", [pytest.param(stopped_by_signal, marks=pytest.mark.whole_program), held_by_c_code]
+)
 def test_a_frozen_worker_is_named_and_left_alone(
     frozen: Callable[..., Any], client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

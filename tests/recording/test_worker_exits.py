@@ -87,6 +87,7 @@ def hold(seconds: int) -> None:
     ctypes.PyDLL(None).sleep(seconds)
 
 
+@pytest.mark.whole_program
 def test_given_up_for_want_of_heartbeats_is_no_matter_of_memory(tmp_path: Path) -> None:
     with recorded(tmp_path, **{"distributed.scheduler.worker-ttl": "2s"}) as client:
         with pytest.raises(KilledWorker):
@@ -173,6 +174,7 @@ def want(_: int) -> None:
         pass
 
 
+@pytest.mark.whole_program
 def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> None:
     with (
         new_client(n_workers=2, threads_per_worker=1) as client,
