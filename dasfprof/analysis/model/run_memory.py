@@ -81,8 +81,10 @@ def processes_of_workers(run: Run) -> Array:
     known = run.workers[["host", "boot_id", "pid"]].astype(object)
     # Of one whose process is unknown nothing tells that it shares one.
     alone = np.where(known["pid"].isna(), np.arange(len(known)), -1)
-    groups = known.assign(alone=alone).groupby([*known, "alone"], dropna=False, sort=False)
-    return groups.ngroup().to_numpy(dtype=np.int64)
+    known = known.where(known.notna(), None).assign(alone=alone)
+    # As tuples: pandas cannot group texts with lone surrogates.
+    identities = pd.Series(list(known.itertuples(index=False, name=None)), dtype=object)
+    return pd.factorize(identities)[0].astype(np.int64)
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
