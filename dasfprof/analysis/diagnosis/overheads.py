@@ -207,7 +207,7 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
         "The scheduler delays the run: threads idle for {idle} of their time while it has runnable "
         "tasks to send, or until it learns that their last tasks ended.",
         "It handled {tasks_a_second:.0f} tasks per second. {on_path} of the critical path are "
-        "spent in it. See critical_path_summary() and cluster_sizing().",
+        "spent in it. See critical_path_summary().",
         "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
         "keep large objects out of the graph; and look for what else its process does.",
         idle=Share(share),
