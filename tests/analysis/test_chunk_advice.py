@@ -201,11 +201,11 @@ STORE = ((1, 90, 180), (730, 2, 1))
         (['ds.chunk({"time": 1, "lat": 90})', "b = s(x, npartitions=1460)"], ""),
         (["y = x.map_blocks(f, chunks=(1, 90, 180))"], ""),
         (['ds.chunk({["a"]: 1})'], "Make chunks={['a']: 1} at a.py:0 about 100 times larger."),
-        ([None, "x = ("], ""),
+        ([float("nan"), "x = ("], ""),
     ],
 )
 def test_larger_chunks_are_set_at_the_line_that_sets_them(
-    texts: list[str | None], words: str
+    texts: list[str | float], words: str
 ) -> None:
     lines = [(f"a.py:{number}", text) for number, text in enumerate(texts)]
     advice = larger_chunks_in(lines, {"a.py:0"}, {"a.py:0": [STORE]}, 1460, 100.0)

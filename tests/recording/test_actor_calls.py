@@ -153,7 +153,7 @@ def test_calls_are_not_time_for_which_nothing_was_submitted(recorded: Recorded) 
     seconds = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     # The last call is that of a task: its thread is busy, and the other has no runnable task.
     ran = sum(end - begin for begin, end in sorted(spans)[:-1])
-    assert seconds["Calls of actors"] >= 2 * (ran + NAP) - 0.02
+    assert seconds["Actor calls"] >= 2 * (ran + NAP) - 0.02
     assert analyser.trace.knows_actor_calls
     assert not refute(run.files()[0].parent, analyser.findings())
 

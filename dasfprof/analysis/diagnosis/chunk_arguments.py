@@ -44,7 +44,7 @@ class ChunkArgument:
 
 
 def larger_chunks_in(
-    lines: Iterable[tuple[str, str | None]],
+    lines: Iterable[tuple[str, Any]],
     built_by: Collection[str],
     arrays: Mapping[str, Sequence[Blocks]],
     width: int,
@@ -55,7 +55,7 @@ def larger_chunks_in(
     Parameters
     ----------
     lines
-        Names and texts of the lines of the program.
+        Names and texts of the lines of the program; texts that are not known are no strings.
     built_by
         The lines that built the tasks that are too small.
     arrays
@@ -65,7 +65,8 @@ def larger_chunks_in(
     factor
         By how much chunks are to be larger.
     """
-    given = [argument for line, text in lines if text for argument in _arguments(line, text)]
+    texts = [(line, text) for line, text in lines if isinstance(text, str)]
+    given = [argument for line, text in texts for argument in _arguments(line, text)]
     changes = {
         (argument.line, argument.name, *values)
         for argument in given
