@@ -13,7 +13,11 @@ from dasfprof.text import clean, count_of, elide
 
 #: Signs of the longest bar.
 _BAR = 16
-_EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
+#: Columns that are left out first where they do not fit, in this order.
+_EXPENDABLE = (
+    *("Versions", "Efficiency (%)", "Idle (%)", "Failed", "Worker Hours", "Task Runs"),
+    *("Bar", "Run"),
+)
 
 
 @click.command()
