@@ -186,6 +186,16 @@ def test_nothing_is_computed(tmp_path: Path) -> None:
     assert found.layers.empty
 
 
+def test_collections_made_of_delayed_functions() -> None:
+    """Delayed functions seem to have each attribute that they are asked for."""
+    load = dask.delayed(pd.DataFrame)
+    frame = dd.from_delayed([load({"a": [n]}) for n in range(3)], meta={"a": "i8"})
+    found = dasfprof.estimate(frame)
+    assert found.tasks is not None
+    assert found.tasks >= 6
+    assert found.warnings.empty
+
+
 def test_text_has_bytes_where_they_are_known(tmp_path: Path) -> None:
     """Of ten texts of 7 bytes each, with 8 bytes for where it begins; dictionaries hide bytes."""
     frame = dd.from_pandas(pd.DataFrame({"s": ["abcdefg"] * 1000}), npartitions=1)

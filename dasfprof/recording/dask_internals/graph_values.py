@@ -201,6 +201,8 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
     package = kind.__module__.partition(".")[0]
     if package not in ("dask", "distributed"):
         return None
+    if kind.__module__ == "dask.delayed":  # it has each attribute
+        return ()
     if hasattr(value, "iterables"):  # of `map`
         part.owner = funcname(value.func)
         given = [*part.some(list(value.iterables)), *part.some([value.kwargs], of_task=True)]

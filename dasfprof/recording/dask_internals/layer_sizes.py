@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.utils import key_split
 
-from dasfprof.recording.dask_internals.built_lines import is_expression
+from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.graph_values import values_in
 
 #: The most files whose footers are read, and values of a column of text that are looked at.
@@ -71,9 +71,9 @@ class BuiltLayer:
     def values(self) -> Iterator[tuple[Any, int]]:
         """Yield values in the layer, and how often each is there; of many, only some."""
         source = self.source
-        if is_expression(source):  # what is fused has expressions in lists, layers of their own
+        if _is_part(source):  # what is fused has expressions in lists, layers of their own
             given = [item for item in source.operands if not isinstance(item, list)]
-            source = [item for item in given if not is_expression(item)]
+            source = [item for item in given if not _is_part(item)]
         elif hasattr(source, "mapping"):
             source = dict(source.mapping)
         yield from ((value, times) for _, value, times in values_in(source, self.tasks))
@@ -84,7 +84,7 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
     found: dict[str, BuiltLayer] = {}
     frames: dict[str, _Rows | None] = {}
     for source in _graphs_and_expressions(sources):
-        if is_expression(source):
+        if _is_part(source):
             found.setdefault(source._name, _of_expression(source, frames))
             continue
         for name, layer in source.layers.items():
@@ -98,16 +98,21 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
     """Yield the graphs of layers and the expressions in expressions, each once."""
-    waiting, seen = list(sources), set()
+    waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
         if id(part) not in seen:
             seen.add(id(part))
-            if is_expression(part):
+            if _is_part(part):
                 waiting += part.operands
             elif isinstance(part, list | tuple) and len(part) < MOST_FILES:
-                waiting += [item for item in part if is_expression(item)]
-            if hasattr(part, "npartitions" if is_expression(part) else "layers"):
+                waiting += [item for item in part if _is_part(item)]
+            if (_is_part(part) and hasattr(part, "npartitions")) or isinstance(part, graph):
                 yield part
+
+
+def _is_part(value: Any) -> bool:
+    """Return whether a value is an expression; a delayed function has each attribute."""
+    return hasattr(type(value), "_parameters")
 
 
 def _of_layer(layer: BuiltLayer) -> BuiltLayer:
@@ -171,7 +176,7 @@ class _Rows:
 
 
 def _of_expression(part: Any, known: dict[str, _Rows | None]) -> BuiltLayer:
-    layer = BuiltLayer(part._name, part, tuple(x._name for x in part.operands if is_expression(x)))
+    layer = BuiltLayer(part._name, part, tuple(x._name for x in part.operands if _is_part(x)))
     try:
         if isinstance(getattr(part, "chunks", None), tuple):
             return _of_array(layer, part.chunks, part.dtype)
@@ -234,7 +239,7 @@ def _rows_of(part: Any, known: dict[str, _Rows | None]) -> _Rows | None:
         return _rows(part.operand("exprs")[0], known)
     if not kinds & {"Elemwise", *_FEWER_ROWS}:
         return None
-    taken = [_rows(item, known) for item in part.operands if is_expression(item)]
+    taken = [_rows(item, known) for item in part.operands if _is_part(item)]
     first = taken[0] if taken else None
     if first is None or any(x is None or len(x.rows) != part.npartitions for x in taken):
         return None
