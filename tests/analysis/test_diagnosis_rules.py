@@ -466,6 +466,9 @@ finds("blocked-tasks", "attempts that have not ended do not speak for a service"
     unseen=UNENDED), failed=0.25, settings=[])
 finds("blocked-tasks", "no more threads where memory is nearly full", asking(memory_limit=1000,
     used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)]), seconds=NAN, settings=[])
+finds("io-bound", "tasks that wait in a library that reads", asking(("load", "/home/me/load.py", 3),
+    ("ParquetFile.read", "/x/site-packages/pyarrow/parquet/core.py", 9)), sampled=1.0,
+    in_storage=None, absent={"blocked-tasks"})
 finds("blocked-tasks", "tasks that wait for a pool of their own", asking(*POOL), in_pool=1.0,
     settings=[])
 finds("waits-in-turn", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],

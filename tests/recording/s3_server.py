@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,10 +35,13 @@ class S3Server:
         #: Whether objects are taken; clear it, and who puts one waits.
         self.takes = threading.Event()
         self.takes.set()
+        #: Seconds that each answer with an object takes longer.
+        self.delay = 0.0
         #: How many objects are to be taken and answered with an error.
         self.lies = 0
-        #: Names of objects that were put, in that order.
+        #: Names of objects that were put, and got, in that order.
         self.puts: list[str] = []
+        self.gets: list[str] = []
         self.start()
 
     def start(self) -> None:
@@ -63,6 +67,9 @@ class S3Server:
         if is_object:
             self.takes.wait(60)
             self.puts.append(name)
+        if environ["REQUEST_METHOD"] == "GET" and name != environ["PATH_INFO"]:
+            self.gets.append(name)
+            time.sleep(self.delay)
         answer: Iterable[bytes] = self._app(environ, start)
         if is_object and self.lies:
             self.lies -= 1
@@ -70,6 +77,10 @@ class S3Server:
             start("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>a lie</Message></Error>"]
         return answer
+
+    @property
+    def port(self) -> int:
+        return self._port
 
     @property
     def environment(self) -> dict[str, str]:

@@ -17,6 +17,8 @@ import pytest
 from clusters import new_client
 from distributed import Client
 from refuters import refute
+from s3_server import BUCKET, S3Server
+from s3_server import server as s3  # noqa: F401  (a fixture)
 from test_storage_calls import heard_of
 
 import dasfprof
@@ -111,6 +113,59 @@ def test_requests_and_bytes_of_chunks(client: Client, tmp_path: Path, kind: str)
     assert written["Written (MB)"] == pytest.approx(sum(sizes_of(store)) / 1e6 - nbytes / 1e6)
     assert float(np.sum(copy[:])) == expected + CHUNKS * VALUES
     assert left_behind() == []
+
+
+@pytest.mark.whole_program
+def test_an_object_store_is_asked_as_often(
+    client: Client,
+    tmp_path: Path,
+    s3: S3Server,  # noqa: F811
+) -> None:
+    from zarr.storage import FsspecStore
+
+    s3.make_bucket()
+    array = new_array(FsspecStore.from_url(f"s3://{BUCKET}/root"))
+    s3.gets.clear()
+    read = moved(profiled(client, tmp_path, lambda: da.from_zarr(array).sum().compute()))
+    assert read["Storage"] == {"s3"}
+    assert read["Reads"] == len(s3.gets) == len(set(s3.gets)) == CHUNKS
+    assert read["Read (MB)"] == pytest.approx(CHUNKS * VALUES * 8 / 1e6)
+
+
+@pytest.mark.whole_program
+def test_samples_show_that_arrow_reads(
+    client: Client,
+    tmp_path: Path,
+    s3: S3Server,  # noqa: F811
+) -> None:
+    """Its file systems have no place to count in."""
+    import pyarrow
+    from pyarrow import fs, parquet
+
+    s3.make_bucket()
+    with s3.files().open(f"{BUCKET}/a.parquet", "wb") as file:
+        parquet.write_table(pyarrow.table({"a": range(1000)}), file)
+    endpoint = {
+        "endpoint_override": f"127.0.0.1:{s3.port}",
+        "scheme": "http",
+        "region": "us-east-1",
+    }
+
+    def read(_: int) -> int:
+        files = fs.S3FileSystem(access_key="key", secret_key="secret", **endpoint)
+        return parquet.read_table(f"{BUCKET}/a.parquet", filesystem=files).num_rows
+
+    def program() -> None:
+        assert client.gather(client.map(read, range(20), port=s3.port, pure=False)) == [1000] * 20
+
+    s3.delay = 0.2
+    try:
+        analyser = profiled(client, tmp_path, program)
+    finally:
+        s3.delay = 0.0
+    (finding,) = [each for each in analyser.findings() if each.rule == "io-bound"]
+    assert finding.to_dict()["Figures"]["sampled"]["value"] > 0.5
+    assert not len(analyser.storage())
 
 
 def left_behind() -> list[str]:

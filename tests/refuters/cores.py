@@ -159,9 +159,21 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     if said["in_storage"] is not None:
         yield from _in_storage(said, evidence)
         return
+    if said["sampled"] is not None:
+        stacks = stacks_of(evidence.functions.get(str(said.function), Rows([])), evidence)
+        inside = [stack for stack in stacks if any(_reads(file) for _, file, *_ in stack[-4:])]
+        if len(inside) < 0.3 * len(stacks) or not inside:
+            yield f"{len(inside)} of {len(stacks)} samples are in a library that reads files"
+        return
     for label, own in evidence.functions.get(str(said.function), Rows([])).by("label").items():
         if read.get(label, 0.0) + written.get(label, 0.0) < _SOME_BYTES:
             yield f"{label} ran {len(own)} of its tasks and read and wrote hardly any file"
+
+
+def _reads(file: str) -> bool:
+    """Tell whether a file belongs to a library that reads files."""
+    libraries = {"pyarrow", "h5py", "netCDF4", "rasterio", "obstore", "io"}
+    return not libraries.isdisjoint(file.split("/"))
 
 
 def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:

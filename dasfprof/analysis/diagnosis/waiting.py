@@ -27,6 +27,7 @@ from dasfprof.analysis.stack_samples.places import (
     NETWORK,
     OWN_POOL,
     PROCESS_LOCK,
+    READER,
     SLEEP,
     hottest_line,
     waits_of,
@@ -141,15 +142,29 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
     own, share = np.intersect1d(rows, run.rows_of(name)), Share(run.share(lost * run.threads))
     if (turn := _turns(run, own)[0]) is not None:
         yield _in_turn(run, name, own, waiting=share, turn=Seconds(turn))
-    elif in_calls or _waits_for_files(run, rows):
+    elif (sampled := _in_reader(run, name, own)) or in_calls or _waits_for_files(run, rows):
         seconds = run.saved(lost, running=without_waiting(run, rows))
-        yield _for_storage(run, rows, in_calls, waiting=share, seconds=seconds)
+        sampled = 0.0 if in_calls else sampled
+        yield _for_storage(run, rows, in_calls, sampled, waiting=share, seconds=seconds)
     else:
         yield _blocked(run, name, rows, own, share)
 
 
-def _for_storage(run: RunFigures, rows: Array, in_calls: bool, **figures: Any) -> Finding:
-    """Functions that wait for requests to storage, or while their process moves files."""
+def _in_reader(run: RunFigures, name: str, own: Array) -> float:
+    """Return the fraction of time in which samples of a function wait in a library that reads.
+
+    0 if they mostly wait for other things, or if other threads compute meanwhile.
+    """
+    waits, others = waits_of(run.trace, name), other_threads_cpu(run.trace).get(name, 0.0)
+    sampled = waits.get(READER, 0.0)
+    computed = others >= _OTHER_THREADS * (run.working - run.cpu)[own].sum()
+    return 0.0 if computed or sampled < _SHOWN * sum(waits.values()) else sampled
+
+
+def _for_storage(
+    run: RunFigures, rows: Array, in_calls: bool, sampled: float, **figures: Any
+) -> Finding:
+    """Functions that wait for requests or in a library that reads, or whose process moves files."""
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
     failed, own, moved = _share_failed(run, name), run.rows_of(name), float(run.file_bytes.sum())
     cause, more = (
@@ -158,6 +173,11 @@ def _for_storage(run: RunFigures, rows: Array, in_calls: bool, **figures: Any) -
             "Which storage, how many requests and bytes: see storage().",
         )
         if in_calls
+        else (
+            "and is in a library that reads files for {sampled} of it, by samples.",
+            "Requests of that library are not recorded. {hottest}See hot_lines().",
+        )
+        if sampled
         else (
             "while {moved} are read and written.",
             "That is {rate} over the run: see processes_resource_usage(), node_disk_usage().",
@@ -175,6 +195,8 @@ def _for_storage(run: RunFigures, rows: Array, in_calls: bool, **figures: Any) -
         function=name,
         on_cpu=cpu_share(run, name),
         in_storage=Share(run.storage[own].sum() / run.working[own].sum()) if in_calls else None,
+        sampled=Share(sampled) if sampled else None,
+        hottest=hottest_line(run.trace, name) if sampled else "",
         failed=failed,
         moved=Bytes(moved),
         rate=Rate(moved / run.wall),

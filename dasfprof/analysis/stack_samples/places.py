@@ -230,6 +230,8 @@ _LINE_OF_SLEEP = re.compile(r"\bsleep\(")
 _NETWORK = re.compile(
     r"/(socket|ssl|selectors)\.py$|/(urllib3|requests|aiohttp|botocore|fsspec|httpx)/"
 )
+#: Libraries, and modules of Dask that call them, that read files by threads and code of their own.
+_READERS = re.compile(r"/(?:pyarrow|h5py|netCDF4|rasterio|obstore)/|/dask/dataframe/(?:\w+/)?io/")
 #: How many of the innermost frames may be those of a lock.
 _DEEP = 4
 
@@ -237,10 +239,10 @@ _DEEP = 4
 _OF_CLIENT = {"wait", "gather", "result", "exception", "traceback", "get", "compute", "__next__"}
 
 #: What is waited for: a lock of its process, of the cluster, or of either; other tasks; the end of
-#: a sleep; the network; a thread or process that the task started; unknown.
+#: a sleep; the network; a thread or process that the task started; files, in a library; unknown.
 PROCESS_LOCK, CLUSTER_LOCK, LOCK = "process lock", "cluster lock", "lock"
 OTHER_TASKS, SLEEP, NETWORK, OWN_POOL = "other tasks", "sleep", "network", "own pool"
-UNKNOWN_WAIT = "unknown"
+READER, UNKNOWN_WAIT = "library that reads files", "unknown"
 #: By the files that acquire them. Those of processes are Python's own, Dask's and xarray's.
 _LOCKS = {
     PROCESS_LOCK: re.compile(r"/threading\.py$|/dask/utils\.py$|/xarray/backends/locks\.py$"),
@@ -267,6 +269,8 @@ def waited_for(stack: Stack) -> str:
         return SLEEP if _LINE_OF_SLEEP.search(line) else UNKNOWN_WAIT
     if any(_NETWORK.search(file) for _, file in calls[-_DEEP:]):
         return NETWORK
+    if any(_READERS.search(file) for _, file in calls[-_DEEP:]):
+        return READER
     # Zarr waits for its event loop by way of it, and the thread that runs a task is one of a pool
     # itself, and has frames of that outside.
     inner = [file for _, file in calls[-_DEEP:] if not file.endswith("/zarr/core/sync.py")]
