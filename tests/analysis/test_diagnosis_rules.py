@@ -627,7 +627,7 @@ spares("large requests", requesting(10, 80_000_000), "small-requests")
 spares("few small requests", requesting(1, 10_000), "small-requests")
 # One more object is read by all of them.
 finds("chunk-mismatch", "chunks that match no stored ones", reading_chunks(4), tasks=16, chunks=4,
-    times=4.0, moved=1.6e8)
+    times=4.0, moved=1.6e8, once=4e7)
 spares("a chunk for each task, beside an object that all read", reading_chunks(1), "chunk-mismatch")
 finds("blocked-tasks", "tasks of whose wait less than half is in calls of storage", in_storage(0.4),
     alone=True)

@@ -28,7 +28,7 @@ _LARGE = 8e6
 _SIDE_BY_SIDE = 4.0
 #: Thresholds: how many stored chunks, and the fraction of the threads' time that goes to reading
 #: them again.
-_FEWEST, _AGAIN = 4, 0.1
+_FEWEST, _AGAIN = 4, 0.05
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     pairs = _read_items(run)
     if not len(pairs):
         return
-    lost = run.storage + run.cpu
+    lost = run.storage + run.cpu + run.core_wait
     worst: tuple[float, int, pd.Series[int]] | None = None
     for layer in np.unique(pairs["layer"]).tolist():
         own = pairs[pairs["layer"] == layer]
@@ -152,20 +152,24 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     cost, layer, readers = worst
     rows = np.flatnonzero(run.layers.codes == layer)
     name = str(run.function_names[run.functions.codes[rows[0]]])
+    moved = _reads(run, rows).size
+    tasks = len(np.unique(run.trace.tasks["key_id"].to_numpy()[rows]))
+    passes = len(rows) / tasks * float(readers.mean())
     yield Finding.of(
         "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
         "chunks {times} times each (the mean).",
-        "{moved} were read. Of each task the first 16 objects or ranges of them were compared. See "
-        "storage().",
+        "{moved} were read, {once} if each were read once. Of each task the first 16 objects or "
+        "ranges of them were compared. See storage().",
         "Choose chunks of {function} that are multiples of the stored ones along each axis: open "
         "the array without chunks= (da.from_zarr), or with chunks={{}} (xarray.open_zarr). To "
         "write, rechunk() to multiples of the chunks (or shards) of the array that is written.",
         function=name,
-        tasks=Count(len(rows)),
+        tasks=Count(tasks),
         chunks=Count(len(readers)),
         times=Factor(float(readers.mean())),
-        moved=Bytes(_reads(run, rows).size),
+        moved=Bytes(moved),
+        once=Bytes(moved / passes),
         costs=cost,
         at_least="medium",
     )
