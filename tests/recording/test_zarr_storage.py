@@ -145,14 +145,11 @@ def test_samples_show_that_arrow_reads(
     s3.make_bucket()
     with s3.files().open(f"{BUCKET}/a.parquet", "wb") as file:
         parquet.write_table(pyarrow.table({"a": range(1000)}), file)
-    endpoint = {
-        "endpoint_override": f"127.0.0.1:{s3.port}",
-        "scheme": "http",
-        "region": "us-east-1",
-    }
 
-    def read(_: int) -> int:
-        files = fs.S3FileSystem(access_key="key", secret_key="secret", **endpoint)
+    def read(_: int, port: int) -> int:
+        server = {"endpoint_override": f"127.0.0.1:{port}", "scheme": "http"}
+        keys = {"access_key": "key", "secret_key": "secret", "region": "us-east-1"}
+        files = fs.S3FileSystem(**server, **keys)
         return parquet.read_table(f"{BUCKET}/a.parquet", filesystem=files).num_rows
 
     def program() -> None:
