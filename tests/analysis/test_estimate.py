@@ -19,7 +19,7 @@ from clusters import client_of
 from dask.utils import key_split
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
-from estimated_programs import PLANTED, SANE, labelled
+from estimated_programs import PLANTED, SANE, Stored, labelled
 from jsonschema import Draft202012Validator
 
 import dasfprof
@@ -158,6 +158,14 @@ def test_a_guard_knows_chunks_inside_fused_tasks() -> None:
     with pytest.raises(DoesNotFit, match="800 MB"):
         dasfprof.estimate(x, memory_limit="500 MB")
     assert dasfprof.estimate(x, memory_limit="900 MB").tasks
+
+
+def test_a_guard_does_not_count_what_no_task_makes() -> None:
+    """Of a stored array only slices are read; and a broadcast repeats what is there once."""
+    stored = da.from_array(Stored(), chunks=(1000, 1000))[:10]
+    assert dasfprof.estimate(stored.sum(), memory_limit="1 MB").tasks
+    repeated = da.broadcast_to(da.ones(1000, chunks=1000), (100_000, 1000), chunks=(100_000, 1000))
+    assert dasfprof.estimate(repeated[:5].sum(), memory_limit="100 MB").tasks
 
 
 def test_a_guard_knows_results_that_stay() -> None:

@@ -104,7 +104,11 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
         if name in built and name not in sent and name not in found:
             found[name] = built[name]
             waiting += built[name].inputs
-    return [layer for layer in found.values() if layer.grid is not None]
+    known = [layer for layer in found.values() if layer.grid is not None]
+    if any(layer.function == "getitem" for layer in (base, *known)):
+        # Dask reads no more of a file than slices in the same task need.
+        known = [x for x in known if any(built[n].chunks for n in x.inputs if n in built)]
+    return known
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:

@@ -124,6 +124,9 @@ def _of_layer(layer: BuiltLayer) -> BuiltLayer:
     layer = _of_array(layer, about["chunks"], about.get("dtype"))
     if layer.function in _REPEATED and layer.grid is not None:
         layer = replace(layer, grid=np.full(layer.grid.shape, about["dtype"].itemsize))
+    if layer.function == "broadcast_to":
+        why = "its chunks may be views that repeat values"
+        layer = replace(layer, grid=None, shrinks=True, reason=why)
     return replace(layer, tasks=tasks or layer.tasks)
 
 
