@@ -408,7 +408,7 @@ PLANTS = {
     "paused": Plant(
         paused, "All 2 workers.* paused", ("all-paused",), options=(("memory_limit", "600MiB"),)
     ),
-    "killed": Plant(one(die), "die-1 was given up", ("killed-workers",), wait=wait_elsewhere),
+    "killed": Plant(one(die), "die-1 was given up", ("killed-worker-errors",), wait=wait_elsewhere),
     "error": Plant(
         failing,
         "(fail-3 ended in an error|task ended in an error: ValueError in fail).*5 tasks",

@@ -150,7 +150,7 @@ def test_macos_lacks_waits_for_a_core_and_the_trace_says_so(recorded: dict) -> N
     assert "waits for a core (they are part of Blocked)" in texts[0]
     assert "caught-errors" not in [kind for kind, _ in recorded["notes"]]
     # What the system does not report is not missing because of how it was recorded.
-    assert not {"rule-failed", "cpu-oversubscribed", "missing-evidence"} & set(recorded["findings"])
+    assert not {"rule-failed", "cpu-oversubscribed", "incomplete-trace"} & set(recorded["findings"])
 
 
 def test_windows_reads_traces_and_says_that_it_does_not_record(

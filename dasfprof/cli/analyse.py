@@ -279,19 +279,24 @@ def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> li
 
 
 def findings_of(analyser: TraceAnalyser, rule: str) -> list[Finding]:
-    """Return the findings of a rule.
+    """Return the findings of a rule, which may be given by its former name.
 
     Raises
     ------
     UsageError
         If there is none in this run.
     """
-    found = analyser.findings()
-    own = [one for one in found if one.rule == rule]
-    if not own:
-        there = ", ".join(dict.fromkeys(one.rule for one in found)) or "none at all"
+    from dasfprof.analysis.diagnosis.former_names import FORMER_NAMES
+
+    if rule in FORMER_NAMES:
+        say(f"The finding {rule} is now called {FORMER_NAMES[rule]}.", err=True)
+        rule = FORMER_NAMES[rule]
+    findings = analyser.findings()
+    of_rule = [finding for finding in findings if finding.rule == rule]
+    if not of_rule:
+        there = ", ".join(dict.fromkeys(finding.rule for finding in findings)) or "none at all"
         raise click.UsageError(f"This run has no finding {clean(rule)!r}; there are: {there}.")
-    return own
+    return of_rule
 
 
 def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]:

@@ -75,7 +75,7 @@ SCHEMAS = Path(__file__).with_name("schemas")
 
 #: The version of the document of each command that has ``--json``.
 VERSIONS = {
-    **{"analyse": 1, "compare": 1, "estimate": 1, "history": 1, "info": 1},
+    **{"analyse": 2, "compare": 1, "estimate": 1, "history": 1, "info": 1},
     **{"stuck": 1, "try": 1, "tune": 1, "watch": 1},
 }
 

@@ -235,7 +235,7 @@ def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.Data
     sentences = []
     if unfinished and first != "unfinished-run":
         sentences.append(f"{count_of(unfinished, 'task')} had not ended.")
-    if failed and first != "errors":
+    if failed and first != "failed-tasks":
         sentences.append(f"{failed:,} of {count_of(tasks, 'task run')} failed.")
     sentences += _to_do(summary, findings)
     return Verdict(

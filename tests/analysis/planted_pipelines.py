@@ -205,24 +205,24 @@ def slow_worker(client: Client, place: Path) -> bool:
 
 
 FAULTS: dict[str, Pipeline] = {
-    "a slow function": Pipeline(slow_function, ("dominating-function",), function="transform"),
-    "a fat partition": Pipeline(fat_partition, ("fat-partitions",), function="load"),
+    "a slow function": Pipeline(slow_function, ("dominant-function",), function="transform"),
+    "a fat partition": Pipeline(fat_partition, ("data-skew",), function="load"),
     "large transfers": Pipeline(large_transfers, ("transfer-bound",), function="load"),
     "a serial chain": Pipeline(serial_chain, ("serial-chain",), function="step"),
     "tiny tasks": Pipeline(tiny_tasks, ("tasks-too-small",), function="count"),
     "spilling": Pipeline(
         spilling, ("spilling",), {"memory_limit": "400MB", "threads_per_worker": 1}
     ),
-    "gaps of the client": Pipeline(gaps_of_the_client, ("client-gaps",)),
+    "gaps of the client": Pipeline(gaps_of_the_client, ("client-bound",)),
     "pure Python in four threads": Pipeline(
         pure_python_in_threads,
-        ("lock-bound",),
+        ("gil-contention",),
         {"n_workers": 1, "threads_per_worker": 4},
         function="loop",
     ),
     "sleeps": Pipeline(sleeps, ("blocked-tasks",), function="ask"),
-    "failing tasks": Pipeline(failing_tasks, ("failed-attempts",), function="fetch"),
-    "slowing over time": Pipeline(slowing_over_time, ("degrading-functions",), function="store"),
+    "failing tasks": Pipeline(failing_tasks, ("retried-tasks",), function="fetch"),
+    "slowing over time": Pipeline(slowing_over_time, ("slowing-functions",), function="store"),
     "a slow worker": Pipeline(slow_worker, ("slow-worker",), function="work"),
 }
 

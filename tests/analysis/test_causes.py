@@ -141,8 +141,8 @@ ERRED = FailedTask("f-1", "f", "ValueError('no 3')", dependents=5)
 causes("an error and what never ran", state(failed=(ERRED,)), "error",
     says=["f-1", "5 tasks", "ValueError('no 3')"])
 causes("a task that kills its workers",
-    state(failed=(FailedTask("f-1", "f", "KilledWorker('f-1', ...)"),)), "killed-workers",
-    kinds={"killed-workers"})
+    state(failed=(FailedTask("f-1", "f", "KilledWorker('f-1', ...)"),)), "killed-worker-errors",
+    kinds={"killed-worker-errors"})
 causes("a client whose process cannot be asked", ALIVE, "client-elsewhere", "open",
     says=["36 s", "Client-1", "2 results"])
 causes("a client that asks for nothing", replace(ALIVE, clients=(ClientNow("Client-2"),)),

@@ -70,52 +70,55 @@ ARGUMENT = {"kind": "argument", "name": "load", "held": "numpy.ndarray"}
 FOUND: list[tuple[Plan, str, dict[str, Any]]] = [
     (
         asked(1000, 2.0, waiting=1.0, received=28_000),
-        "single-gathers",
+        "repeated-gathers",
         {"severity": "high", "seconds": 2.0 * 999 / 1000, "calls": 1000, "call": "result"}
         | {"each": 0.002, "line": "/mine.py:7 main"},
     ),
     (
         asked(2, 2.0, waiting=2.0, received=1_600_000_000, deserialising=0.5),
-        "large-results",
+        "large-gathers",
         {"severity": "high", "seconds": 2.0, "received": 1.6e9, "line": "/mine.py:7 main"},
     ),
     # What comes after the last task is as long as it is, and no less for a short run.
-    (large(9.0), "large-results", {"severity": "high", "seconds": 9.0}),
+    (large(9.0), "large-gathers", {"severity": "high", "seconds": 9.0}),
     (
         named(2.0, 1.5),
-        "tokenising",
+        "slow-tokenization",
         {"severity": "high", "seconds": 1.5, "line": "/mine.py:9 main", "call": "submit"}
         | {"what": "A numpy.ndarray of 80 MB"},
     ),
     # 20 ms for each task on four threads, of which 1 ms is what any takes at the scheduler.
     (
         Plan(small_tasks(), sent_values=sent(150_000, 400)),
-        "sent-by-value",
+        "large-objects-in-graph",
         {"severity": "high", "seconds": 400 * (0.020 / 4 - 0.001), "name": "__main__.load"}
         | {"size": 150e3, "bytes": 60e6, "held": "global TABLE: dict", "line": "/mine.py:3 main"},
     ),
     (
         Plan(small_tasks(), sent_values=sent(150_000, 400, **ARGUMENT)),
-        "sent-by-value",
+        "large-objects-in-graph",
         {"name": "load", "kind": "argument", "held": "numpy.ndarray"},
     ),
 ]
 #: Runs that look alike, and the rule that finds nothing in them.
 ABSENT = [
-    (asked(20, 2.0), "single-gathers"),  # few
-    (asked(1000, 2.0, keys=100_000), "single-gathers"),  # lists
-    (asked(1000, 0.1, waiting=3.0), "single-gathers"),  # it waits for them to be computed
-    (asked(1000, 2.0, deserialising=1.99), "single-gathers"),  # objects have to be made anyway
-    (asked(2, 0.1, waiting=3.0, received=1_600_000_000), "large-results"),  # it is there at once
-    (asked(1000, 2.0, received=100_000_000), "large-results"),  # many small ones
-    (asked(2, 2.0, received=3_000_000), "large-results"),  # no bytes to speak of
-    (named(2.0, 1.5, until=3.0), "tokenising"),  # while all threads are busy
-    (named(2.0, 0.1), "tokenising"),  # submitting for long is not tokenising
-    (Plan(small_tasks(), sent_values=sent(20_000, 400)), "sent-by-value"),  # small
-    (Plan(small_tasks(), sent_values=sent(150_000, 1)), "sent-by-value"),  # of one task alone
-    (Plan(small_tasks(), sent_values=sent(60_000, 40)), "sent-by-value"),  # of few
+    (asked(20, 2.0), "repeated-gathers"),  # few
+    (asked(1000, 2.0, keys=100_000), "repeated-gathers"),  # lists
+    (asked(1000, 0.1, waiting=3.0), "repeated-gathers"),  # it waits for them to be computed
+    (asked(1000, 2.0, deserialising=1.99), "repeated-gathers"),  # objects have to be made anyway
+    (asked(2, 0.1, waiting=3.0, received=1_600_000_000), "large-gathers"),  # it is there at once
+    (asked(1000, 2.0, received=100_000_000), "large-gathers"),  # many small ones
+    (asked(2, 2.0, received=3_000_000), "large-gathers"),  # no bytes to speak of
+    (named(2.0, 1.5, until=3.0), "slow-tokenization"),  # while all threads are busy
+    (named(2.0, 0.1), "slow-tokenization"),  # submitting for long is not tokenising
+    (Plan(small_tasks(), sent_values=sent(20_000, 400)), "large-objects-in-graph"),  # small
+    (
+        Plan(small_tasks(), sent_values=sent(150_000, 1)),
+        "large-objects-in-graph",
+    ),  # of one task alone
+    (Plan(small_tasks(), sent_values=sent(60_000, 40)), "large-objects-in-graph"),  # of few
     # Handling takes next to no time: whoever looks for time need not look there.
-    (Plan(filled(["load"], 1.0), sent_values=sent(10_000_000, 16)), "sent-by-value"),
+    (Plan(filled(["load"], 1.0), sent_values=sent(10_000_000, 16)), "large-objects-in-graph"),
 ]
 
 
@@ -134,10 +137,10 @@ def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
     alone = found(plan, tmp_path / "alone")["tasks-too-small"]
     plan.client_calls = asked(400, 1.0).client_calls
     findings = found(plan, tmp_path / "both")
-    assert next(iter(findings)) == "single-gathers"
+    assert next(iter(findings)) == "repeated-gathers"
     small = findings.get("tasks-too-small")
     if small is not None:
-        assert small["Cause"] == "single-gathers"
+        assert small["Cause"] == "repeated-gathers"
         assert small["Seconds at stake (s)"] < alone["Seconds at stake (s)"]
 
 
@@ -157,7 +160,7 @@ def test_what_spares_hashing_is_of_what_hands_over(
     line = {"line": "mine.py:9", "file": "/mine.py", "number": 9, "text": text}
     trace = dataclasses.replace(trace, lines=pd.DataFrame([line]))
     findings = diagnose(Run.of(trace)).set_index("Rule")
-    assert findings["Suggestion"]["tokenising"].startswith(advice)
+    assert findings["Suggestion"]["slow-tokenization"].startswith(advice)
 
 
 @pytest.mark.parametrize(("held", "by_item"), [("builtins.dict", True), ("numpy.ndarray", False)])
@@ -166,8 +169,8 @@ def test_what_dask_scatters_item_by_item(tmp_path: Path, held: str, by_item: boo
     values = sent(150_000, 400, **{**ARGUMENT, "held": held})
     findings = found(Plan(small_tasks(), sent_values=values), tmp_path)
 
-    assert next(iter(findings)) == "sent-by-value"
-    suggestion = findings["sent-by-value"]["Suggestion"]
+    assert next(iter(findings)) == "large-objects-in-graph"
+    suggestion = findings["large-objects-in-graph"]["Suggestion"]
     assert ("scatter(pickle.dumps(object)" in suggestion) is by_item
     assert ("scatter([object]" in suggestion) is not by_item
 

@@ -346,13 +346,13 @@ def test_what_a_run_that_did_not_end_lacks_is_not_gone(tmp_path: Path) -> None:
     unfinished = hung().write(tmp_path / "hung").trace
 
     found = compare(whole, unfinished).findings.set_index("Rule")
-    assert found.loc["errors", "Status"] == "not clear"
+    assert found.loc["failed-tasks", "Status"] == "not clear"
     assert found.loc["unfinished-run", "Status"] == "new"
     assert compare(whole, unfinished).functions["Tasks"].tolist() == ["not clear"]
     assert compare(unfinished, whole).functions["Tasks"].tolist() == ["not clear"]
     # A run that ended and has it not tells, and all runs are counted.
     found = compare([whole, unfinished], [ended, unfinished]).findings.set_index("Rule")
-    assert found.loc["errors", ["Status", "Runs Before", "Runs After"]].tolist() == [
+    assert found.loc["failed-tasks", ["Status", "Runs Before", "Runs After"]].tolist() == [
         *("gone", "1 of 2", "0 of 2")
     ]
 

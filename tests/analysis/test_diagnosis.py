@@ -35,7 +35,7 @@ def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_has_none_but_of_the_trace(tmp_path: Path) -> None:
-    assert set(found(Plan([], resources=False), tmp_path)) <= {"missing-evidence"}
+    assert set(found(Plan([], resources=False), tmp_path)) <= {"incomplete-trace"}
 
 
 def stating(*findings: tuple[str, float]) -> dict[str, Any]:
@@ -58,45 +58,45 @@ def diagnosed(directory: Path, *findings: tuple[str, float], **how: Any) -> pd.D
 def test_no_symptom_stands_above_what_is_worth_more(tmp_path: Path) -> None:
     table = diagnosed(
         tmp_path,
-        ("imbalance", 2.0),
-        ("client-gaps", 6.0),
+        ("load-imbalance", 2.0),
+        ("client-bound", 6.0),
         ("spilling", 5.0),
-        ("straggling-tasks", 3.0),
+        ("stragglers", 3.0),
     )
 
     told = table[["Rule", "Cause", "Seconds at stake (s)", "Severity"]].values.tolist()
     assert told == [
-        ["client-gaps", None, 6.0, "high"],
+        ["client-bound", None, 6.0, "high"],
         ["spilling", None, 5.0, "high"],
-        ["straggling-tasks", "spilling", 3.0, "low"],
-        ["imbalance", "client-gaps", 2.0, "low"],
+        ["stragglers", "spilling", 3.0, "low"],
+        ["load-imbalance", "client-bound", 2.0, "low"],
     ]
     last = table.iloc[-1]
-    assert last["Evidence"].endswith("It may follow from client-gaps, spilling, straggling-tasks.")
+    assert last["Evidence"].endswith("It may follow from client-bound, spilling, stragglers.")
     # Gaps of the client explain idle workers; spilling may cause stragglers.
     assert table["Suggestion"].tolist()[2:] == [
         "Change it.",
-        "Do what client-gaps advises first: this may follow from it.",
+        "Do what client-bound advises first: this may follow from it.",
     ]
 
 
 def test_a_cause_without_seconds_does_not_outweigh_a_symptom_that_has_some(tmp_path: Path) -> None:
-    grows = ("memory-grows", math.nan)
-    weighed = diagnosed(tmp_path / "weighed", ("memory-pressure", 5.0), grows)
-    assert weighed.set_index("Rule").loc["memory-pressure", ["Cause", "Severity"]].tolist() == [
+    grows = ("memory-growth", math.nan)
+    weighed = diagnosed(tmp_path / "weighed", ("paused-workers", 5.0), grows)
+    assert weighed.set_index("Rule").loc["paused-workers", ["Cause", "Severity"]].tolist() == [
         None,
         "high",
     ]
-    equal = diagnosed(tmp_path / "equal", ("memory-pressure", math.nan), grows)
-    assert equal.set_index("Rule").loc["memory-pressure", "Cause"] == "memory-grows"
+    equal = diagnosed(tmp_path / "equal", ("paused-workers", math.nan), grows)
+    assert equal.set_index("Rule").loc["paused-workers", "Cause"] == "memory-growth"
 
 
 def test_what_was_measured_is_said_where_no_seconds_are_at_stake(tmp_path: Path) -> None:
     def measured(run: RunFigures) -> Any:
-        return iter([Finding("imbalance", *SAID[1:], costs=3.0)])
+        return iter([Finding("load-imbalance", *SAID[1:], costs=3.0)])
 
     trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
-    (row,) = diagnose(trace, {"imbalance": measured}).to_dict("records")
+    (row,) = diagnose(trace, {"load-imbalance": measured}).to_dict("records")
     words = "Measured: 3 s. How much of that a change saves cannot be predicted."
     assert row["Evidence"] == f"See it. {words}"
     assert math.isnan(row["Seconds at stake (s)"])
@@ -104,16 +104,16 @@ def test_what_was_measured_is_said_where_no_seconds_are_at_stake(tmp_path: Path)
 
 
 def test_what_explains_others_comes_first_though_they_cost_more(tmp_path: Path) -> None:
-    table = diagnosed(tmp_path, ("straggling-tasks", 4.0), ("poor-placement", 2.0))
+    table = diagnosed(tmp_path, ("stragglers", 4.0), ("poor-placement", 2.0))
     assert table[["Rule", "Cause"]].values.tolist() == [
         ["poor-placement", None],
-        ["straggling-tasks", "poor-placement"],
+        ["stragglers", "poor-placement"],
     ]
 
 
 def test_what_costs_hardly_anything_explains_nothing_that_costs_much(tmp_path: Path) -> None:
-    table = diagnosed(tmp_path, ("straggling-tasks", 9.0), ("poor-placement", 1.0))
-    assert table["Rule"].tolist() == ["straggling-tasks", "poor-placement"]
+    table = diagnosed(tmp_path, ("stragglers", 9.0), ("poor-placement", 1.0))
+    assert table["Rule"].tolist() == ["stragglers", "poor-placement"]
     assert table["Cause"].isna().all()
 
 
@@ -150,17 +150,26 @@ def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> Non
     ("kind", "other"),
     [
         # Where memory ran out, or nearly.
-        *(("more-threads", rule) for rule in ("killed-workers", "memory-pressure", "spilling")),
+        *(
+            ("more-threads", rule)
+            for rule in ("killed-worker-errors", "paused-workers", "spilling")
+        ),
         *(("more-threads", rule) for rule in ("host-memory-full",)),
         # Where tasks wait for one thing, or for each other.
-        *(("more-threads", rule) for rule in ("process-lock", "cluster-lock", "lock-bound")),
-        *(("more-threads", rule) for rule in ("waits-in-turn", "resource-limit")),
-        ("more-threads", "waits-for-tasks"),
+        *(
+            ("more-threads", rule)
+            for rule in ("per-process-lock", "distributed-lock", "gil-contention")
+        ),
+        *(("more-threads", rule) for rule in ("shared-bottleneck", "resource-limit")),
+        ("more-threads", "missing-secede"),
         # Where no core, no worker or no task is left for them.
-        *(("more-threads", rule) for rule in ("cpu-oversubscribed", "no-workers", "client-gaps")),
-        *(("more-threads", rule) for rule in ("one-at-a-time", "too-few-tasks", "serial-chain")),
-        *(("more-threads", rule) for rule in ("poor-placement", "imbalance")),
-        *(("share-memory", rule) for rule in ("process-lock", "lock-bound")),
+        *(("more-threads", rule) for rule in ("cpu-oversubscribed", "no-workers", "client-bound")),
+        *(
+            ("more-threads", rule)
+            for rule in ("sequential-submission", "too-few-tasks", "serial-chain")
+        ),
+        *(("more-threads", rule) for rule in ("poor-placement", "load-imbalance")),
+        *(("share-memory", rule) for rule in ("per-process-lock", "gil-contention")),
     ],
 )
 def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Path) -> None:
@@ -173,8 +182,8 @@ def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Pa
         return "Do that." in " ".join(table["Suggestion"])
 
     assert other in RULES
-    assert advised("late-start")
-    assert not advised("late-start", other)
+    assert advised("slow-startup")
+    assert not advised("slow-startup", other)
 
 
 @pytest.mark.parametrize("refuted", [False, True])
@@ -190,9 +199,9 @@ def test_fewer_threads_are_not_advised_beside_more(refuted: bool, tmp_path: Path
 
 
 def test_the_gravest_is_no_symptom_of_a_lesser(tmp_path: Path) -> None:
-    table = diagnosed(tmp_path, ("tasks-too-small", 1.0), ("client-gaps", 10.0))
+    table = diagnosed(tmp_path, ("tasks-too-small", 1.0), ("client-bound", 10.0))
 
-    assert table["Rule"].tolist() == ["client-gaps", "tasks-too-small"]
+    assert table["Rule"].tolist() == ["client-bound", "tasks-too-small"]
     assert table["Cause"].isna().all()
     assert table["Severity"].tolist() == ["high", "medium"]
 
@@ -200,7 +209,7 @@ def test_the_gravest_is_no_symptom_of_a_lesser(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [(4.0, 4.0, 4.0), (5.0, 4.0, 3.0), (3.0, 5.0, 4.0)])
 def test_causes_make_no_ring(seconds: tuple[float, ...], tmp_path: Path) -> None:
     # Each of these rules has the next among its symptoms, and the last the first.
-    ring = ("lock-bound", "cpu-oversubscribed", "tasks-too-small")
+    ring = ("gil-contention", "cpu-oversubscribed", "tasks-too-small")
     assert all(ring[n] in RULES[ring[n - 1]].causes for n in range(3))
     table = diagnosed(tmp_path, *zip(ring, seconds, strict=True))
 
@@ -210,11 +219,11 @@ def test_causes_make_no_ring(seconds: tuple[float, ...], tmp_path: Path) -> None
 
 
 def test_what_costs_nothing_to_speak_of_is_shown_if_asked(tmp_path: Path) -> None:
-    small = ("imbalance", 0.09), ("spilling", 0.1), ("memory-pressure", float("nan"))
+    small = ("load-imbalance", 0.09), ("spilling", 0.1), ("paused-workers", float("nan"))
     small += (("lost-workers", 0.01),)
 
     table = diagnosed(tmp_path / "unasked", *small)
-    assert set(table["Rule"]) == {"lost-workers", "spilling", "memory-pressure"}
+    assert set(table["Rule"]) == {"lost-workers", "spilling", "paused-workers"}
     assert set(diagnosed(tmp_path / "asked", *small, least=0.0)["Rule"]) == {*dict(small)}
 
 
@@ -306,7 +315,7 @@ def test_small_tasks_that_are_received_late(tmp_path: Path) -> None:
         tasks.append(Task(f"inc-{n}", 0, sent + 0.008, sent + 0.01, runnable=sent, **times))
     plan = Plan(tasks, workers=1, threads=1)
     findings = assert_found(plan, tmp_path, "tasks-too-small", seconds=1.6, handling=0.8)
-    late = findings["late-receipt"]
+    late = findings["slow-dispatch"]
     assert late["Seconds at stake (s)"] == pytest.approx(1.2, rel=0.02)
     assert late["Cause"] == "tasks-too-small"
 
@@ -346,7 +355,7 @@ def test_a_single_task_is_no_imbalance(tmp_path: Path) -> None:
     # Small ones beside it are no work that could be spread.
     tasks = [Task("read-0", 0, 0.0, 5.0), Task("sum-0", 0, 5.0, 5.01, dependencies=["read-0"])]
     plan = Plan([*tasks, Task("small-0", 1, 0.0, 0.001)], threads=1)
-    expected = {"tasks": 1, "begins": True, "absent": {"imbalance"}}
+    expected = {"tasks": 1, "begins": True, "absent": {"load-imbalance"}}
     assert_found(plan, tmp_path, "too-few-tasks", **expected)
 
 
@@ -362,7 +371,7 @@ def test_a_chain(tmp_path: Path) -> None:
     # One of four threads is busy for 8 s: three quarters of that are lost.
     expected = {"severity": "high", "function": "step", "seconds": 6.0, "tasks": 8}
     findings = assert_found(Plan(tasks), tmp_path, "serial-chain", **expected, start=2.0, stop=10.0)
-    assert findings.keys() - {"serial-chain"} <= {"imbalance"}
+    assert findings.keys() - {"serial-chain"} <= {"load-imbalance"}
 
 
 def test_too_few_tasks(tmp_path: Path) -> None:
@@ -382,7 +391,7 @@ def test_a_slow_function(tmp_path: Path) -> None:
     ]
     # 4 s of 4.4 on each thread: half of that, were it twice as fast.
     expected = {"severity": "low", "function": "fit", "faster": 2.0, "alone": True}
-    assert_found(Plan(tasks), tmp_path, "dominating-function", **expected)
+    assert_found(Plan(tasks), tmp_path, "dominant-function", **expected)
 
 
 # --- partitions and stragglers -------------------------------------------------------------------
@@ -398,9 +407,9 @@ def test_a_fat_partition(tmp_path: Path) -> None:
     # what four threads do.
     expected = {"severity": "high", "function": "load", "seconds": 4.5 - 4.5 / 4, "size": 2e7}
     expected |= {"times": 20.0, "usual": 1e6, "worker": "worker-node1-1", "start": 1.5, "stop": 6.5}
-    expected |= {"absent": {"straggling-tasks"}}
-    findings = assert_found(fat(20_000_000), tmp_path, "fat-partitions", **expected)
-    assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"fat-partitions"})
+    expected |= {"absent": {"stragglers"}}
+    findings = assert_found(fat(20_000_000), tmp_path, "data-skew", **expected)
+    assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"data-skew"})
 
 
 @pytest.mark.parametrize(
@@ -423,16 +432,16 @@ def test_a_hot_key_is_not_split_by_smaller_partitions(
         )
         for number, task in enumerate(fat(20_000_000).tasks)
     ]
-    findings = assert_found(Plan(tasks), tmp_path, "fat-partitions", of_key=of_key, joined=joined)
-    suggestion = findings["fat-partitions"]["Suggestion"]
+    findings = assert_found(Plan(tasks), tmp_path, "data-skew", of_key=of_key, joined=joined)
+    suggestion = findings["data-skew"]["Suggestion"]
     assert ("do not split a key" in suggestion, "broadcast=True" in suggestion) == (of_key, joined)
     assert "partition_size" not in suggestion
 
 
 def test_a_straggler(tmp_path: Path) -> None:
     expected = {"severity": "high", "function": "load", "longest": 5.0, "median": 0.5}
-    expected |= {"key": "load-12", "cause": None, "absent": {"fat-partitions"}}
-    assert_found(fat(1_000_000), tmp_path, "straggling-tasks", **expected)
+    expected |= {"key": "load-12", "cause": None, "absent": {"data-skew"}}
+    assert_found(fat(1_000_000), tmp_path, "stragglers", **expected)
 
 
 def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
@@ -442,7 +451,7 @@ def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
     findings = TraceAnalyser(files, progress=False).findings()
     assert not refute(files, findings)
 
-    (own,) = (one for one in findings if one.rule == "straggling-tasks")
+    (own,) = (one for one in findings if one.rule == "stragglers")
     assert own.figures["cause"] == "unknown"
 
 
@@ -452,7 +461,7 @@ def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) ->
     tasks.append(Task("load-12", 0, 6.0, 12.0, run_queue=5.5))
     tasks.append(Task("load-13", 0, 12.0, 18.0, run_queue=1.0))
     expected = {"key": "load-13", "longest": 5.0, "median": 0.5}
-    assert_found(Plan(tasks, threads=1), tmp_path, "straggling-tasks", **expected)
+    assert_found(Plan(tasks, threads=1), tmp_path, "stragglers", **expected)
     table = TraceAnalyser(tmp_path, progress=False).stragglers()
     shown = table[["Task Key", "Elapsed (s)", "Median (s)", "Cause"]].values.tolist()
     assert shown == [["load-13", pytest.approx(5.0), pytest.approx(0.5), "computed longer"]]
@@ -464,7 +473,7 @@ def test_a_straggler_among_layers(tmp_path: Path) -> None:
     tasks += [Task((f"mean-{1:032x}", n), 0, 1.0 + n, 2.0 + n) for n in range(10)]
     tasks.append(Task((f"mean-{1:032x}", 10), 0, 11.0, 17.0))
     expected = {"tasks": 1, "function": "mean", "longest": 6.0, "median": 1.0, "by_layer": True}
-    assert_found(Plan(tasks), tmp_path, "straggling-tasks", **expected)
+    assert_found(Plan(tasks), tmp_path, "stragglers", **expected)
 
 
 def test_stragglers_of_several_causes(tmp_path: Path) -> None:
@@ -479,7 +488,7 @@ def test_stragglers_of_several_causes(tmp_path: Path) -> None:
         at = 6.0 + 2 * n
         tasks.append(Task(f"fit-{12 + n}", 1, at + 1.5, at + 2, executing=at, disk_read=1.5))
     findings = found(Plan(tasks, threads=1), tmp_path)
-    facts = without_units(findings["straggling-tasks"]["Figures"])
+    facts = without_units(findings["stragglers"]["Figures"])
     assert (facts["function"], facts["tasks"], facts["cause"]) == ("load", 4, "blocked")
     assert facts["by_function"] == {"fit": 3, "load": 1}
 
@@ -545,7 +554,7 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
     # Two threads idle while two tasks at least are ready elsewhere, for 6 s; then the last turn.
     expected = {"severity": "high", "worker": "worker-node1-0", "seconds": 3.0}
     findings = assert_found(Plan(tasks), tmp_path, "poor-placement", **expected)
-    imbalance = findings["imbalance"]
+    imbalance = findings["load-imbalance"]
     assert (imbalance["Severity"], imbalance["Cause"]) == ("low", "poor-placement")
 
 
@@ -589,7 +598,7 @@ def test_imbalance_compares_workers_that_were_there(
         for n in range(8)
     ]
     plan = Plan([*tasks, Task("f-99", 1, 7.0, 8.0)], joined=joined)
-    assert ("imbalance" in found(plan, tmp_path)) is told
+    assert ("load-imbalance" in found(plan, tmp_path)) is told
 
 
 # --- the client ----------------------------------------------------------------------------------
@@ -608,7 +617,7 @@ def parts(*arrivals: float, **more: Any) -> Plan:
 def test_gaps_of_the_client(tmp_path: Path) -> None:
     # Two gaps of 2 s in 7 s.
     expected = {"alone": True, "seconds": 4.0, "gaps": 2, "longest": 2.0}
-    assert_found(parts(0.0, 3.0, 6.0), tmp_path, "client-gaps", **expected)
+    assert_found(parts(0.0, 3.0, 6.0), tmp_path, "client-bound", **expected)
 
 
 @pytest.mark.parametrize(("waiting", "late"), [(2.9, True), (1.1, False)])
@@ -618,7 +627,7 @@ def test_a_client_that_waits_in_a_gap_has_sent_its_graph(
     """A call from 1 to 4 s prepares first, and waits then; its tasks are known at 3 s."""
     facts = {"waiting": waiting, "receiving": 0.05}
     plan = parts(0.0, 3.0, client_calls=[(1.0, 4.0, "compute", facts)])
-    assert_found(plan, tmp_path, "client-gaps", waits=late)
+    assert_found(plan, tmp_path, "client-bound", waits=late)
 
 
 @pytest.mark.parametrize(
@@ -639,9 +648,9 @@ def test_calls_of_actors_are_no_gaps(
 ) -> None:
     plan = parts(0.0, 5.0, calls=calls)
     if facts is None:
-        assert "client-gaps" not in found(plan, tmp_path)
+        assert "client-bound" not in found(plan, tmp_path)
     else:
-        assert_found(plan, tmp_path, "client-gaps", **facts)
+        assert_found(plan, tmp_path, "client-bound", **facts)
 
 
 # --- over time -----------------------------------------------------------------------------------
@@ -673,7 +682,7 @@ def test_degradation(tmp_path: Path, arguments: str | None, alike: bool) -> None
     # Nothing is promised where later tasks may have more to do.
     expected = {"function": "store", "alike": alike, "severity": "high" if alike else "low"}
     expected |= {"seconds": 12.76 if alike else float("nan")}
-    assert_found(Plan(tasks), tmp_path, "degrading-functions", **expected)
+    assert_found(Plan(tasks), tmp_path, "slowing-functions", **expected)
 
 
 @pytest.mark.parametrize(
@@ -697,14 +706,14 @@ def test_a_function_degrades_only_from_pass_to_pass(
             tasks.append(Task(key, worker, start, start + length, thread=thread))
         begin += 40 // len(seconds) * length
     findings = found(Plan(tasks), tmp_path)
-    assert ("degrading-functions" in findings) is degrades
-    assert not degrades or findings["degrading-functions"]["Function"] == "mean_chunk"
+    assert ("slowing-functions" in findings) is degrades
+    assert not degrades or findings["slowing-functions"]["Function"] == "mean_chunk"
 
 
 def test_nothing_is_said_without_a_scheduler_s_file_of_what_it_tells(tmp_path: Path) -> None:
     plan = Plan(filled(["load", "clean"], 1.0), scheduler=False)
     expected = {"alone": True, "kinds": ["no-scheduler-file"]}
-    assert_found(plan, tmp_path, "missing-evidence", **expected)
+    assert_found(plan, tmp_path, "incomplete-trace", **expected)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -150,7 +150,7 @@ spares("a host that tells no memory", Plan(filled(["load"], 1.0), used=[(0, at,
     {"host_memory_total": 0.0, "host_memory_available": 0.0}) for at in (0.0, 2.0)]))
 # fmt: on
 finds(
-    "memory-pressure",
+    "paused-workers",
     "paused workers",
     Plan(
         [
@@ -182,7 +182,7 @@ finds(
 )
 # 80 % of 1.15 GB are 920 MB.
 finds(
-    "memory-pressure",
+    "paused-workers",
     "a worker near its limit",
     Plan(
         filled(["load"], 1.0),
@@ -244,8 +244,8 @@ def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -
         tasks.append(task)
     findings = found(Plan(tasks, threads=1), tmp_path)
 
-    assert next(iter(findings)) == "fat-partitions"
-    assert findings["poor-placement"]["Cause"] == "fat-partitions"
+    assert next(iter(findings)) == "data-skew"
+    assert findings["poor-placement"]["Cause"] == "data-skew"
     advice = " ".join(one["Suggestion"] for one in findings.values())
     assert "client.replicate" not in advice and "drop workers=" not in advice
 
@@ -263,7 +263,7 @@ def test_a_fat_input_of_a_shuffle_does_not_come_of_its_keys(tmp_path: Path) -> N
         take = Task(f"take-{n}", n % 2, start, start + 0.3, size=600_000)
         take.dependencies, take.ready, take.runnable = ["shuffle-barrier-1"], 7.7, 7.7
         tasks.append(take)
-    assert_found(Plan(tasks, threads=1), tmp_path, "fat-partitions", of_key=False)
+    assert_found(Plan(tasks, threads=1), tmp_path, "data-skew", of_key=False)
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -294,11 +294,11 @@ ONE_EACH = [{"n_workers": 4, "threads_per_worker": 1, "processes": True}]
 LIBRARIES = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # fmt: off
 # Two threads of each process compute half of the time each, and want the lock otherwise.
-finds("lock-bound", "a lock that samples show", Plan(four_lanes("loop", 1.0, 4, cpu=0.5),
+finds("gil-contention", "a lock that samples show", Plan(four_lanes("loop", 1.0, 4, cpu=0.5),
     sampled=sampled_lanes(["lock", "running"])), severity="high", function="loop", seconds=2.0,
     sampled=0.5, at_a_time=2.0, settings=ONE_EACH)
-finds("lock-bound", "without samples a lock and a sleep are alike", Plan(four_lanes("loop", 1.0, 4,
-    cpu=0.5)), severity="medium", function="loop", sampled=None)
+finds("gil-contention", "without samples a lock and a sleep are alike",
+    Plan(four_lanes("loop", 1.0, 4, cpu=0.5)), severity="medium", function="loop", sampled=None)
 finds("cpu-oversubscribed", "too few cores", half_on_cores(), alone=True, costs=2.0,
     settings=[{"threads_per_worker": "fewer"}])
 finds("cpu-oversubscribed", "no more threads than cores", half_on_cores(cores=2),
@@ -359,7 +359,7 @@ FOUND |= {
 # fmt: off
 # The same times as of a lock; nine of ten samples that do not run are asleep.
 spares("threads that sleep", Plan(four_lanes("digest", 1.0, 4, cpu=0.5),
-    sampled=sampled_lanes(["waiting", "running"] * 9 + ["lock", "running"])), "lock-bound")
+    sampled=sampled_lanes(["waiting", "running"] * 9 + ["lock", "running"])), "gil-contention")
 # fmt: on
 # Eight parents start 16 children and wait for them, 8 s each, of which they hold a thread for
 # 10 ms. Their results are that of all children.
@@ -387,10 +387,10 @@ spares(
         ]
     ),
     "blocked-tasks",
-    "dominating-function",
-    "fat-partitions",
-    "straggling-tasks",
-    "lock-bound",
+    "dominant-function",
+    "data-skew",
+    "stragglers",
+    "gil-contention",
     "io-bound",
 )
 
@@ -471,23 +471,23 @@ finds("io-bound", "tasks that wait in a library that reads", asking(("load", "/h
     in_storage=None, absent={"blocked-tasks"})
 finds("blocked-tasks", "tasks that wait for a pool of their own", asking(*POOL), in_pool=1.0,
     settings=[])
-finds("waits-in-turn", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
+finds("shared-bottleneck", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
     0.25, 5)), turn=0.25, absent={"blocked-tasks"})
 # Alone each lasts 0.52 s: 5.2 s in place of 8.12 s.
-finds("process-lock", "what tasks do outside of a lock of their process is no wait", Plan(in_lock(0)
-    + in_lock(1)), seconds=pytest.approx(2.92, abs=0.3))
+finds("per-process-lock", "what tasks do outside of a lock of their process is no wait",
+    Plan(in_lock(0) + in_lock(1)), seconds=pytest.approx(2.92, abs=0.3))
 # One of two workers is served two times for each time that the other is.
-finds("waits-in-turn", "who waits in turn is no slow worker", Plan(in_turn([(0, 1), (0, 1), (1, 1)],
-    0.25, 8), threads=1))
+finds("shared-bottleneck", "who waits in turn is no slow worker",
+    Plan(in_turn([(0, 1), (0, 1), (1, 1)], 0.25, 8), threads=1))
 # In both processes one of two tasks is served at a time, in the second one for longer.
-finds("process-lock", "a lock of each process", Plan([*in_turn([(0, 1), (0, 2)], 0.25, 6),
+finds("per-process-lock", "a lock of each process", Plan([*in_turn([(0, 1), (0, 2)], 0.25, 6),
     *in_turn([(1, 1), (1, 2)], 0.4, 6)]), sampled=False, settings=ONE_EACH)
-finds("process-lock", "a lock of the process in samples", asking(("ask", "/home/me/ask.py", 3),
+finds("per-process-lock", "a lock of the process in samples", asking(("ask", "/home/me/ask.py", 3),
     ("SerializableLock.__enter__", "/x/dask/utils.py", 1)), sampled=True, in_lock=1.0,
     settings=ONE_EACH)
 finds("blocked-tasks", "a lock of the cluster is none of the process", asking(DASK_LOCK, ("sync",
     "/x/distributed/utils.py", 400), ("acquire", "/lib/python3.13/threading.py", 1)), settings=[],
-    absent={"process-lock"})
+    absent={"per-process-lock"})
 # 0.4 s of each second that 16 tasks compute, 6.4 s in all, on four threads: 1.6 s of 4.
 finds("garbage-collection", "the garbage collector", Plan(four_lanes("parse", 1.0, 4,
     collecting=0.4)), function="parse", share=0.4, taken=6.4, cpu=16.0, tasks=16, seconds=1.6)
@@ -529,7 +529,7 @@ spares(
         + [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)],
         threads=1,
     ),
-    "waits-in-turn",
+    "shared-bottleneck",
 )
 # Four threads of 1 s a task, which began 0.25 s after each other.
 spares(
@@ -541,7 +541,7 @@ spares(
             for late in [0.25 * (2 * task.worker + task.thread)]
         ]
     ),
-    "waits-in-turn",
+    "shared-bottleneck",
 )
 
 
@@ -606,13 +606,13 @@ READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
 MORE_THREADS = [{"threads_per_worker": "more"}]
 # fmt: off
 # All at once, each of two threads would have 6 s of work.
-finds("one-at-a-time", "one task at a time", one_by_one(12), tasks=12, graphs=12, few=12.0,
+finds("sequential-submission", "one task at a time", one_by_one(12), tasks=12, graphs=12, few=12.0,
     share=1.0, seconds=6.0, severity="high")
 # Tasks of one graph that wait for each other occupy one thread of four: 12 chains of 2 s take 6 s.
-finds("one-at-a-time", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0, share=1.0,
-    seconds=18.0)
-finds("client-gaps", "gaps that take longer than the tasks", one_by_one(12, gap=2.0),
-    absent={"one-at-a-time"})
+finds("sequential-submission", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0,
+    share=1.0, seconds=18.0)
+finds("client-bound", "gaps that take longer than the tasks", one_by_one(12, gap=2.0),
+    absent={"sequential-submission"})
 finds("io-bound", "tasks that wait for storage", Plan(four_lanes("read", 1.0, 4, cpu=0.1),
     used=READ), alone=True, moved=8e8, rate=2e8)
 # Their calls are measured, whatever files their processes move.
@@ -637,17 +637,17 @@ finds("io-bound", "files that all processes read beside few calls of storage", i
 finds("blocked-tasks", "sleeping tasks on a busy host do not lack cores", Plan(four_lanes("ask",
     1.0, 4, cpu=0.001, run_queue=0.4)), alone=True)
 # That one task runs at their end is no fault of the client's.
-spares("rounds that occupy all threads", in_rounds(4), "one-at-a-time")
-spares("tasks of one graph", one_by_one(1), "one-at-a-time")
+spares("rounds that occupy all threads", in_rounds(4), "sequential-submission")
+spares("tasks of one graph", one_by_one(1), "sequential-submission")
 # fmt: on
 
 
 @pytest.mark.parametrize(
     ("plan", "symptom", "cause"),
     [
-        (FOUND["who waits in turn is no slow worker"][0], "slow-worker", "waits-in-turn"),
-        (FOUND["a lock of each process"][0], "blocked-tasks", "process-lock"),
-        (FOUND["one task at a time"][0], "blocked-tasks", "one-at-a-time"),
+        (FOUND["who waits in turn is no slow worker"][0], "slow-worker", "shared-bottleneck"),
+        (FOUND["a lock of each process"][0], "blocked-tasks", "per-process-lock"),
+        (FOUND["one task at a time"][0], "blocked-tasks", "sequential-submission"),
     ],
 )
 def test_a_symptom_is_beneath_its_cause(
@@ -725,8 +725,9 @@ finds("scheduler-bound", "the scheduler", Plan(in_turns(2.0, 1.0, runnable=0.0))
 # A second passes until it knows that a turn has ended, and sends the next at once.
 finds("scheduler-bound", "the scheduler hears of ends late", Plan(in_turns(2.0, 0.0, runnable=0.0,
     done=1.0, known=2.0, arrival=0.0)), costs=3.0)
-finds("deserialising", "deserialising", deserialising(), function="apply", costs=2.0, unspilled=0.0)
-finds("deserialising", "deserialising what was spilled is no matter of arguments",
+finds("slow-deserialization", "deserialising", deserialising(), function="apply", costs=2.0,
+    unspilled=0.0)
+finds("slow-deserialization", "deserialising what was spilled is no matter of arguments",
     deserialising(disk_read_size=1_000_000), costs=2.0, unspilled=16e6)
 # Three quarters of 4 s.
 finds("gpu-idle", "idle GPUs", readings(25.0), severity="medium", costs=3.0,
@@ -780,16 +781,16 @@ for place, task in enumerate(RETRIED):
 RAISED = raising("ValueError('no 5')", first=5)
 RAISED.tasks[5].raised_at = "/home/me/work.py:7 parse"
 # fmt: off
-finds("failed-attempts", "failed attempts", Plan(RETRIED), severity="high", function="fetch",
-    seconds=4.0, attempts=16, category="ConnectionError", absent={"errors", "recomputation"})
+finds("retried-tasks", "failed attempts", Plan(RETRIED), severity="high", function="fetch",
+    seconds=4.0, attempts=16, category="ConnectionError", absent={"failed-tasks", "recomputation"})
 # A client had given it up before the scheduler heard of its error.
-finds("errors", "errors that are nobody's", with_last(state="erred", became="released",
+finds("failed-tasks", "errors that are nobody's", with_last(state="erred", became="released",
     exception="KeyError('shard')", ended_by="client-releases-keys-7"), severity="low", nobodys=True)
-finds("errors", "errors", RAISED, severity="high", function="parse", tasks=1,
+finds("failed-tasks", "errors", RAISED, severity="high", function="parse", tasks=1,
     kinds=["ValueError in parse"], key="parse-5", raised_at="/home/me/work.py:7 parse", start=1.0)
-finds("errors", "time-outs that are far above what others take", timing_out(10.0, False),
+finds("failed-tasks", "time-outs that are far above what others take", timing_out(10.0, False),
     limit={"ran": 10.0, "took": 1.0, "most": 1.5})
-finds("failed-attempts", "time-outs of attempts, near what others take", timing_out(1.2, True),
+finds("retried-tasks", "time-outs of attempts, near what others take", timing_out(1.2, True),
     limit={"ran": pytest.approx(1.2), "took": 1.0, "most": 1.5})
 # Four task runs of 1 s, on four threads.
 finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="load", seconds=1.0,
@@ -799,7 +800,7 @@ finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="
 SEVERAL = raising(*(f"{kind}Error('no')" for kind in ("OS", "Key", "OS", "Type", "Value")))
 SEVERAL.tasks[3].stop -= 0.1
 KINDS = [f"{kind}Error in parse" for kind in ("Key", "OS", "Type", "Value")]
-finds("errors", "errors of several kinds", SEVERAL, tasks=5, kinds=KINDS)
+finds("failed-tasks", "errors of several kinds", SEVERAL, tasks=5, kinds=KINDS)
 
 
 def unseen(number: int, sent: float, known: float, worker: int = 1, **more: Any) -> dict[str, Any]:
@@ -816,13 +817,13 @@ RESTART = "client-restart-7"
 WAITED = unseen(0, 0.5, 0.9, end_cause=RESTART)
 # fmt: off
 # Nannies kill them, and the scheduler only sees that they are gone.
-finds("given-up-tasks", "a worker whose process ended by a restart is not lost",
+finds("cancelled-tasks", "a worker whose process ended by a restart is not lost",
     Plan(filled(["fit"], 1.0), unseen=[unseen(0, 2.0, 2.9, end_cause=RESTART)], left=[(1, 3.0,
     "handle-worker-cleanup")]), tasks=1, absent={"lost-workers"})
-finds("given-up-tasks", "a restart takes tasks off their threads",
+finds("cancelled-tasks", "a restart takes tasks off their threads",
     replace(with_last(state="cancelled", became="released", ended_by=RESTART), unseen=[WAITED]),
     tasks=2, ran=1.0, begun=1)
-finds("given-up-tasks", "a task that fails before its worker hears of the restart was unfinished",
+finds("cancelled-tasks", "a task that fails before its worker hears of the restart was unfinished",
     replace(with_last(state="erred", became="released", exception="OSError('flaky')",
     ended_by=RESTART), unseen=[WAITED]), tasks=2, sent=2, went_on=1, failed=1)
 # fmt: on
@@ -898,11 +899,11 @@ finds("lost-workers", "a clock is told by most of the gaps", dying(3.0, 6.1, 9.0
 finds("lost-workers", "gaps of any length tell no clock", dying(3.0, 4.0, 9.0, 12.0, 13.0, 21.1,
     end=24), rhythm=None)
 finds("lost-workers", "of two gaps one tells no clock", dying(3.0, 6.0, 12.0, end=24), rhythm=None)
-finds("missing-evidence", "a file that ends as its process dies", killed(), workers_died=True,
+finds("incomplete-trace", "a file that ends as its process dies", killed(), workers_died=True,
     kinds=[])
-finds("missing-evidence", "a file that ends early", Plan(filled(["fit"], 1.0), killed=[1]),
+finds("incomplete-trace", "a file that ends early", Plan(filled(["fit"], 1.0), killed=[1]),
     severity="low", workers_died=False, kinds=["not-closed"])
-finds("missing-evidence", "no samples", Plan(filled(["fit"], 1.0), resources=False))
+finds("incomplete-trace", "no samples", Plan(filled(["fit"], 1.0), resources=False))
 # fmt: on
 # Two of four threads are missed from 3 s to the end, at 4 s.
 finds(
@@ -935,7 +936,7 @@ finds(
 
 def test_a_limit_that_all_tasks_run_into_is_held_against_nothing(tmp_path: Path) -> None:
     tasks = four_lanes("ask", 1.0, 2, state="erred", exception="requests.ReadTimeout('5 s')")
-    limit = facts_of(found(Plan(tasks), tmp_path)["errors"])["limit"]
+    limit = facts_of(found(Plan(tasks), tmp_path)["failed-tasks"])["limit"]
 
     assert limit == pytest.approx({"ran": 1.0, "took": NAN, "most": NAN}, nan_ok=True)
 
@@ -950,7 +951,7 @@ def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path)
         (facts,) = (
             facts_of({**one.to_dict(), "Costs (s)": 0})
             for one in findings
-            if one.rule == "missing-evidence"
+            if one.rule == "incomplete-trace"
         )
         assert (facts["workers_died"], facts["kinds"]) == (True, kinds)
 

@@ -69,8 +69,8 @@ def test_a_late_start_is_told(tmp_path: Path) -> None:
     stages = {"program": 1.5, "optimising": 0.5, "pickling": 0.25, "sending": 0.25}
     stages |= {"scheduler": 0.5}
     expected = {"severity": "medium", "costs": 3.0, "late": 3.0, "share": 0.387}
-    findings = assert_found(plan(), tmp_path, "late-start", **expected)
-    told = without_units(findings["late-start"]["Figures"]["stages"])
+    findings = assert_found(plan(), tmp_path, "slow-startup", **expected)
+    told = without_units(findings["slow-startup"]["Figures"]["stages"])
     assert told == pytest.approx(stages, abs=1e-3)
 
 
@@ -84,7 +84,7 @@ def test_a_late_start_is_told(tmp_path: Path) -> None:
 def test_what_takes_longest_is_to_be_changed(
     sent: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    assert words in found(plan(graphs_sent=[sent]), tmp_path)["late-start"]["Suggestion"]
+    assert words in found(plan(graphs_sent=[sent]), tmp_path)["slow-startup"]["Suggestion"]
 
 
 def test_what_the_first_graph_carries_by_value_is_told(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ def test_what_the_first_graph_carries_by_value_is_told(tmp_path: Path) -> None:
         for size in (3_000_000, 1_000_000)
     ]
     expected = {"by_value": 16e6, "holds": "load"}
-    assert_found(plan(sent_values=values), tmp_path, "late-start", **expected)
+    assert_found(plan(sent_values=values), tmp_path, "slow-startup", **expected)
 
 
 def test_a_start_of_less_than_a_tenth_is_not_told(tmp_path: Path) -> None:
     # 3 s before the first graph, and 29.75 s from there to the end of the last task.
-    assert "late-start" not in found(plan(turns=29), tmp_path)
+    assert "slow-startup" not in found(plan(turns=29), tmp_path)
 
 
 def test_a_start_of_under_a_tenth_of_a_second_is_not_told(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_start_of_under_a_tenth_of_a_second_is_not_told(tmp_path: Path) -> Non
     tasks = [Task(f"load-{n}", n, 3.01, 3.2, arrival=3.0) for n in range(2)]
     small = Plan(tasks, graphs=[3.0], taken_up=[2.98], graphs_sent=[sent], joined=[0.0, 0.0])
 
-    assert "late-start" not in found(small, tmp_path)
+    assert "slow-startup" not in found(small, tmp_path)
 
 
 def test_nothing_is_guessed(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_nothing_is_guessed(tmp_path: Path) -> None:
         "Sending",
     }
     assert told["Scheduler"] == pytest.approx(0.5)
-    assert "late-start" not in set(analyser.diagnose()["Rule"])
+    assert "slow-startup" not in set(analyser.diagnose()["Rule"])
 
 
 def test_another_host_s_clock_tells_no_sending(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_another_host_s_clock_tells_no_sending(tmp_path: Path) -> None:
     assert analyser.time_to_first_task()["Share (%)"].isna().all()
     findings = analyser.diagnose()
     # 1.5 + 0.5 + 0.25 + 0.5 s are known.
-    (text,) = findings["Finding"][findings["Rule"] == "late-start"]
+    (text,) = findings["Finding"][findings["Rule"] == "slow-startup"]
     assert "come late: 2.75 s pass" in text
     assert not refute(tmp_path, analyser.findings())
 
@@ -179,6 +179,6 @@ def test_time_at_a_prompt_is_its_user_s(tmp_path: Path) -> None:
     assert told["Waiting for input"] == pytest.approx(1.0)
     assert told["Program"] == pytest.approx(PROGRAM - 1.0)
     findings = analyser.diagnose()
-    (text,) = findings["Finding"][findings["Rule"] == "late-start"]
+    (text,) = findings["Finding"][findings["Rule"] == "slow-startup"]
     assert "come late: 2 s pass" in text
     assert not refute(tmp_path, analyser.findings())

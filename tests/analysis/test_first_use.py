@@ -34,8 +34,8 @@ def test_an_import_on_each_worker(tmp_path: Path) -> None:
     # Of four threads, two of which idle meanwhile.
     expected = {"severity": "low", "function": "fit", "seconds": 7.8 / 4, "lost": 7.8}
     expected |= {"took": 4.0, "usual": 0.1, "runs": 2, "workers": 2}
-    others = {"straggling-tasks", "dominating-function", "degrading-functions"}
-    assert_found(Plan(tasks), tmp_path, "first-use", **expected, absent=others)
+    others = {"stragglers", "dominant-function", "slowing-functions"}
+    assert_found(Plan(tasks), tmp_path, "warm-up", **expected, absent=others)
 
 
 def test_a_function_that_takes_long_now_and_then_has_no_first_use(tmp_path: Path) -> None:
@@ -47,11 +47,11 @@ def test_a_function_that_takes_long_now_and_then_has_no_first_use(tmp_path: Path
                 task.start, task.stop = task.start + 3.9, task.stop + 3.9
             own[n].stop += 3.9
 
-    assert "first-use" not in found(Plan(tasks), tmp_path)
+    assert "warm-up" not in found(Plan(tasks), tmp_path)
 
 
 def test_a_first_partition_that_is_larger_is_no_first_use(tmp_path: Path) -> None:
-    assert "first-use" not in found(Plan(importing(4.0, size=900_000)), tmp_path)
+    assert "warm-up" not in found(Plan(importing(4.0, size=900_000)), tmp_path)
 
 
 def test_a_function_that_is_slow_by_its_median_dominates(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_function_that_is_slow_by_its_median_dominates(tmp_path: Path) -> None
     tasks += [Task(f"sum-{n}", n % 2, 0.0, 0.01, thread=2 + n) for n in range(4)]
     # 38 runs of 0.5 s, and 2 first ones that count as such.
     expected = {"median": 0.5, "tasks": 40, "lasted": 20.0}
-    assert_found(Plan(tasks), tmp_path, "dominating-function", **expected)
+    assert_found(Plan(tasks), tmp_path, "dominant-function", **expected)
 
 
 def sent_early(**facts: Any) -> Plan:
@@ -79,7 +79,7 @@ def test_tasks_that_a_loop_does_not_take_in_are_not_at_the_scheduler(
     looks += [(at, {"state": "running", "loop_lag": at - 0.5}) for at in lags]
     held = [(n, at, facts) for n in (0, 1) for at, facts in looks] if lags else []
     expected = {"seconds": 5.0, "longest": 5.0, "blocked": blocked, "absent": {"scheduler-bound"}}
-    assert_found(sent_early(held=held), tmp_path, "late-receipt", **expected)
+    assert_found(sent_early(held=held), tmp_path, "slow-dispatch", **expected)
 
 
 def test_imports_as_the_first_tasks_arrive_are_paid_once(
@@ -98,7 +98,7 @@ def test_imports_as_the_first_tasks_arrive_are_paid_once(
     monkeypatch.setattr(loop_blocks, "loop_blocks", blocks)
     (finding,) = sent_early().write(tmp_path).findings()
 
-    assert (finding.rule, finding.severity) == ("first-use", "low")
+    assert (finding.rule, finding.severity) == ("warm-up", "low")
     assert finding.text.startswith("Workers imported sklearn as their first tasks arrived")
     assert finding.seconds == pytest.approx(5.0)
     assert finding.figures["share"] == pytest.approx(1.0)

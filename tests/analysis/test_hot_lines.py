@@ -372,7 +372,7 @@ def test_a_finding_cites_the_hottest_line(tmp_path: Path) -> None:
     samples = [sample(0.05 + n * 0.1, 2 if n % 5 else 0) for n in range(80) if n % 10 < 9]
     Plugin(tmp_path).write((STACK, STACKS), (COMPUTE, runs), (TASK_SAMPLE, samples))
     findings = TraceAnalyser(tmp_path).diagnose().set_index("Rule")
-    evidence = findings.loc["dominating-function", "Evidence"]
+    evidence = findings.loc["dominant-function", "Evidence"]
     line = f"at {WORK}:41 step, in norm (numpy): 100 % computing. "
     assert line in evidence
     assert "(72 samples, ± " in evidence

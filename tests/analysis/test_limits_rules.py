@@ -33,9 +33,9 @@ def test_tasks_that_wait_for_a_lock_of_the_cluster(tmp_path: Path) -> None:
     # The first four wait 0, 0.25, 0.5 and 0.75 s, all others 0.75 s: 10.5 s of 16 s.
     expected = {"severity": "high", "cause": None, "kind": "Lock", "name": "output.nc"}
     expected |= {"waited": 10.5, "share": 0.656, "times": 16, "each": 0.25, "held": 4.0}
-    findings = assert_found(in_lock(waits=True), tmp_path, "cluster-lock", **expected)
-    for other in ("blocked-tasks", "waits-in-turn"):
-        assert other not in findings or findings[other]["Cause"] == "cluster-lock"
+    findings = assert_found(in_lock(waits=True), tmp_path, "distributed-lock", **expected)
+    for other in ("blocked-tasks", "shared-bottleneck"):
+        assert other not in findings or findings[other]["Cause"] == "distributed-lock"
 
 
 def in_others(queue: bool, seceded: bool = False) -> Plan:
@@ -56,7 +56,7 @@ def test_tasks_that_keep_their_threads_while_they_wait_for_others(tmp_path: Path
     # They keep three of four threads for 4 s; each other one waits for all those before it.
     expected = {"severity": "high", "cause": None, "function": "direct", "kept": 12.0}
     expected |= {"share": 0.75, "queued": 30.0}
-    assert_found(in_others(queue=True), tmp_path, "waits-for-tasks", **expected)
+    assert_found(in_others(queue=True), tmp_path, "missing-secede", **expected)
 
 
 def asking_for_gpu(at_once: int) -> Plan:
@@ -84,10 +84,10 @@ def changed(plan: Plan, **more: Any) -> Plan:
 @pytest.mark.parametrize(
     ("plan", "rule"),
     [
-        (in_lock(waits=False), "cluster-lock"),  # nobody waits
-        (in_lock(waits=True, seceded=0.01), "cluster-lock"),  # without a thread
-        (in_others(queue=False), "waits-for-tasks"),  # the others have threads
-        (in_others(queue=True, seceded=True), "waits-for-tasks"),
+        (in_lock(waits=False), "distributed-lock"),  # nobody waits
+        (in_lock(waits=True, seceded=0.01), "distributed-lock"),  # without a thread
+        (in_others(queue=False), "missing-secede"),  # the others have threads
+        (in_others(queue=True, seceded=True), "missing-secede"),
         (asking_for_gpu(at_once=3), "resource-limit"),  # all threads have a unit
         (changed(asking_for_gpu(at_once=1), annotations={"priority": 1}), "resource-limit"),
     ],

@@ -101,7 +101,7 @@ def test_what_looks_alike_is_no_steady_rise(
     tmp_path: Path, unmanaged: Callable[[int], int], begin: str
 ) -> None:
     plan = rounds(unmanaged)
-    assert "memory-grows" not in found(plan, tmp_path / "diagnosed")
+    assert "memory-growth" not in found(plan, tmp_path / "diagnosed")
     verdict = figures(plan.write(tmp_path / "told").memory_growth(), "unmanaged")["Verdict"]
     assert verdict.startswith(begin)
 
@@ -142,7 +142,7 @@ def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) 
     # From the second computation's end, 111 MB, to the last one's, 220 MB, 11 runs on each worker.
     expected = {"of": "unmanaged", "function": "a", "each": 20.2 * MB, "first": 200.0 * MB}
     expected |= {"last": 422.0 * MB, "share": 0.11, "a_run": 9.91 * MB, "runs": 22}
-    assert_found(rounds(steady), tmp_path, "memory-grows", **expected, computations=11)
+    assert_found(rounds(steady), tmp_path, "memory-growth", **expected, computations=11)
 
 
 def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path:
 def test_results_that_stay_are_told_as_what_they_are(tmp_path: Path) -> None:
     plan = rounds(lambda _: 100, results=lambda k: 20 * (k + 1), number=lambda k: k + 1, kept=20)
     expected = {"of": "results", "severity": "low", "function": "a", "wanted": True}
-    assert_found(plan, tmp_path / "diagnosed", "memory-grows", **expected, of_function=440.0 * MB)
+    assert_found(plan, tmp_path / "diagnosed", "memory-growth", **expected, of_function=440.0 * MB)
     told = figures(plan.write(tmp_path / "told").memory_growth(), "results of a")
     assert (told["At First (MB)"], told["At Last (MB)"]) == (40.0, 480.0)
     assert told["Why Held"] == "for the client"
@@ -166,7 +166,7 @@ def test_results_that_stay_are_told_as_what_they_are(tmp_path: Path) -> None:
 
 def test_results_that_dask_takes_for_small_are_no_leak(tmp_path: Path) -> None:
     plan = rounds(steady, number=lambda k: 5 * k)
-    assert_found(plan, tmp_path, "memory-grows", results=110, a_run=None, function=None)
+    assert_found(plan, tmp_path, "memory-growth", results=110, a_run=None, function=None)
 
 
 def test_the_scheduler_and_the_client_have_processes_of_their_own(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_scheduler_and_the_client_have_processes_of_their_own(tmp_path: Path
     for tasks, known in (((), 0), (at_first, None), (more, came)):
         plan.scheduler_tasks = tasks
         directory = tmp_path / f"diagnosed {known}"
-        assert_found(plan, directory, "memory-grows", of="scheduler", each=12.0 * MB, tasks=known)
+        assert_found(plan, directory, "memory-growth", of="scheduler", each=12.0 * MB, tasks=known)
 
 
 def test_one_long_computation_is_compared_by_windows(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_one_long_computation_is_compared_by_windows(tmp_path: Path) -> None:
     plan.graphs, plan.clients = (0.0,), ["c"]
     table = plan.write(tmp_path / "told").memory_growth()
     assert set(table["Compared"]) <= {"19 windows of 615 ms", "nothing"}
-    assert "memory-grows" not in found(plan, tmp_path / "diagnosed")
+    assert "memory-growth" not in found(plan, tmp_path / "diagnosed")
 
 
 def test_groupings_that_there_are_not(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_thresholds_are_those_of_the_recorded_workers(analyser: dasfprof.TraceAn
 
 def test_a_finding_names_the_recorded_thresholds(analyser: dasfprof.TraceAnalyser) -> None:
     findings = analyser.diagnose()
-    pressure = findings[findings["Rule"] == "memory-pressure"]
+    pressure = findings[findings["Rule"] == "paused-workers"]
     assert "Dask pauses them at 97 %, and kills them never" in pressure["Evidence"].iloc[0]
 
 

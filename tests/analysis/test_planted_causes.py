@@ -30,16 +30,16 @@ OF_PLANTING = {"blocked-tasks"}
 #: What other programs on the machine do to it: tasks wait for cores, here more than there.
 OF_THE_MACHINE = {
     "cpu-oversubscribed",
-    "degrading-functions",
-    "deserialising",
-    "first-use",
+    "slowing-functions",
+    "slow-deserialization",
+    "warm-up",
     "host-memory-full",
-    "imbalance",
-    "late-receipt",
-    "memory-pressure",
+    "load-imbalance",
+    "slow-dispatch",
+    "paused-workers",
     "scheduler-bound",
     "slow-worker",
-    "straggling-tasks",
+    "stragglers",
     "tasks-too-small",
 }
 

@@ -69,7 +69,7 @@ def findings_of(plan: Plan, directory: Path) -> list[Finding]:
 )
 def test_each_changed_figure_is_refuted(name: str, other: Any, tmp_path: Path) -> None:
     (finding,) = findings_of(slow_function(), tmp_path)
-    assert finding.rule == "dominating-function"
+    assert finding.rule == "dominant-function"
     assert finding.to_dict()["Figures"]["median"] == {"value": 1.0, "unit": "s"}
     figures = {**finding.figures, name: other}
 
@@ -96,10 +96,10 @@ def test_errors_come_first_unless_a_client_had_given_up_all_that_erred(tmp_path:
     plan = slow_function()
     plan.tasks[-1].state, plan.tasks[-1].exception = "erred", "KeyError('shard')"
     errors, function = findings_of(plan, tmp_path)
-    assert (errors.rule, function.rule) == ("errors", "dominating-function")
+    assert (errors.rule, function.rule) == ("failed-tasks", "dominant-function")
     function = replace(function, severity="medium")
     errors = replace(errors, severity="low")
-    assert refute(tmp_path, [function, errors]) == ["errors come after dominating-function"]
+    assert refute(tmp_path, [function, errors]) == ["failed tasks come after dominant-function"]
 
     errors = replace(errors, figures={**errors.figures, "nobodys": True})
     (nobody_gave_up,) = refute(tmp_path, [function, errors])

@@ -53,7 +53,7 @@ def test_outcome_of_a_task_that_kills_its_worker(client: Client, tmp_path: Path)
     workers = analyser.trace.workers
     assert workers["exit_code"].dropna().tolist() == [-signal.SIGKILL]
     table = analyser.diagnose()
-    (finding,) = table[table["Rule"] == "killed-workers"].to_dict("records")
+    (finding,) = table[table["Rule"] == "killed-worker-errors"].to_dict("records")
     assert "killed by SIGKILL" in finding["Evidence"]
 
 
@@ -82,7 +82,7 @@ def test_what_ran_beside_a_hog_is_not_blamed(tmp_path: Path) -> None:
     findings = run.analyser(progress=False).diagnose()
     assert not refute(run.files(), run.analyser(progress=False).findings())
 
-    (finding,) = findings[findings["Rule"] == "killed-workers"].to_dict("records")
+    (finding,) = findings[findings["Rule"] == "killed-worker-errors"].to_dict("records")
     assert finding["Finding"].startswith("2 tasks were given up")
     assert "killed as memory ran out" in finding["Finding"]
     assert (finding["Function"], finding["Severity"]) == ("hog", "high")

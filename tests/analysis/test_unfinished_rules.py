@@ -111,7 +111,7 @@ def test_errors_after_another_client_left_and_futures_were_dropped(
     dropped = {"known": 19.0, "state": "released", "why": "client-releases-keys-1"}
     erred = {"known": 19.31, "state": "erred", "why": "task-erred-1", **FIRST}
     run.runs = [{"key": "f-1", **dropped}, {"key": "g-1", **erred}]
-    errors = told(run, tmp_path)["errors"]
+    errors = told(run, tmp_path)["failed-tasks"]
 
     assert (errors["tasks"], errors["kinds"]) == (1, ["OSError in g"])
 
@@ -131,11 +131,11 @@ def test_what_ended_a_run_and_what_ended_with_it(
 ) -> None:
     findings = told(ended_in(exception, at, at + 0.001, client_left), tmp_path)
     if when is None:
-        assert first(findings) == "errors"
+        assert first(findings) == "failed-tasks"
         assert "unfinished-run" not in findings
     else:
         assert first(findings) == "unfinished-run"
-        assert "errors" not in findings
+        assert "failed-tasks" not in findings
         own = findings["unfinished-run"]
         assert (own["severity"], own["tasks"], own["when"]) == ("high", 1, when)
         assert own["failed_late"] == {"key": "f-1", "message": exception, "tasks": 1}
@@ -176,7 +176,7 @@ def test_fire_and_forget_that_the_end_cut_off(tmp_path: Path) -> None:
     findings = told(run, tmp_path)
     own = findings["unfinished-run"]
     assert (own["severity"], own.get("cause")) == ("low", None)
-    assert findings.keys().isdisjoint({"lost-workers", "killed-workers"})
+    assert findings.keys().isdisjoint({"lost-workers", "killed-worker-errors"})
 
 
 def test_futures_that_were_cancelled_while_the_run_went_on(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_futures_that_were_cancelled_while_the_run_went_on(tmp_path: Path) -> No
         {"key": "g-1", "sent": 3.0, "known": 20.0, "state": "memory", "why": ENDED, "run_id": 0},
     ]
     findings = told(run, tmp_path)
-    own = findings["given-up-tasks"]
+    own = findings["cancelled-tasks"]
     assert (own["severity"], own["tasks"]) == ("low", 1)
     assert findings.keys().isdisjoint({"unfinished-run", "lost-workers"})
 
@@ -202,7 +202,7 @@ def test_a_run_that_ended_has_no_such_finding(tmp_path: Path) -> None:
         ],
     )
     rules = told(run, tmp_path).keys()
-    assert rules.isdisjoint({"unfinished-run", "given-up-tasks", "killed-workers"})
+    assert rules.isdisjoint({"unfinished-run", "cancelled-tasks", "killed-worker-errors"})
 
 
 def test_workers_that_leave_together_after_all_has_ended(tmp_path: Path) -> None:
@@ -371,13 +371,13 @@ def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
     assert abs(run.thread_seconds - 13.0) < 0.01
     assert not refute(tmp_path, analyser.findings())
     found = analyser.diagnose()
-    assert found["Rule"].iloc[0] == "killed-workers"
+    assert found["Rule"].iloc[0] == "killed-worker-errors"
     assert not found["Finding"].str.contains("all tasks have ended").any()
 
 
 def test_a_result_of_before_is_no_proof_that_a_task_was_not_given_up(tmp_path: Path) -> None:
     lost = given_up(result=2.0).write(tmp_path / "before").findings()
-    assert "killed-workers" in {one.rule for one in lost}
+    assert "killed-worker-errors" in {one.rule for one in lost}
     assert not refute(tmp_path / "before", lost)
     # One that came later is.
     plan = given_up(result=13.0)

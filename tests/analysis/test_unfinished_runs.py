@@ -43,7 +43,7 @@ CASES = {
 #: Programs that leave work behind, and the gravest that may be said of it.
 GIVEN_UP = {"forgotten": "low", "cancelled": "low", "abandoned": "medium"}
 #: Findings of no healthy run.
-GRAVE = ("unfinished-run", "killed-workers", "lost-workers")
+GRAVE = ("unfinished-run", "killed-worker-errors", "lost-workers")
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def test_the_planted_cause_is_named_first(
     against = refute(tmp_path / "traces", analyser.findings())
     assert not against, "\n".join(against)
     rules = set(findings.query("Severity == 'high'")["Rule"])
-    assert {"lost-workers", "scheduler-bound", "client-gaps"}.isdisjoint(rules)
+    assert {"lost-workers", "scheduler-bound", "client-bound"}.isdisjoint(rules)
     assert analyser.time_accounting()["Share (%)"].max() <= 100.0
 
 
@@ -137,7 +137,7 @@ def test_what_was_given_up_is_said_as_such(name: str, tmp_path: Path) -> None:
     with program(name, tmp_path / "traces") as process:
         process.wait(240)
     table = looked_at(tmp_path / "traces").diagnose()
-    own = table[table["Rule"].isin(["unfinished-run", "given-up-tasks"])]
+    own = table[table["Rule"].isin(["unfinished-run", "cancelled-tasks"])]
     assert len(own) == 1, table["Finding"].tolist()
     assert re.search(hung_programs.PLANTS[name].says, own["Finding"].iloc[0])
     assert own["Severity"].iloc[0] == GIVEN_UP[name]

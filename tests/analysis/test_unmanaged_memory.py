@@ -26,13 +26,13 @@ def kept(memory: int, results: int = 0, **more: Any) -> Plan:
 
 def test_memory_that_stays(tmp_path: Path) -> None:
     expected = {"severity": "medium", "of": "stays", "left": 800.0 * MB, "share": 0.4}
-    assert_found(kept(900 * MB), tmp_path, "memory-grows", **expected, limit=2000.0 * MB)
+    assert_found(kept(900 * MB), tmp_path, "memory-growth", **expected, limit=2000.0 * MB)
 
 
 def test_results_that_are_larger_on_disk_than_in_memory(tmp_path: Path) -> None:
     """Dask takes an integer to have 28 bytes, and writes more."""
     plan = kept(900 * MB, results=280, spilled_size=1190)
-    assert_found(plan, tmp_path, "memory-grows", left=800.0 * MB, results=0.0)
+    assert_found(plan, tmp_path, "memory-growth", left=800.0 * MB, results=0.0)
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_results_that_are_larger_on_disk_than_in_memory(tmp_path: Path) -> None:
     ],
 )
 def test_memory_that_looks_alike(tmp_path: Path, plan: Plan) -> None:
-    assert "memory-grows" not in found(plan, tmp_path)
+    assert "memory-growth" not in found(plan, tmp_path)
 
 
 def test_memory_that_is_freed_late_does_not_stay(tmp_path: Path) -> None:
     plan = kept(900 * MB)
     plan.used[-1] = (0, 5.9, {"memory": 150 * MB})
 
-    assert "memory-grows" not in found(plan, tmp_path)
+    assert "memory-growth" not in found(plan, tmp_path)
 
 
 def test_what_results_give_back_at_the_end_was_no_less_kept_before(tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_what_results_give_back_at_the_end_was_no_less_kept_before(tmp_path: Pat
     plan.held.append((0, 6.1, {**facts, "size": 0}))
     plan.used.append((0, 6.1, {"memory": 120 * MB}))
 
-    assert_found(plan, tmp_path, "memory-grows", left=799.0 * MB)
+    assert_found(plan, tmp_path, "memory-growth", left=799.0 * MB)

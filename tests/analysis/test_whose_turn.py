@@ -40,15 +40,15 @@ def two_turns(*clients: str, begin: float = 6.0, joined: float | None = None) ->
 
 def test_one_client_that_submits_late(tmp_path: Path) -> None:
     expected = {"seconds": 5.0, "client": "", "sampled": False}
-    assert_found(two_turns("a", "a"), tmp_path, "client-gaps", **expected)
+    assert_found(two_turns("a", "a"), tmp_path, "client-bound", **expected)
 
 
 def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:
-    assert "client-gaps" not in found(two_turns("a", "b"), tmp_path)
+    assert "client-bound" not in found(two_turns("a", "b"), tmp_path)
 
 
 def test_a_client_that_waits_for_workers_makes_no_gap(tmp_path: Path) -> None:
-    finding = found(two_turns("a", "a", joined=5.5), tmp_path).get("client-gaps")
+    finding = found(two_turns("a", "a", joined=5.5), tmp_path).get("client-bound")
 
     assert finding is None or finding["Seconds at stake (s)"] == pytest.approx(0.5)
 
@@ -56,7 +56,7 @@ def test_a_client_that_waits_for_workers_makes_no_gap(tmp_path: Path) -> None:
 def test_the_longest_gap_is_no_longer_than_all_of_them(tmp_path: Path) -> None:
     # From 1 to 6 s nothing is submitted, and until 3 s no worker is there.
     plan = two_turns("a", "a", joined=3.0)
-    assert_found(plan, tmp_path, "client-gaps", waited=3.0, longest=3.0)
+    assert_found(plan, tmp_path, "client-bound", waited=3.0, longest=3.0)
 
 
 def test_a_run_without_workers_for_a_time(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_json_is_one_document(trace: Path) -> None:
     assert [row["worker-c096-0"] for row in tables["task_balance"]] == [1, 5]
     assert all({"Severity", "Finding", "Suggestion"} <= row.keys() for row in document["findings"])
     figures = {row["Rule"]: row["Figures"] for row in document["findings"]}
-    assert figures["missing-evidence"]["workers_died"] is False
+    assert figures["incomplete-trace"]["workers_died"] is False
 
 
 def test_json_of_what_was_asked(trace: Path) -> None:
@@ -224,7 +224,7 @@ def test_tables_fit_the_terminal(trace: Path, columns: int) -> None:
     assert max(map(len, tables.splitlines())) <= columns
     # What is to be copied stays whole.
     assert heading
-    assert commands == f"  dasfprof analyse --finding missing-evidence {trace}\n"
+    assert commands == f"  dasfprof analyse --finding incomplete-trace {trace}\n"
 
 
 def test_a_run_without_tasks(tmp_path: Path) -> None:

@@ -158,10 +158,12 @@ def followed(command: str) -> dict[str, Any]:
 
 def test_the_overview_leads_to_a_finding_a_function_and_its_rows(runs: Path) -> None:
     overview = asked("analyse", "--json", runs / "0")
-    assert overview["next"][0].startswith("dasfprof analyse --finding dominating-function ")
+    assert overview["next"][0].startswith("dasfprof analyse --finding dominant-function ")
     finding = followed(overview["next"][0])
-    assert {row["Rule"] for row in finding["findings"]} == {"dominating-function"}
-    assert finding["findings"][0]["Page"].endswith("findings/dominating-function.html")
+    former = overview["next"][0].replace("dominant-function", "dominating-function")
+    assert followed(former)["findings"] == finding["findings"]
+    assert {row["Rule"] for row in finding["findings"]} == {"dominant-function"}
+    assert finding["findings"][0]["Page"].endswith("findings/dominant-function.html")
     function = finding["findings"][0]["Function"]
     leads = [one for one in finding["next"] if "--function" in one]
     questions = [one for one in finding["next"] if " -a " in one]
@@ -210,7 +212,7 @@ def test_a_step_opens_what_the_one_before_it_had_opened(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--finding", "io-bound"], "has no finding 'io-bound'; there are: dominating-function"),
+        (["--finding", "io-bound"], "has no finding 'io-bound'; there are: dominant-function"),
         (["--function", "nobody"], "No task run is of 'nobody'; functions: "),
         (["--finding", "x", "-a", "task"], "cannot be used together"),
     ],

@@ -45,7 +45,7 @@ def test_a_restart_is_told_as_such(client: Client, tmp_path: Path) -> None:
     findings = analyser.diagnose()
     assert not refute(tmp_path, analyser.findings())
     assert "lost-workers" not in set(findings["Rule"])
-    (text,) = findings["Finding"][findings["Rule"] == "given-up-tasks"]
+    (text,) = findings["Finding"][findings["Rule"] == "cancelled-tasks"]
     assert "32 tasks were unfinished" in text
     assert "restarted 2 workers" in text
     functions = analyser.processed_tasks("function").set_index("Function")
@@ -66,8 +66,8 @@ def test_a_restart_that_ends_a_run(client: Client, tmp_path: Path) -> None:
     assert not refute(tmp_path, analyser.findings())
     texts = dict(zip(findings["Rule"], findings["Finding"], strict=True))
     assert {"lost-workers", "unfinished-run"}.isdisjoint(texts)
-    assert "while 32 tasks were unfinished" in texts["given-up-tasks"]
-    (evidence,) = findings["Evidence"][findings["Rule"] == "given-up-tasks"]
+    assert "while 32 tasks were unfinished" in texts["cancelled-tasks"]
+    (evidence,) = findings["Evidence"][findings["Rule"] == "cancelled-tasks"]
     assert "for 0 s" not in evidence
     functions = analyser.processed_tasks("function")
     assert functions["Failed"].sum() == functions["Succeeded"].sum() == 0

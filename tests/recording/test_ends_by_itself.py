@@ -171,10 +171,10 @@ def test_a_run_ends_some_time_after_its_client_was_killed(
     assert " ".join(said.stdout.split()).count("closed as its client was gone") == 5
     analyser = TraceAnalyser(traces, progress=False)
     findings = analyser.diagnose().set_index("Rule")
-    assert "recording ended by itself" in findings["Finding"]["missing-evidence"].lower()
+    assert "recording ended by itself" in findings["Finding"]["incomplete-trace"].lower()
     (note,) = (note for note in analyser.trace.notes if note.kind == "client-gone")
     assert "had been gone for" in note.text
-    own = [one for one in analyser.findings() if one.rule == "missing-evidence"]
+    own = [one for one in analyser.findings() if one.rule == "incomplete-trace"]
     assert refute(traces, own) == []
 
 

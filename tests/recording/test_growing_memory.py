@@ -67,7 +67,7 @@ def found(analyser: TraceAnalyser, directory: Path) -> list[dict[str, Any]]:
     assert not refute(directory, analyser.findings())
     return [
         {str(k): v for k, v in row.items()}
-        for row in findings[findings["Rule"] == "memory-grows"].to_dict("records")
+        for row in findings[findings["Rule"] == "memory-growth"].to_dict("records")
     ]
 
 

@@ -50,7 +50,7 @@ def finding(directory: Path) -> str:
     analyser = TraceAnalyser(directory, progress=False)
     findings = analyser.diagnose()
     assert not refute(directory, analyser.findings())
-    own = findings[findings["Rule"] == "missing-evidence"]
+    own = findings[findings["Rule"] == "incomplete-trace"]
     return " ".join([*own["Finding"], *own["Evidence"], *own["Suggestion"]])
 
 

@@ -78,7 +78,9 @@ def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
 
 
 def words(findings: pd.DataFrame) -> str:
-    rows = findings[findings["Rule"].isin(["killed-workers", "lost-workers", "unfinished-run"])]
+    rows = findings[
+        findings["Rule"].isin(["killed-worker-errors", "lost-workers", "unfinished-run"])
+    ]
     return " ".join(rows[["Finding", "Evidence", "Suggestion"]].to_numpy(str).ravel())
 
 
@@ -104,7 +106,7 @@ def test_given_up_for_want_of_heartbeats_is_no_matter_of_memory(tmp_path: Path) 
     assert "holds the GIL" in told
     assert "memory ran out" not in told
     assert "memory_limit" not in told
-    assert findings.iloc[0]["Rule"] == "killed-workers"
+    assert findings.iloc[0]["Rule"] == "killed-worker-errors"
 
 
 def kill(_: int) -> None:
@@ -156,7 +158,7 @@ def test_the_error_by_which_a_worker_ended_is_named(
     (error,) = facts(traces, "TracePlugin", "Worker Error")
     assert error["exception"] == "ModuleNotFoundError: No module named 'only_here'"
     _, findings = ended(traces)
-    assert findings.iloc[0]["Rule"] == "killed-workers"
+    assert findings.iloc[0]["Rule"] == "killed-worker-errors"
     assert "lost just after an error that Dask logged there" in findings.iloc[0]["Finding"]
     assert "ModuleNotFoundError: No module named 'only_here'" in findings.iloc[0]["Suggestion"]
     assert "ran out" not in words(findings)

@@ -91,7 +91,7 @@ def test_threads_idle_for_the_function_and_not_for_the_client(recorded: Recorded
     seconds = recorded.analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     assert seconds["Functions outside tasks"] >= 2 * CPU
     rules = set(recorded.analyser.diagnose()["Rule"])
-    assert "client-gaps" not in rules
+    assert "client-bound" not in rules
     assert not refute(recorded.directory, recorded.analyser.findings())
 
 

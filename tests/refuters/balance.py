@@ -18,7 +18,7 @@ from refuters.steps import Steps
 _BLOCKED = 0.3
 
 
-@refuter("fat-partitions")
+@refuter("data-skew")
 def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare sizes of inputs and results with the medians of the function in that layer."""
     row = _row_of(said, evidence)
@@ -54,7 +54,7 @@ def _is_divided(row: dict[str, Any]) -> bool:
     return (row["type"] or "").rpartition(".")[2] in kinds or bool(row["dependencies"])
 
 
-@refuter("straggling-tasks")
+@refuter("stragglers")
 def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the longest with the median of its layer, and the cause with its own times."""
     by_function = said["by_function"]
@@ -140,7 +140,7 @@ def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["workers"], len(ran), "workers")
 
 
-@refuter("imbalance")
+@refuter("load-imbalance")
 def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum for how long tasks held the threads of each worker."""
     least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)

@@ -18,14 +18,14 @@ def _total(rows: Rows, name: str) -> float:
     return float(sum(row[name] or 0.0 for row in rows))
 
 
-@refuter("single-gathers", "large-results")
+@refuter("repeated-gathers", "large-gathers")
 def results(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with all calls in which results came."""
     came = evidence.rows("Client Calls").where(lambda row: row["receiving"] > 0)
     yield from exceeds(said["receiving"], _total(came, "receiving"), "seconds of receiving")
     yield from exceeds(said["calls"], _total(came, "calls"), "calls in which results came")
     yield from exceeds(said.seconds, said["receiving"], "seconds at stake")
-    if said.rule == "large-results":
+    if said.rule == "large-gathers":
         yield from exceeds(said["received"], _total(came, "received"), "bytes that came")
         return
     line = came.where(lambda row: f"{row['file']}:{row['line']} " in said["line"])
@@ -36,7 +36,7 @@ def results(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "calls of that line ask for many results each"
 
 
-@refuter("tokenising")
+@refuter("slow-tokenization")
 def tokenising(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with all seconds of it."""
     hashed = _total(evidence.rows("Client Calls"), "tokenising")
@@ -45,7 +45,7 @@ def tokenising(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said.seconds, said["hashing"], "seconds at stake")
 
 
-@refuter("sent-by-value")
+@refuter("large-objects-in-graph")
 def sent_by_value(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the values of that name."""
     sent = evidence.rows("Sent Value").where(lambda row: row["name"] == said["name"])

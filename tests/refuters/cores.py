@@ -269,7 +269,7 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "more threads are advised, and hardly any task was ready before it had one"
 
 
-@refuter("waits-in-turn")
+@refuter("shared-bottleneck")
 def waits_in_turn(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the distances of ends, and with how long runs last."""
     own = evidence.functions.get(str(said.function), Rows([]))
@@ -291,7 +291,7 @@ def garbage_collection(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["share"], said["taken"] / said["cpu"], "the collector's share")
 
 
-@refuter("process-lock")
+@refuter("per-process-lock")
 def process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for samples in a lock; without any, for turns of each process."""
     own = evidence.functions.get(str(said.function), Rows([]))
@@ -342,7 +342,7 @@ def stacks_of(runs: Rows, evidence: Evidence) -> list[list[list[Any]]]:
     ]
 
 
-@refuter("lock-bound")
+@refuter("gil-contention")
 def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with how many tasks ran at a time, and what they did not use of their time.
 

@@ -100,7 +100,7 @@ def _disk_needed(told: dict[str, Any], evidence: Evidence) -> Iterator[str]:
         yield from differs(told["free"], float(np.nanmin(disks.numbers("free"))), "free at least")
 
 
-@refuter("memory-pressure")
+@refuter("paused-workers")
 def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the time for which samples say that workers were paused; or compare with limits."""
     if "limit" in said.figures:

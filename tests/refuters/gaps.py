@@ -14,7 +14,7 @@ from refuters.registry import refuter
 from refuters.steps import Steps
 
 
-@refuter("client-gaps")
+@refuter("client-bound")
 def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which nothing was known to the scheduler that was not over."""
     begin, end = evidence.span
@@ -30,7 +30,7 @@ def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from _between_clients(evidence, said["longest"])
 
 
-@refuter("one-at-a-time")
+@refuter("sequential-submission")
 def one_at_a_time(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the graphs that came, and with how long a thread idled."""
     begin, end = evidence.span

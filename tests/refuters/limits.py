@@ -12,7 +12,7 @@ from refuters.figures import Said, differs, exceeds
 from refuters.registry import refuter
 
 
-@refuter("cluster-lock")
+@refuter("distributed-lock")
 def cluster_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     """Add up what the workers noted of the lock."""
     named = (said["kind"], said["name"])
@@ -28,7 +28,7 @@ def cluster_lock(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "tasks seceded, and may have waited without a thread"
 
 
-@refuter("waits-for-tasks")
+@refuter("missing-secede")
 def waits_for_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for samples in Dask's client, and for tasks that it could have been waited for."""
     own = evidence.functions.get(str(said.function), Rows([]))

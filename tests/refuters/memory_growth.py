@@ -11,7 +11,7 @@ from refuters.figures import Said, exceeds
 from refuters.registry import refuter
 
 
-@refuter("memory-grows")
+@refuter("memory-growth")
 def memory_grows(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what processes had in each third of the run, whatever ran then."""
     if said["of"] == "stays":

@@ -28,7 +28,7 @@ _NO_WANT, _FULL = 0.8, 0.05
 _AT_THE_END = 3.5
 
 
-@refuter("failed-attempts")
+@refuter("retried-tasks")
 def failed_attempts(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count attempts that erred and were followed by another of their key, and their seconds."""
     every = attempts(evidence)
@@ -67,7 +67,7 @@ def _time_outs(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from differs(told["most"], float(well.max()), "the longest that ended well")
 
 
-@refuter("errors")
+@refuter("failed-tasks")
 def errors(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count keys whose last attempt erred, but for those under which workers died.
 
@@ -223,7 +223,7 @@ def recomputation(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"{said.seconds:.3g} s are at stake of {seconds:.3g} s of threads"
 
 
-@refuter("given-up-tasks")
+@refuter("cancelled-tasks")
 def given_up_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count tasks that clients gave up before they ended."""
     if "restarts" in said.figures:

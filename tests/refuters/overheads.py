@@ -79,7 +79,7 @@ def scheduler_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["on_path"], evidence.wall, "seconds of the critical path")
 
 
-@refuter("late-receipt")
+@refuter("slow-dispatch")
 def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time between being sent and being received, and with lags of loops."""
     late = evidence.idle_by_worker("sent", "received")
@@ -97,7 +97,7 @@ def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "no loop was late"
 
 
-@refuter("deserialising")
+@refuter("slow-deserialization")
 def deserialising(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum what was recorded of deserialising."""
     seconds = np.nan_to_num(evidence.runs.numbers("deserialize"))

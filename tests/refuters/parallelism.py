@@ -71,7 +71,7 @@ def too_few_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from needs_cores(said, evidence)
 
 
-@refuter("degrading-functions")
+@refuter("slowing-functions")
 def degrading_functions(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the last third of a function's runs with the first."""
     own = evidence.functions.get(str(said.function), Rows([]))

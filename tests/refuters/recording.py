@@ -13,7 +13,7 @@ from refuters.figures import Said, exceeds, is_at_least
 from refuters.registry import refuter
 
 
-@refuter("missing-evidence")
+@refuter("incomplete-trace")
 def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for what is said to be missing."""
     text = " ".join(said["notes"])
@@ -58,7 +58,7 @@ def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
                     yield f"the client was gone for {gone}"
 
 
-@refuter("clocks-apart")
+@refuter("clock-skew")
 def clocks_apart(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what messages between workers and the scheduler allow."""
     delays = np.abs(evidence.rows("Clock").numbers("scheduler_delay"))

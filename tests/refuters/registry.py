@@ -15,25 +15,25 @@ from refuters.figures import Said
 #: Contradictions that are known and not yet mended: the rule, words of the refuter, and the cause.
 KNOWN: tuple[tuple[str, str, str], ...] = ()
 #: What may be told before the errors that users saw.
-_BEFORE_ERRORS = {"unfinished-run", "killed-workers", "lost-workers"}
+_BEFORE_ERRORS = {"unfinished-run", "killed-worker-errors", "lost-workers"}
 #: Seconds under which nothing is grave, if it is under such a share of the run as well.
 _LITTLE, _LITTLE_SHARE = 1.0, 0.05
 #: Rules about what clients do.
-_CLIENTS = {"single-gathers", "large-results", "tokenising", "sent-by-value"}
+_CLIENTS = {"repeated-gathers", "large-gathers", "slow-tokenization", "large-objects-in-graph"}
 #: Beside these findings more threads find no memory, no core, no task, or a lock.
 _NO_MORE_THREADS = {
-    "killed-workers",
-    "memory-pressure",
+    "killed-worker-errors",
+    "paused-workers",
     "spilling",
-    "process-lock",
-    "cluster-lock",
+    "per-process-lock",
+    "distributed-lock",
     "resource-limit",
-    "waits-for-tasks",
-    "waits-in-turn",
+    "missing-secede",
+    "shared-bottleneck",
     "cpu-oversubscribed",
     "no-workers",
-    "client-gaps",
-    "one-at-a-time",
+    "client-bound",
+    "sequential-submission",
     "too-few-tasks",
     "poor-placement",
 }
@@ -131,9 +131,9 @@ def _among_themselves(findings: list[Said]) -> Iterator[str]:
     rules = [said.rule for said in findings]
     yield from _advised(findings, {*rules})
     # Errors of tasks that a client had given up are nobody's, and no grave matter.
-    anybodys = next((n for n, one in enumerate(findings) if one.rule == "errors"), 0)
+    anybodys = next((n for n, one in enumerate(findings) if one.rule == "failed-tasks"), 0)
     if anybodys and not findings[anybodys]["nobodys"] and {*rules[:anybodys]} - _BEFORE_ERRORS:
-        yield f"errors come after {rules[0]}"
+        yield f"failed tasks come after {rules[0]}"
 
 
 def _advised(findings: list[Said], rules: set[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from refuters.registry import refuter
 _PROMPTS = ("ipykernel", "IPython", "_pyrepl", "prompt_toolkit")
 
 
-@refuter("late-start")
+@refuter("slow-startup")
 def late_start(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with when the client's recording began, and when the first graph was known."""
     graph = min(evidence.rows("Graph"), key=lambda row: row["timestamp"])

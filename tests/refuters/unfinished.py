@@ -111,7 +111,7 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
             yield f"there is no {label}"
 
 
-@refuter("killed-workers")
+@refuter("killed-worker-errors")
 def killed_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for the workers that died, and for a result that came after the task was given up."""
     killed = [

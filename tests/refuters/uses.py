@@ -36,7 +36,7 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
     return Rows(first), Rows(rest)
 
 
-@refuter("first-use")
+@refuter("warm-up")
 def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare first runs on each worker with those that follow; imports with ways and blocks."""
     if said["longest"] is not None:
@@ -79,7 +79,7 @@ def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["lost"], most, "what is lost")
 
 
-@refuter("dominating-function")
+@refuter("dominant-function")
 def dominating_function(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the seconds of each function; how much of it are first uses, only bounds can tell."""
     own = evidence.functions.get(str(said.function), Rows([]))

@@ -130,7 +130,7 @@ def test_which_failures_where_and_the_first(page: OpenedPage, analyser: TraceAna
     tasks = analyser.trace.tasks
     failed = tasks[tasks["state"] == "erred"]
     assert failed["exception"].nunique() == 2
-    told, row = finding(page, analyser, "errors")
+    told, row = finding(page, analyser, "failed-tasks")
     assert page.tab.locator("#findings li").first.get_attribute("id") == "finding-1"
     told.locator(".sentence a").first.click()
     page.until(lambda: page.text("#found") == f"{len(failed)} found")
@@ -163,7 +163,7 @@ def test_what_would_i_change_first(page: OpenedPage, analyser: TraceAnalyser) ->
 
 
 def test_what_did_the_client_do_in_the_gap(page: OpenedPage, analyser: TraceAnalyser) -> None:
-    told, row = finding(page, analyser, "client-gaps")
+    told, row = finding(page, analyser, "client-bound")
     told.locator(".sentence a").first.click()
     page.until(lambda: page.text("#followed") != "")
     begin, end = page.window()

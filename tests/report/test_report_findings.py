@@ -71,10 +71,10 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
 def test_every_severe_finding_is_seen_and_symptoms_are_folded(
     open_page: Opener, tmp_path: Path
 ) -> None:
-    symptom = Finding.of("imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
-    cause = Finding.of("client-gaps", "Nothing was sent.", "", "Submit more.", seconds=3.0)
+    symptom = Finding.of("load-imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
+    cause = Finding.of("client-bound", "Nothing was sent.", "", "Submit more.", seconds=3.0)
     others = [
-        Finding.of("failed-attempts", f"Call {n} fails.", "", "Fix it.", seconds=2.8 - n / 10)
+        Finding.of("retried-tasks", f"Call {n} fails.", "", "Fix it.", seconds=2.8 - n / 10)
         for n in range(4)
     ]
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))

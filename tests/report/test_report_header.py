@@ -43,7 +43,7 @@ def test_the_timeline_begins_on_the_first_screen(open_page: Opener, tmp_path: Pa
     assert told.count() >= min(3, len(analyser.diagnose()))
     assert page.canvas()["y"] < 800, "the picture, not the heading alone"
     # Errors first.
-    assert analyser.diagnose()["Rule"].iloc[0] == "errors"
+    assert analyser.diagnose()["Rule"].iloc[0] == "failed-tasks"
     assert "ended in an error" in told.first.text_content()
 
 

@@ -26,7 +26,7 @@ def findings(*rows: tuple[str, float, str, str]) -> pd.DataFrame:
 
 SMALL = ("tasks-too-small", 15.0, "Tasks are too small: 5 of them.", "Batch inputs; or fuse. So.")
 SLOW = ("slow-worker", 20.0, "x", "y")
-FAILED = ("errors", float("nan"), "6 tasks failed in client.load: KeyError.", "Mend load().")
+FAILED = ("failed-tasks", float("nan"), "6 tasks failed in client.load: KeyError.", "Mend load().")
 LEFT = ("unfinished-run", 15.0, "1 task was left: it hung.", "Look at it.")
 #: What the first finding says and advises, without what is behind a colon or a semicolon.
 SMALL_SAID = ("Tasks are too small. ", "Batch inputs.")

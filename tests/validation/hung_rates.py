@@ -28,7 +28,7 @@ import hung_programs
 #: Seconds until a program is looked at.
 AFTER = 15.0
 #: Findings of no healthy run.
-GRAVE = ("unfinished-run", "killed-workers", "lost-workers")
+GRAVE = ("unfinished-run", "killed-worker-errors", "lost-workers")
 #: Programs that leave work behind on purpose.
 GIVEN_UP = ("forgotten", "cancelled", "abandoned")
 

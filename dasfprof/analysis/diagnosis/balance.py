@@ -64,8 +64,8 @@ _WHY = {
 
 
 @rule(
-    "fat-partitions",
-    explains="straggling-tasks imbalance poor-placement dominating-function blocked-tasks",
+    "data-skew",
+    explains="stragglers load-imbalance poor-placement dominant-function blocked-tasks",
     causes="serial-chain too-few-tasks transfer-bound",
 )
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     usual = Bytes(sizes[worst] / times[worst])
     held = "It came of a shuffle by key: a few keys have most of its rows. " if of_key else ""
     yield Finding.of(
-        "fat-partitions",
+        "data-skew",
         "One partition of {function} is far larger than the others: {size}, {times} times the "
         "median, and its task takes {longer} longer."
         if fat.sum() == 1
@@ -147,7 +147,7 @@ def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
     return transfers, float(sizes.min()) if known else float("inf")
 
 
-@rule("straggling-tasks", causes="imbalance too-few-tasks")
+@rule("stragglers", causes="load-imbalance too-few-tasks")
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
     stragglers = run.stragglers
@@ -163,7 +163,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     by_layer, longest_by_layer = _in_layers(run, rows), _in_layers(run, rows[:1])
     layer = " in the same layer of the graph"
     yield Finding.of(
-        "straggling-tasks",
+        "stragglers",
         f"{{tasks:task}} held their threads far longer than others of their "
         f"function{layer if by_layer else ''}, waits for a core left out: up to {{longest}} in "
         f"{{function}}, whose median{layer if longest_by_layer else ''} is {{median}}.",
@@ -188,8 +188,8 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
 
 @rule(
     "slow-worker",
-    causes="imbalance serial-chain too-few-tasks straggling-tasks poor-placement "
-    "dominating-function blocked-tasks degrading-functions",
+    causes="load-imbalance serial-chain too-few-tasks stragglers poor-placement "
+    "dominant-function blocked-tasks slowing-functions",
 )
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
@@ -256,7 +256,7 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
 
 
 @rule(
-    "imbalance",
+    "load-imbalance",
     causes="too-few-tasks",
     refutes="more-threads",
     because="threads idle while others work",
@@ -280,7 +280,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     labels = run.workers.labels[kept]
     busiest = str(labels[load.argmax()])
     yield Finding.of(
-        "imbalance",
+        "load-imbalance",
         "Work is spread unevenly: a thread of {busiest} is busy for {most}, one of {idlest} for "
         "{least}.",
         "{lost} of the workers' time is lost to imbalance; the mean is {mean}. See imbalance() and "
@@ -381,9 +381,9 @@ def _each(counts: Mapping[str, Count]) -> str:
 
 
 @rule(
-    "first-use",
-    causes="dominating-function straggling-tasks degrading-functions slow-worker imbalance "
-    "serial-chain too-few-tasks late-receipt lock-bound io-bound blocked-tasks poor-placement",
+    "warm-up",
+    causes="dominant-function stragglers slowing-functions slow-worker load-imbalance "
+    "serial-chain too-few-tasks slow-dispatch gil-contention io-bound blocked-tasks poor-placement",
 )
 def first_use(run: RunFigures) -> Iterator[Finding]:
     """Find costs that each worker pays once: slow first runs, and imports as tasks arrive."""
@@ -406,7 +406,7 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         f"They import {library}. " if library.isidentifier() else "What they did is not recorded. "
     )
     yield Finding.of(
-        "first-use",
+        "warm-up",
         "The first runs of {function} on a worker take far longer than those that follow: {took} "
         "against {usual} (medians).",
         f"{{runs:first run}} on {{workers}} of {{workers_of_function:worker}}{more}: {{lost}} of "
@@ -442,7 +442,7 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
     names = [name for name in libraries if name.isidentifier()][:_MOST_SLOW]
     module = repr(names[0]) if names else "..."
     yield Finding.of(
-        "first-use",
+        "warm-up",
         f"Workers imported {', '.join(names) or 'modules'} as their first tasks arrived, which "
         "waited for up to {longest} each.",
         "The workers' event loops imported for {share} of the time from sending tasks to receiving "

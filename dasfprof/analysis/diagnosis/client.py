@@ -39,9 +39,9 @@ _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
 
 
 @rule(
-    "single-gathers",
-    explains="client-gaps scheduler-bound",
-    causes="tasks-too-small late-receipt too-few-tasks serial-chain imbalance",
+    "repeated-gathers",
+    explains="client-bound scheduler-bound",
+    causes="tasks-too-small slow-dispatch too-few-tasks serial-chain load-imbalance",
 )
 def single_gathers(run: RunFigures) -> Iterator[Finding]:
     """Find a program that asks for its results one by one."""
@@ -57,7 +57,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         "is not recorded. "
     )
     yield Finding.of(
-        "single-gathers",
+        "repeated-gathers",
         "The client fetches results one by one: {calls:call} of {call}, which take {receiving} "
         "beyond what it waited for results to be computed.",
         "{each} each, most at {line}; it waited {waiting} for results to be computed. "
@@ -79,7 +79,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("large-results", explains="client-gaps", causes="late-receipt too-few-tasks imbalance")
+@rule("large-gathers", explains="client-bound", causes="slow-dispatch too-few-tasks load-imbalance")
 def large_results(run: RunFigures) -> Iterator[Finding]:
     """Find a program that lets much data come to it."""
     calls = find_calls(run.trace)
@@ -90,7 +90,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
     if received < _MUCH or not seconds > _SHARE * run.wall:
         return
     yield Finding.of(
-        "large-results",
+        "large-gathers",
         "The client receives large results: {received}. It waits {receiving} for them after they "
         "were computed.",
         "In {calls:call}, most at {line}. See client_calls() and client_time().",
@@ -106,7 +106,9 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule(
-    "tokenising", explains="client-gaps late-start", causes="too-few-tasks serial-chain imbalance"
+    "slow-tokenization",
+    explains="client-bound slow-startup",
+    causes="too-few-tasks serial-chain load-imbalance",
 )
 def tokenising(run: RunFigures) -> Iterator[Finding]:
     """Find a program that makes names of tasks out of large objects."""
@@ -118,7 +120,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     call = str(longest["call"].iloc[0])
     what, by = _sent_at(run, longest), _handed_by(run, longest)
     yield Finding.of(
-        "tokenising",
+        "slow-tokenization",
         "The client hashes what it hands over, to name tasks after it: for {hashing}.",
         f"{{there}} of that at {{line}}{'' if call == 'tokenising' else ', in {call}'}."
         f"{' {what} was sent from there.' if what else ''} See client_calls().",
@@ -177,9 +179,9 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
 
 
 @rule(
-    "sent-by-value",
-    explains="tasks-too-small late-receipt deserialising scheduler-bound single-gathers",
-    causes="late-start client-gaps too-few-tasks imbalance tokenising",
+    "large-objects-in-graph",
+    explains="tasks-too-small slow-dispatch slow-deserialization scheduler-bound repeated-gathers",
+    causes="slow-startup client-bound too-few-tasks load-imbalance slow-tokenization",
 )
 def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     """Find functions and arguments that are large, and sent within each of many tasks."""
@@ -211,7 +213,7 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
             "broadcast=True, hash=False)[0], and hand over its future."
         )
     yield Finding.of(
-        "sent-by-value",
+        "large-objects-in-graph",
         f"{what}, {{size}} in each of {{tasks:task}}: {{bytes}} that are pickled and unpickled "
         "task by task.",
         f"Sent at {{line}}.{where if held or not a_function else ''} Handling these tasks takes up "
@@ -297,7 +299,7 @@ _IMPORTING = (
 )
 
 
-@rule("late-start")
+@rule("slow-startup")
 def late_start(run: RunFigures) -> Iterator[Finding]:
     """Find a long time before the scheduler has the first task."""
     found = find_first_task(run.trace)
@@ -329,7 +331,7 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
             change = f"{_CHANGES[Stage.PICKLING]} {change}"
     parts = ", ".join(f"{stage.value} {Seconds(found.stages[stage])}" for stage in _CHANGES)
     yield Finding.of(
-        "late-start",
+        "slow-startup",
         "The first tasks come late: {late} pass before the scheduler has any, {share} of the time "
         f"until the {'last is done' if run.end is None else 'run is over'}.",
         f"By the client's own times: {parts}. {{client}}{value}See time_to_first_task().",

@@ -40,8 +40,8 @@ _NAMED, _MOST_NAMED = 0.05, 3
 
 
 @rule(
-    "lock-bound",
-    causes="blocked-tasks dominating-function cpu-oversubscribed",
+    "gil-contention",
+    causes="blocked-tasks dominant-function cpu-oversubscribed",
     refutes="more-threads share-memory",
     because="threads of one process keep each other waiting",
 )
@@ -70,7 +70,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         "the GIL (NumPy, Numba with nogil=True)."
     )
     yield Finding.of(
-        "lock-bound",
+        "gil-contention",
         f"Threads of one process wait for the GIL, which each of them needs: {who}"
         if by_samples
         else f"Threads of one process wait while they have cores to use: {who}",
@@ -127,8 +127,8 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
 
 @rule(
     "cpu-oversubscribed",
-    causes="tasks-too-small scheduler-bound dominating-function straggling-tasks "
-    "degrading-functions late-receipt",
+    causes="tasks-too-small scheduler-bound dominant-function stragglers "
+    "slowing-functions slow-dispatch",
     refutes="more-threads",
     because="tasks wait for cores",
 )
@@ -284,7 +284,7 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
     return f"Other programs used {used}: {named}. ", blame
 
 
-@rule("garbage-collection", explains="dominating-function straggling-tasks degrading-functions")
+@rule("garbage-collection", explains="dominant-function stragglers slowing-functions")
 def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     """Find functions of whose CPU seconds Python's garbage collector takes much."""
     collecting = np.minimum(np.nan_to_num(run.task_column("collecting")) * run.held, run.cpu)

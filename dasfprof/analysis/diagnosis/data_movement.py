@@ -37,7 +37,7 @@ _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
 
-@rule("transfer-bound", causes="imbalance too-few-tasks serial-chain deserialising")
+@rule("transfer-bound", causes="load-imbalance too-few-tasks serial-chain slow-deserialization")
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     """Find a run whose threads wait for data of other workers."""
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
@@ -114,8 +114,8 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
 
 @rule(
     "spilling",
-    causes="blocked-tasks io-bound straggling-tasks degrading-functions serial-chain too-few-tasks "
-    "imbalance transfer-bound memory-pressure tasks-too-small late-receipt",
+    causes="blocked-tasks io-bound stragglers slowing-functions serial-chain too-few-tasks "
+    "load-imbalance transfer-bound paused-workers tasks-too-small slow-dispatch",
     refutes="more-threads",
     because="workers spill because memory runs out",
 )
@@ -193,8 +193,8 @@ def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, li
 
 
 @rule(
-    "memory-pressure",
-    causes="too-few-tasks serial-chain imbalance poor-placement",
+    "paused-workers",
+    causes="too-few-tasks serial-chain load-imbalance poor-placement",
     refutes="more-threads",
     because="the memory of workers was nearly full",
 )
@@ -208,7 +208,7 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     paused = run.trace.managed_memory[(state == "paused").to_numpy(dtype=bool)]
     lives, times = paused["worker_id"].to_numpy(), run.trace.since_begin(paused["time"])
     yield Finding.of(
-        "memory-pressure",
+        "paused-workers",
         "Workers paused, as their memory was nearly full: {workers:worker} for {paused} of the "
         "threads' time.",
         "A paused worker held {held} of results; what its process uses beyond that Dask cannot "
@@ -241,7 +241,7 @@ def _near_limit(run: RunFigures) -> Iterator[Finding]:
     wanted = used / min(each[worst].pause, each[worst].near(_NEAR_LIMIT))
     more, changes = _more_memory(run, wanted)
     yield Finding.of(
-        "memory-pressure",
+        "paused-workers",
         "A worker came near its memory limit: its process used {used} of {limit}.",
         f"{{workers:worker}} used at least {least} of their limits. "
         f"{each[worst].pauses_and_kills()}. See processes_resource_usage().",

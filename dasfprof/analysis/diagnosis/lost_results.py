@@ -78,7 +78,9 @@ _MOST_NAMED = 3
 _SUBMITTED = ("update-graph",)
 
 
-@rule("lost-workers", causes="recomputation imbalance too-few-tasks serial-chain poor-placement")
+@rule(
+    "lost-workers", causes="recomputation load-imbalance too-few-tasks serial-chain poor-placement"
+)
 def lost_workers(run: RunFigures) -> Iterator[Finding]:
     """Find workers that were lost with tasks on them."""
     attempts = run.attempts
@@ -177,7 +179,7 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
     return lost.loc[found]
 
 
-@rule("given-up-tasks")
+@rule("cancelled-tasks")
 def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find unfinished tasks that clients cancelled or released, or that a restart took away."""
     yield from _restarted(run)
@@ -190,7 +192,7 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
     yield Finding.of(
-        "given-up-tasks",
+        "cancelled-tasks",
         "The client cancelled {tasks:task} that had not ended, or released their futures. "
         "{tasks_of_function} of them are tasks of {function}.",
         "They had run for {ran}. See processed_tasks().",
@@ -233,7 +235,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
         "scheduler did not learn. "
     )
     yield Finding.of(
-        "given-up-tasks",
+        "cancelled-tasks",
         f"{'{who}' if who else 'A client'} restarted "
         f"{'{workers:worker}' if workers else 'the workers'} while {{tasks:task}} "
         f"{'were' if tasks != 1 else 'was'} unfinished, which cancelled "
@@ -264,7 +266,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("recomputation", causes="tasks-too-small dominating-function blocked-tasks io-bound")
+@rule("recomputation", causes="tasks-too-small dominant-function blocked-tasks io-bound")
 def recomputation(run: RunFigures) -> Iterator[Finding]:
     """Find results that were computed again, though they had been there before."""
     again, _ = _computed_again(run)

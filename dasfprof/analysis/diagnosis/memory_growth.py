@@ -49,7 +49,7 @@ _HISTORIES = (
 )
 
 
-@rule("memory-grows", explains="memory-pressure")
+@rule("memory-growth", explains="paused-workers")
 def memory_grows(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises with each computation, or stays when its tasks have ended."""
     growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
@@ -104,7 +104,7 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     # Dask takes objects that it does not know to be small.
     if processes.number.course is Course.RISES:
         return Finding.of(
-            "memory-grows",
+            "memory-growth",
             "Workers hold {results:result} more than at first, and their processes grow by more "
             f"than Dask measures for these results, {_COURSE}.",
             f"{together}. Either these results are larger than Dask measures, or tasks leave "
@@ -121,7 +121,7 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     )
     of_limits = "" if figures["share"] is None else ", {share} of the workers' limits"
     return Finding.of(
-        "memory-grows",
+        "memory-growth",
         f"Unmanaged memory of the workers grows with each computation, {_COURSE}{of_limits}.",
         f"{together}; in the second half it rose by {{since_half}}. {named if one else ''}See "
         'memory_growth() and memory_growth("function").',
@@ -151,7 +151,7 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
             "not released. "
         )
     return Finding.of(
-        "memory-grows",
+        "memory-growth",
         f"Results stay from computation to computation: those in workers' memory grow {_COURSE}.",
         f"{named}This is the memory of {{workers:worker}} together while no task ran. See "
         "memory_growth().",
@@ -194,7 +194,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
             "these grows is not recorded."
         )
     return Finding.of(
-        "memory-grows",
+        "memory-growth",
         f"The scheduler's process grows with each computation, {_COURSE}.",
         "In the second half it rose by {since_half}. See memory_growth().",
         advice,
@@ -238,7 +238,7 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
     known = np.isfinite(limit) and limit > 0
     of_limit = ", {share} of its limit of {limit}" if known else ""
     yield Finding.of(
-        "memory-grows",
+        "memory-growth",
         "Memory stays in workers' processes when no task runs: {left} in that of {worker}, beyond "
         f"what it had before its first task and the results that it holds{of_limit}.",
         "Results: {results}. Nothing ran there for {lasted}, and no less was used meanwhile. So on "

@@ -81,7 +81,7 @@ _FAILED_ATTEMPTS = 0.05
 _NAMED_KINDS = 3
 
 
-@rule("failed-attempts", causes="recomputation straggling-tasks imbalance too-few-tasks")
+@rule("retried-tasks", causes="recomputation stragglers load-imbalance too-few-tasks")
 def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     """Find attempts that failed and were made again, and their seconds."""
     attempts = run.attempts
@@ -101,7 +101,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     message = own["message"].to_numpy()[(own["category"] == category).to_numpy()][0]
     limit = find_limit(run, name, category)
     yield Finding.of(
-        "failed-attempts",
+        "retried-tasks",
         "{attempts:attempt} failed and were repeated, most with {category} in {function}: "
         "{lost} of thread time.",
         "{share} of all attempts. The first message: {message} See processed_tasks().",
@@ -125,7 +125,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("errors")
+@rule("failed-tasks")
 def errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that ended in an error for good."""
     attempts = run.attempts
@@ -134,8 +134,8 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     if not len(erred):
         return
     never_ran = blocked_by_errors(run.trace, len(erred))
-    # Those of lost workers are told by killed-workers; a worker that closes raises nothing. Those
-    # that came as the program ended are told by unfinished-run: they are not why it ended.
+    # killed-worker-errors reports those of lost workers; a worker that closes raises nothing.
+    # unfinished-run reports those that came as the program ended: they are not why it ended.
     elsewhere = erred["category"].isin([WORKER_LOST, WORKER_CLOSED])
     elsewhere |= erred["key_id"].isin(ended_with_the_run(run.trace)["key_id"])
     erred = erred[~elsewhere.to_numpy(dtype=bool)]
@@ -158,7 +158,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     raised_in = "Raised at {raised_at}. " if isinstance(line, str) else ""
     because = f"; {blocked:task} that need their results never ran" if blocked else ""
     yield Finding.of(
-        "errors",
+        "failed-tasks",
         f"{{tasks:task}} ended in an error: {{_named}}{others}{because}.",
         f"The first: {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
         "Fix the error if it does not result from the cancellation. A client had cancelled these "

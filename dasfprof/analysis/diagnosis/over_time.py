@@ -57,8 +57,8 @@ _NOT_SAMPLED = (
 
 
 @rule(
-    "client-gaps",
-    explains="blocked-tasks imbalance too-few-tasks serial-chain",
+    "client-bound",
+    explains="blocked-tasks load-imbalance too-few-tasks serial-chain",
     refutes="more-threads",
     because="the cluster waits for the client",
 )
@@ -96,7 +96,7 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     sampled = len(run.trace.client_samples) > 0
     unknown = "" if client else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
-        "client-gaps",
+        "client-bound",
         "Graphs come late: for {waited} ({share} of the run) the scheduler had no task, in "
         "{gaps:gap}, though the client waited for results."
         if waits
@@ -165,9 +165,9 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
 
 
 @rule(
-    "one-at-a-time",
-    explains="client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement "
-    "scheduler-bound dominating-function",
+    "sequential-submission",
+    explains="client-bound blocked-tasks load-imbalance too-few-tasks serial-chain poor-placement "
+    "scheduler-bound dominant-function",
     refutes="more-threads",
     because="the client submits fewer tasks at a time than there are threads",
 )
@@ -196,7 +196,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     called = _longest_calls(run)
     waits = "It waits in {called.number:call} of {called.call}, at {called.line}. "
     yield Finding.of(
-        "one-at-a-time",
+        "sequential-submission",
         "The client submits little at a time: {tasks:task} came in {graphs:part}, each once those "
         "before had ended; for {few} ({share} of the run) no part had as many that could run at a "
         "time as there are threads, {threads}.",
@@ -228,7 +228,7 @@ def _longest_calls(run: RunFigures) -> Figures | None:
 
 @rule(
     "no-workers",
-    explains="scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance",
+    explains="scheduler-bound blocked-tasks client-bound too-few-tasks load-imbalance",
     causes="serial-chain",
     refutes="more-threads",
     because="workers were missing, not threads",
@@ -282,8 +282,8 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
 
 
 @rule(
-    "degrading-functions",
-    causes="straggling-tasks dominating-function blocked-tasks imbalance too-few-tasks",
+    "slowing-functions",
+    causes="stragglers dominant-function blocked-tasks load-imbalance too-few-tasks",
 )
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer."""
@@ -325,7 +325,7 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
             "(client.restart(), or --lifetime) shows whether the state is theirs."
         )
         yield Finding.of(
-            "degrading-functions",
+            "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
             f"{{attempts:attempt}}, the last third by the first: {by_name}. {why}{{hottest}}See "

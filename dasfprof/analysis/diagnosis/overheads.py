@@ -44,8 +44,8 @@ _DIVISIBLE = 1000
 
 @rule(
     "tasks-too-small",
-    causes="scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt "
-    "lock-bound",
+    causes="scheduler-bound load-imbalance too-few-tasks poor-placement transfer-bound "
+    "slow-dispatch gil-contention",
 )
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
@@ -217,7 +217,7 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("late-receipt")
+@rule("slow-dispatch")
 def late_receipt(run: RunFigures) -> Iterator[Finding]:
     """Find threads that stand idle while tasks are on their way to them.
 
@@ -235,7 +235,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     because = ", as the workers' event loops are blocked"
     large = "large arguments and functions that are unpickled there (client.scatter() them), "
     yield Finding.of(
-        "late-receipt",
+        "slow-dispatch",
         "Workers receive tasks late: threads idle for {idle} of their time while tasks are in "
         "transit from the scheduler, for up to {longest}"
         f"{because if busy else ''}.",
@@ -260,7 +260,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("deserialising", explains="tasks-too-small scheduler-bound")
+@rule("slow-deserialization", explains="tasks-too-small scheduler-bound")
 def deserialising(run: RunFigures) -> Iterator[Finding]:
     """Find threads that are busy with deserialising tasks."""
     share = run.share_of(ThreadTime.DESERIALIZE)
@@ -271,7 +271,7 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
     unspilled = np.nansum(run.task_column("disk_read_size")[seconds > 0])
     spilled = " inputs that were spilled" if unspilled > 0 else " tasks"
     yield Finding.of(
-        "deserialising",
+        "slow-deserialization",
         f"Deserialising{spilled} takes {{share}} of the threads' time, most for {{function}}.",
         "{of_function} of thread time for {function}"
         f"{'; {unspilled} were read back in all' if unspilled > 0 else ''}. See "

@@ -46,7 +46,7 @@ _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
 
 @rule(
     "serial-chain",
-    causes="imbalance too-few-tasks dominating-function",
+    causes="load-imbalance too-few-tasks dominant-function",
     refutes="more-threads",
     because="tasks run one after another",
 )
@@ -146,7 +146,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("dominating-function", causes="blocked-tasks")
+@rule("dominant-function", causes="blocked-tasks")
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
     # What a function takes at its first use on a worker is no part of its work.
@@ -172,7 +172,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     if faster < MEDIUM * run.wall:
         return
     yield Finding.of(
-        "dominating-function",
+        "dominant-function",
         "One function takes most of the time: {function} has {share} of all seconds of tasks, "
         f"{{median}} per task (the median{uneven}).",
         "{tasks:task}, {lasted} in all, first uses and waits for a core left out"
@@ -201,7 +201,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("row-wise", explains="dominating-function")
+@rule("row-wise", explains="dominant-function")
 def row_wise(run: RunFigures) -> Iterator[Finding]:
     """Find functions that hand a table to Python code row by row."""
     for code in np.argsort(-run.functions.sum(run.working), kind="stable")[

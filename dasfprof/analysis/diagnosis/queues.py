@@ -30,9 +30,9 @@ _QUEUED = 0.25
 
 
 @rule(
-    "cluster-lock",
-    explains="blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions "
-    "slow-worker imbalance serial-chain lock-bound poor-placement io-bound",
+    "distributed-lock",
+    explains="blocked-tasks shared-bottleneck dominant-function stragglers slowing-functions "
+    "slow-worker load-imbalance serial-chain gil-contention poor-placement io-bound",
     refutes="more-threads",
     because="tasks wait for a lock of Dask's",
 )
@@ -53,7 +53,7 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     held = float((own["time"] - own["since"]).sum())
     at_a_time = "one task" if limit == 1 else "{limit:task}"
     yield Finding.of(
-        "cluster-lock",
+        "distributed-lock",
         f"Tasks wait for Dask's {{kind}} {{name!r}}, which {at_a_time} at a time may hold: for "
         "{waited} in all, {share} of the threads' time.",
         "It was held {times:time}, {each} each, {held} in all. See processed_tasks() and "
@@ -74,9 +74,9 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule(
-    "waits-for-tasks",
-    explains="blocked-tasks dominating-function straggling-tasks imbalance serial-chain "
-    "too-few-tasks poor-placement waits-in-turn scheduler-bound client-gaps slow-worker",
+    "missing-secede",
+    explains="blocked-tasks dominant-function stragglers load-imbalance serial-chain "
+    "too-few-tasks poor-placement shared-bottleneck scheduler-bound client-bound slow-worker",
     refutes="more-threads",
     because="tasks keep their threads while they wait for others",
 )
@@ -99,7 +99,7 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
         if stands < _STANDS or run.share(kept) < _WAITED or queued < _QUEUED * kept:
             continue
         yield Finding.of(
-            "waits-for-tasks",
+            "missing-secede",
             "Tasks of {function} wait for other tasks and occupy their threads meanwhile: {kept} "
             "of thread time, {share} of all.",
             "By samples, {tasks:task} spent {stands} of their time in Dask's client. While they "
@@ -122,7 +122,7 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
 
 @rule(
     "resource-limit",
-    explains="blocked-tasks dominating-function imbalance poor-placement too-few-tasks "
+    explains="blocked-tasks dominant-function load-imbalance poor-placement too-few-tasks "
     "serial-chain",
     refutes="more-threads",
     because="tasks wait for units of a resource, not for threads",
@@ -209,7 +209,7 @@ _ASKS = {"workers", "resources"}
 
 @rule(
     "poor-placement",
-    explains="straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks",
+    explains="stragglers blocked-tasks load-imbalance serial-chain too-few-tasks",
     refutes="more-threads",
     because="threads idle while tasks queue on other workers",
 )

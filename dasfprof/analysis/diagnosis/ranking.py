@@ -43,21 +43,23 @@ for module in pkgutil.iter_modules(diagnosis.__path__):
 
 #: Of equally severe findings with equal seconds the earlier rule's comes first.
 ORDER = names_of("""
-lost-workers given-up-tasks recomputation unfinished-run killed-workers
-failed-attempts errors swallowed-errors late-start first-use
-single-gathers large-results tokenising sent-by-value cluster-lock waits-for-tasks resource-limit
-tasks-too-small scheduler-bound late-receipt deserialising client-gaps one-at-a-time no-workers
-degrading-functions fat-partitions straggling-tasks slow-worker imbalance poor-placement
-memory-grows transfer-bound spilling memory-pressure host-memory-full serial-chain
-too-few-tasks row-wise dominating-function lock-bound cpu-oversubscribed garbage-collection
-process-lock chunk-mismatch small-requests io-bound waits-in-turn blocked-tasks gpu-idle
-gpu-memory-full missing-evidence clocks-apart
+lost-workers cancelled-tasks recomputation unfinished-run killed-worker-errors
+retried-tasks failed-tasks swallowed-errors slow-startup warm-up
+repeated-gathers large-gathers slow-tokenization large-objects-in-graph distributed-lock
+missing-secede resource-limit
+tasks-too-small scheduler-bound slow-dispatch slow-deserialization client-bound
+sequential-submission no-workers
+slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
+memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
+too-few-tasks row-wise dominant-function gil-contention cpu-oversubscribed garbage-collection
+per-process-lock chunk-mismatch small-requests io-bound shared-bottleneck blocked-tasks gpu-idle
+gpu-memory-full incomplete-trace clock-skew
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
 #: Of equally severe findings those of these rules come first, in this order: there are no results.
 #: They are symptoms of each other alone.
-FIRST = ("errors", "killed-workers", "unfinished-run", "lost-workers")
+FIRST = ("failed-tasks", "killed-worker-errors", "unfinished-run", "lost-workers")
 #: The rule of findings about rules that failed.
 FAILED = "rule-failed"
 

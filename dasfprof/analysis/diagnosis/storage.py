@@ -53,7 +53,7 @@ def _reads(run: RunFigures, rows: Array) -> _Requests:
     )
 
 
-@rule("small-requests", explains="io-bound dominating-function blocked-tasks")
+@rule("small-requests", explains="io-bound dominant-function blocked-tasks")
 def small_requests(run: RunFigures) -> Iterator[Finding]:
     """Find the function that waits longest for many small requests, which mostly take latency."""
     waited = run.functions.sum(run.storage)
@@ -128,7 +128,7 @@ def _reads_zarr(run: RunFigures, function: str) -> bool:
     return any(library_of(frame.file) == "zarr" for frame in frames)
 
 
-@rule("chunk-mismatch", explains="small-requests io-bound dominating-function blocked-tasks")
+@rule("chunk-mismatch", explains="small-requests io-bound dominant-function blocked-tasks")
 def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     """Find the layer whose tasks read the same stored chunks as others of the layer."""
     pairs = _read_items(run)

@@ -36,7 +36,7 @@ _ADVICE: dict[NoteKind, str] = {
 }
 
 
-@rule("missing-evidence")
+@rule("incomplete-trace")
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
     told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
@@ -68,7 +68,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
             "collect the files of other hosts: run.collect()."
         )
     yield Finding.of(
-        "missing-evidence",
+        "incomplete-trace",
         "The trace is not whole, so that other findings may be missing or wrong: {_first}"
         f"{' And {_more:more note}.' if len(notes) > 1 else ''}",
         "{_shown}" + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
@@ -83,7 +83,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("clocks-apart")
+@rule("clock-skew")
 def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     """Find hosts whose clocks are far from the scheduler's."""
     offsets = run.trace.offsets
@@ -94,7 +94,7 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
         return
     within = float(run.trace.offset_errors[worst])
     yield Finding.of(
-        "clocks-apart",
+        "clock-skew",
         f"The clock of {{host}} is {{_apart}} {'ahead of' if offsets[worst] > 0 else 'behind'} the "
         "scheduler's.",
         f"{{workers}} workers' clocks are off by {Seconds(_CLOCK)} or more. Times are put on the "

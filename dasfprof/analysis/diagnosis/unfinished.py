@@ -52,8 +52,8 @@ _GONE = {
 
 @rule(
     "unfinished-run",
-    causes="blocked-tasks client-gaps dominating-function imbalance io-bound lock-bound "
-    "lost-workers poor-placement scheduler-bound serial-chain straggling-tasks too-few-tasks",
+    causes="blocked-tasks client-bound dominant-function load-imbalance io-bound gil-contention "
+    "lost-workers poor-placement scheduler-bound serial-chain stragglers too-few-tasks",
 )
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     """Find that a run did not end, and why."""
@@ -71,14 +71,14 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         return
     causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
     if not causes and end.clients_stayed and len(run.restarted_keys):
-        return  # the rule "given-up-tasks" tells what gave them up
+        return  # the rule "cancelled-tasks" tells what gave them up
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
     yield _summary(run, state, end, first, grave)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
     for cause in causes[1:]:
-        # The rule of that name tells of each, and "errors" counts further ones of a function.
-        if cause.kind == "killed-workers" or (
+        # The rule of that name tells of each, and failed-tasks counts further ones of a function.
+        if cause.kind == "killed-worker-errors" or (
             cause.kind == "error" and cause is not errors[cause.function]
         ):
             continue
@@ -248,8 +248,8 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
 
 
 @rule(
-    "killed-workers",
-    causes="imbalance lost-workers recomputation scheduler-bound serial-chain too-few-tasks",
+    "killed-worker-errors",
+    causes="load-imbalance lost-workers recomputation scheduler-bound serial-chain too-few-tasks",
     refutes="more-threads",
     because="workers died with the tasks that they ran",
 )
@@ -259,7 +259,7 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
     # What waits for a lock that such a worker held comes first: for it the run does not end.
     held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
     for cause in causes:
-        if cause.kind == "killed-workers":
+        if cause.kind == "killed-worker-errors":
             severity: Severity = "medium" if cause.worker in held else "high"
             rhythm = find_rhythm(run, departures_of(run.trace))
             deaths = _deaths(run, cause)
@@ -272,7 +272,7 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
                 _of_cause(
                     cause,
                     severity,
-                    "killed-workers",
+                    "killed-worker-errors",
                     f"{more}{rhythm_in_words(rhythm)}",
                     deaths=deaths,
                     rhythm=rhythm,

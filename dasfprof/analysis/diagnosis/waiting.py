@@ -62,9 +62,9 @@ _FAILED = 0.05
 
 
 @rule(
-    "process-lock",
-    explains="lock-bound blocked-tasks io-bound waits-in-turn dominating-function straggling-tasks "
-    "degrading-functions slow-worker imbalance cpu-oversubscribed",
+    "per-process-lock",
+    explains="gil-contention blocked-tasks io-bound shared-bottleneck dominant-function stragglers "
+    "slowing-functions slow-worker load-imbalance cpu-oversubscribed",
     refutes="more-threads share-memory",
     because="tasks wait for one lock of their process",
 )
@@ -103,7 +103,7 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
             "first of those that begin together last one, two, three, ... such distances."
         )
         yield Finding.of(
-            "process-lock",
+            "per-process-lock",
             f"Tasks of {{function}} wait for {lock}, for {{in_lock}} of their time.",
             f"{shown} {{tasks:task}}, {{lasted}} in all. {{hottest}}See hot_lines() and "
             'time_accounting("function").',
@@ -126,8 +126,8 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
 
 @rule("io-bound")
 @rule(
-    "waits-in-turn",
-    explains="slow-worker imbalance straggling-tasks degrading-functions poor-placement",
+    "shared-bottleneck",
+    explains="slow-worker load-imbalance stragglers slowing-functions poor-placement",
     refutes="more-threads",
     because="tasks wait for something that serves one at a time",
 )
@@ -210,7 +210,7 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
     workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[own]))
     if_lock = "; if it is a lock of the process, more processes of one thread have one each"
     return Finding.of(
-        "waits-in-turn",
+        "shared-bottleneck",
         "Tasks wait in turn: {function} is served one at a time, every {turn}, however many "
         "there are. The threads spend {waiting} of their time on this.",
         "{tasks:task} on {workers:worker}, {lasted} in all: they end at even distances, "

@@ -193,7 +193,7 @@ def _killed_together(tasks: list[FailedTask]) -> Cause:
     who = f"{'worker' if alone else 'workers'} that had {'them' if several else 'it'} {died}"
     named = f"{name_some(keys)}. " if several else ""
     return Cause(
-        "killed-workers",
+        "killed-worker-errors",
         "certain",
         f"{subject} given up: the {who}{'' if alone else ', one after the other'}.",
         f"{named}{task.suspicion}The client got: {elide(clean(task.message), 300)}",

@@ -29,7 +29,7 @@ from dasfprof.text import format_size
 #: help tasks that wait.
 _THREADS = 0.5, 4.0
 #: Findings by which tasks of one process take turns, which a replay does not see.
-_TAKE_TURNS = ("process-lock", "lock-bound")
+_TAKE_TURNS = ("per-process-lock", "gil-contention")
 
 
 @dataclass(frozen=True)

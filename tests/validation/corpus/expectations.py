@@ -36,7 +36,7 @@ from run import place_of
 
 #: What is true of any run on a host whose cores other programs use: findings, with those that
 #: stand beneath them.
-OF_BUSY_HOSTS = ("cpu-oversubscribed", "scheduler-bound", "late-receipt")
+OF_BUSY_HOSTS = ("cpu-oversubscribed", "scheduler-bound", "slow-dispatch")
 
 
 @dataclass(frozen=True)

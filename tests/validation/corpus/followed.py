@@ -52,8 +52,8 @@ class Followed:
 
 #: Rules about what lies between processes, or is each process's own.
 _OF_PROCESSES = (
-    *("process-lock", "large-results", "sent-by-value", "transfer-bound"),
-    *("lock-bound", "garbage-collection", "spilling"),
+    *("per-process-lock", "large-gathers", "large-objects-in-graph", "transfer-bound"),
+    *("gil-contention", "garbage-collection", "spilling"),
 )
 #: By name; those of `ALIKE` must not have a promise of their rule.
 PROGRAMS: dict[str, Followed] = {}
@@ -149,10 +149,10 @@ def reads_and_waits(number: int) -> int:
     return read(number, 1, 0.2)
 
 
-# --- client-gaps: submit in one go ----------------------------------------------------------------
+# --- client-bound: submit in one go ---------------------------------------------------------------
 
 
-@gains("client-gaps")
+@gains("client-bound")
 def works_between(client: Client, advised: bool) -> None:
     """The client works on what each round gives, before the next; as advised, tasks do."""
     works = []
@@ -166,7 +166,7 @@ def works_between(client: Client, advised: bool) -> None:
     client.gather(works or client.map(wait, range(100, 104)))
 
 
-@alike("client-gaps")
+@alike("client-bound")
 def thinks_meanwhile(client: Client, _: bool) -> None:
     futures = []
     for n in range(6):
@@ -274,17 +274,17 @@ def all_are_slow(client: Client, _: bool) -> None:
     client.gather(client.map(wait, range(60), seconds=0.15))
 
 
-# --- straggling-tasks, fat-partitions: split evenly -----------------------------------------------
+# --- stragglers, data-skew: split evenly ----------------------------------------------------------
 
 
-@gains("straggling-tasks")
+@gains("stragglers")
 def one_takes_long(client: Client, advised: bool) -> None:
     """The last of forty takes 2 s: as advised, as long as the others."""
     seconds = [0.1] * 39 + [0.1 if advised else 2.0]
     client.gather(client.map(wait, range(40), seconds))
 
 
-@alike("straggling-tasks")
+@alike("stragglers")
 def one_takes_long_at_first(client: Client, _: bool) -> None:
     """The others are not done before it: nobody waits for it."""
     client.gather(client.map(wait, range(60), [0.6] + [0.1] * 59))
@@ -296,20 +296,20 @@ def partition(number: int, megabytes: float) -> Any:
     return np.ones(int(megabytes * 125_000))
 
 
-@gains("fat-partitions")
+@gains("data-skew")
 def one_is_fat(client: Client, advised: bool) -> None:
     """Twenty of 1 MB and one of 20 MB; as advised, all of 1 MB."""
     sizes = [1.0] * 40 if advised else [1.0] * 20 + [20.0]
     wait_for(client.map(partition, range(len(sizes)), sizes))
 
 
-@alike("fat-partitions")
+@alike("data-skew")
 def fat_and_fast(client: Client, _: bool) -> None:
     sizes = [2.0] * 40
     wait_for(client.map(partition, range(len(sizes)), sizes))
 
 
-# --- degrading-functions, dominating-function, first-use: what a function does --------------------
+# --- slowing-functions, dominant-function, warm-up: what a function does --------------------------
 
 CALLS = {"count": 0, "each adds": 0.0}
 
@@ -321,26 +321,26 @@ def remembers(part: Any) -> float:
     return float(part[0])
 
 
-@gains("degrading-functions")
+@gains("slowing-functions")
 def grows_with_calls(client: Client, advised: bool) -> None:
     CALLS.update({"count": 0, "each adds": 0.0 if advised else 0.004})
     parts = [np.full(1000, float(number)) for number in range(80)]
     client.gather(client.map(remembers, parts, pure=False))
 
 
-@alike("degrading-functions")
+@alike("slowing-functions")
 def later_ones_have_more_to_do(client: Client, _: bool) -> None:
     client.gather(client.map(wait, range(80), [0.05 + 0.004 * number for number in range(80)]))
 
 
-@gains("dominating-function")
+@gains("dominant-function")
 def one_function(client: Client, advised: bool) -> None:
     """As advised it is twice as fast."""
     loaded = client.map(wait, range(24), seconds=0.03)
     client.gather([client.submit(fetch, n, 0.2 if advised else 0.4) for n in range(24)] + loaded)
 
 
-@alike("dominating-function")
+@alike("dominant-function")
 def two_functions(client: Client, _: bool) -> None:
     client.gather(client.map(wait, range(24)) + client.map(fetch, range(24), seconds=0.1))
 
@@ -366,7 +366,7 @@ def _load(seconds: float, dask_worker: Any) -> None:
 _LOADING: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
-@gains("first-use")
+@gains("warm-up")
 def loads_at_first_use(client: Client, advised: bool) -> None:
     if advised:
         client.run(_load, 0.8)
@@ -374,7 +374,7 @@ def loads_at_first_use(client: Client, advised: bool) -> None:
     client.gather(client.map(uses_a_model, range(40), seconds=0.8))
 
 
-@alike("first-use")
+@alike("warm-up")
 def nothing_to_load(client: Client, _: bool) -> None:
     loads_at_first_use(client, True)
 
@@ -397,7 +397,7 @@ def computes_once(client: Client, _: bool) -> None:
     computes_twice(client, True)
 
 
-# --- failed-attempts: let them not fail -----------------------------------------------------------
+# --- retried-tasks: let them not fail -------------------------------------------------------------
 
 TRIED: set[int] = set()
 
@@ -412,12 +412,12 @@ def fails_at_first(number: int, before: float, after: float, fails: int) -> int:
     return number
 
 
-@gains("failed-attempts")
+@gains("retried-tasks")
 def each_fails_once(client: Client, advised: bool) -> None:
     _try_again(client, advised, 16, before=0.3, after=0.0, fails=1)
 
 
-@alike("failed-attempts")
+@alike("retried-tasks")
 def fails_at_once(client: Client, _: bool) -> None:
     _try_again(client, False, 24, before=0.0, after=0.2, fails=3)
 
@@ -428,10 +428,10 @@ def _try_again(client: Client, advised: bool, count: int, **how: Any) -> None:
     client.gather(client.map(fails_at_first, range(count), retries=2, pure=False, **how))
 
 
-# --- single-gathers: gather lists -----------------------------------------------------------------
+# --- repeated-gathers: gather lists ---------------------------------------------------------------
 
 
-@gains("single-gathers")
+@gains("repeated-gathers")
 def a_result_at_a_time(client: Client, advised: bool) -> None:
     futures = client.map(wait, range(1500), seconds=0.0)
     wait_for(futures)
@@ -439,7 +439,7 @@ def a_result_at_a_time(client: Client, advised: bool) -> None:
     _ = client.gather(futures) if advised else [future.result() for future in futures]
 
 
-@alike("single-gathers")
+@alike("repeated-gathers")
 def each_as_it_is_done(client: Client, _: bool) -> None:
     for future in client.map(wait, range(40)):
         future.result()
@@ -448,7 +448,7 @@ def each_as_it_is_done(client: Client, _: bool) -> None:
 # --- tokenising: names of one's own ---------------------------------------------------------------
 
 
-@gains("tokenising")
+@gains("slow-tokenization")
 def hashes_arrays(client: Client, advised: bool) -> None:
     arrays = [np.full(12_000_000, float(n)) for n in range(6)]
     _begin_here()
@@ -457,12 +457,12 @@ def hashes_arrays(client: Client, advised: bool) -> None:
     )
 
 
-@alike("tokenising")
+@alike("slow-tokenization")
 def names_of_their_own(client: Client, _: bool) -> None:
     hashes_arrays(client, True)
 
 
-# --- large-results: reduce them there -------------------------------------------------------------
+# --- large-gathers: reduce them there -------------------------------------------------------------
 
 
 def block(number: int, megabytes: float) -> Any:
@@ -475,7 +475,7 @@ def total(part: Any) -> float:
     return float(part.sum())
 
 
-@gains("large-results", (2, 1))
+@gains("large-gathers", (2, 1))
 def fetches_blocks(client: Client, advised: bool) -> None:
     """Add up 600 MB in the client; as advised, in tasks."""
     parts = client.map(block, range(12), megabytes=50.0)
@@ -487,12 +487,12 @@ def fetches_blocks(client: Client, advised: bool) -> None:
         sum(map(total, client.gather(parts)))
 
 
-@alike("large-results", (2, 1))
+@alike("large-gathers", (2, 1))
 def leaves_blocks_there(client: Client, _: bool) -> None:
     fetches_blocks(client, True)
 
 
-# --- sent-by-value: scatter -----------------------------------------------------------------------
+# --- large-objects-in-graph: scatter --------------------------------------------------------------
 
 
 def look_up(number: int, table: Any) -> int:
@@ -500,7 +500,7 @@ def look_up(number: int, table: Any) -> int:
     return len(pickle.loads(table) if isinstance(table, bytes) else table) + number
 
 
-@gains("sent-by-value", (2, 1))
+@gains("large-objects-in-graph", (2, 1))
 def sends_a_dict(client: Client, advised: bool) -> None:
     table = {number: str(number) for number in range(100_000)}
     _begin_here()
@@ -508,7 +508,7 @@ def sends_a_dict(client: Client, advised: bool) -> None:
     client.gather([client.submit(look_up, n, given, pure=False) for n in range(20)])
 
 
-@alike("sent-by-value", (2, 1))
+@alike("large-objects-in-graph", (2, 1))
 def sends_small_lists(client: Client, _: bool) -> None:
     table = list(range(100))
     client.gather([client.submit(look_up, n, table, pure=False) for n in range(60)])
@@ -575,7 +575,7 @@ def short_tasks(client: Client, _: bool) -> None:
     client.gather(client.map(wait, range(120), seconds=0.03))
 
 
-# --- lock-bound: processes; garbage-collection: arrays --------------------------------------------
+# --- gil-contention: processes; garbage-collection: arrays ----------------------------------------
 
 
 def counts_in_python(number: int) -> int:
@@ -586,12 +586,12 @@ def counts_in_python(number: int) -> int:
     return found
 
 
-@gains("lock-bound", (1, 2), (2, 1))
+@gains("gil-contention", (1, 2), (2, 1))
 def two_threads_of_python(client: Client, _: bool) -> None:
     client.gather(client.map(counts_in_python, range(24), pure=False))
 
 
-@alike("lock-bound", (1, 2))
+@alike("gil-contention", (1, 2))
 def two_threads_that_sleep(client: Client, _: bool) -> None:
     client.gather(client.map(fetch, range(24), seconds=0.1))
 
@@ -613,7 +613,7 @@ def keeps_arrays(client: Client, _: bool) -> None:
     wait_for(client.map(parse, range(24), objects=False))
 
 
-# --- process-lock: processes ----------------------------------------------------------------------
+# --- per-process-lock: processes ------------------------------------------------------------------
 
 LOCK = threading.Lock()
 
@@ -626,12 +626,12 @@ def locked(number: int, in_lock: float, outside: float) -> int:
     return number
 
 
-@gains("process-lock", (2, 3), (6, 1))
+@gains("per-process-lock", (2, 3), (6, 1))
 def one_lock(client: Client, _: bool) -> None:
     client.gather(client.map(locked, range(40), in_lock=0.08, outside=0.0))
 
 
-@alike("process-lock", (1, 4))
+@alike("per-process-lock", (1, 4))
 def no_lock(client: Client, _: bool) -> None:
     client.gather(client.map(fetch, range(60), seconds=0.15))
 

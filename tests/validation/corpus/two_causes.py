@@ -24,13 +24,13 @@ DIRECTORY = Path(__file__).with_suffix("")
 CAUSES = {
     "bag_of_items": {"partitions": "tasks-too-small", "together": "recomputation"},
     "csv_in_blocks": {"blocks": "tasks-too-small", "columns": "row-wise"},
-    "delayed_in_loop": {"together": "one-at-a-time", "scatter": "sent-by-value"},
-    "grid_search": {"dispatch": "one-at-a-time", "columns": "dominating-function"},
+    "delayed_in_loop": {"together": "sequential-submission", "scatter": "large-objects-in-graph"},
+    "grid_search": {"dispatch": "sequential-submission", "columns": "dominant-function"},
     "kmeans": {"chunks": "tasks-too-small", "persist": "recomputation"},
-    "merge_of_hot_key": {"broadcast": "fat-partitions", "columns": "row-wise"},
-    "models_and_requests": {"threads": "blocked-tasks", "once": "dominating-function"},
-    "python_in_threads": {"chunks": "tasks-too-small", "processes": "lock-bound"},
-    "submit_in_loop": {"together": "one-at-a-time", "scatter": "sent-by-value"},
+    "merge_of_hot_key": {"broadcast": "data-skew", "columns": "row-wise"},
+    "models_and_requests": {"threads": "blocked-tasks", "once": "dominant-function"},
+    "python_in_threads": {"chunks": "tasks-too-small", "processes": "gil-contention"},
+    "submit_in_loop": {"together": "sequential-submission", "scatter": "large-objects-in-graph"},
     "zarr_of_days": {"chunks": "tasks-too-small", "together": "recomputation"},
 }
 
