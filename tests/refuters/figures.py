@@ -63,6 +63,10 @@ def _shares(figure: Any) -> Iterator[float]:
             yield from _shares(value)
 
 
+#: Seconds by which clocks of processes of a busy host are set apart in a trace.
+_CLOCKS = 0.1
+
+
 def is_at_most(figure: float, bound: float) -> bool:
     """Tell whether a figure is no more than a bound."""
     return figure <= bound + _ROUNDING * abs(bound) + _LEAST
@@ -76,6 +80,11 @@ def is_at_least(figure: float, bound: float) -> bool:
 def is_close(figure: float, actual: float) -> bool:
     """Tell whether a figure is the actual number."""
     return is_at_most(figure, actual) and is_at_least(figure, actual)
+
+
+def is_same_time(figure: float, actual: float) -> bool:
+    """Tell whether two times are equal as far as clocks of several processes agree."""
+    return abs(figure - actual) < _CLOCKS
 
 
 def differs(figure: float, actual: float, what: str) -> Iterator[str]:

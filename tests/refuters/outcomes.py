@@ -18,7 +18,7 @@ from refuters.attempts import (
     most,
 )
 from refuters.evidence import Evidence
-from refuters.figures import Said, differs, exceeds, is_close, lies
+from refuters.figures import Said, differs, exceeds, is_close, is_same_time, lies
 from refuters.registry import refuter
 
 #: A worker that used no more of its memory did not die for want of it, nor for a host's of which
@@ -142,9 +142,9 @@ def _of_the_worst(said: Said, evidence: Evidence) -> Iterator[str]:
         if evidence.label(row["worker"]) in (said.worker, None)
     }
     known = np.isfinite(said["left"])
-    if known and not any(is_close(said["left"], one) for one in left.values()):
+    if known and not any(is_same_time(said["left"], one) for one in left.values()):
         yield f"{said.worker} left at {left}, not {said['left']:.6g}"
-    own = [one for one, at in left.items() if not known or is_close(said["left"], at)]
+    own = [one for one, at in left.items() if not known or is_same_time(said["left"], at)]
     if np.isfinite(said["memory"] + said["limit"]):
         samples = evidence.rows("Resource Usage").by("address")
         until = {one: left[one] + evidence.first_seen for one in own if one in samples}

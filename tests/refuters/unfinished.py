@@ -12,7 +12,7 @@ from dask.utils import key_split
 
 from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
-from refuters.figures import Said, is_close
+from refuters.figures import Said, is_same_time
 from refuters.registry import refuter
 
 #: Ends of the evidence by the process of the scheduler.
@@ -131,7 +131,7 @@ def killed_workers(said: Said, evidence: Evidence) -> Iterator[str]:
             for row in removed
             if evidence.label(row["worker"]) == death["worker"]
         ]
-        if not any(is_close(death["left"], one) for one in left):
+        if not any(is_same_time(death["left"], one) for one in left):
             yield f"{death['worker']} died at {left}, not {death['left']:.6g}"
     yield from _finished(evidence, killed)
 

@@ -308,7 +308,7 @@ _CLAUSES = {
     Why.STATUS: "lost as the process ended by itself",
     Why.AGE: "killed or lost at the same age of {} to {}, as by a time limit of a batch system, by "
     "a lifetime or by a script",
-    Why.UNKNOWN: "killed or lost, by what the trace does not tell",
+    Why.UNKNOWN: "{}, for an unknown reason",
 }
 #: What those of Dask's own tasks do whose names have a word, where they need too much memory.
 _OF_DASK = {
@@ -329,7 +329,11 @@ def clause(departures: list[Departure]) -> str:
     whys = Counter(one.why for one in departures).most_common()
     whys.sort(key=lambda each: each[0] is not Why.AGE)  # these say what is no fault of the tasks
     ages = next((map(format_duration, one.ages) for one in departures if one.ages), ())
-    clauses = {why: _CLAUSES[why].format(*(ages if why is Why.AGE else ())) for why, _ in whys}
+    known = {one.words for one in departures if one.why is Why.UNKNOWN}
+    signal = known.pop() if len(known) == 1 else ""
+    how = signal if signal.startswith("killed by ") else "killed or lost"
+    given = {Why.AGE: ages, Why.UNKNOWN: (how,)}
+    clauses = {why: _CLAUSES[why].format(*given.get(why, ())) for why, _ in whys}
     if len(whys) == 1:
         return clauses[whys[0][0]]
     return ", or ".join(f"{clauses[why]} ({number})" for why, number in whys)
