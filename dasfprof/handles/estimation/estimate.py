@@ -398,7 +398,9 @@ def _layers_table(facts: list[LayerFacts], experience: Experience | None) -> pd.
     row_of = {number: row for row, number in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for fact in (facts[number] for number in order):
-        before = max((facts[number].total for number in fact.takes), default=nan)
+        # What has no name is no collection, such as the store that chunks are read from.
+        inputs = [facts[number] for number in fact.takes]
+        before = max((each.total for each in inputs if each.name is not None), default=nan)
         row = {
             "Layer": fact.name,
             "Function": fact.function,
