@@ -416,7 +416,7 @@ PLANTS = {
         wait=wait_all,
     ),
     "forgotten": Plant(forget, "fire_and_forget", (), wait=take),
-    "cancelled": Plant(cancel, "gave up 1 task", (), wait=take),
+    "cancelled": Plant(cancel, "cancelled 1 task", (), wait=take),
     "abandoned": Plant(
         abandon, "^1 task was unfinished when its client left", (), wait=lambda *_: None
     ),

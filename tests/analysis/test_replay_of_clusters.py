@@ -178,7 +178,9 @@ def test_what_runs_take_turns_at_is_not_predicted(tmp_path: Path) -> None:
                 client.gather(call())
 
     def told(name: str) -> str:
-        return "; ".join(one.told for one in find_shared(Run.of(Trace.from_database(paths[name]))))
+        return "; ".join(
+            one.description for one in find_shared(Run.of(Trace.from_database(paths[name])))
+        )
 
     assert "the Lock 'shared'" in told("lock")
     assert "the Semaphore '1'" in told("semaphore")

@@ -67,7 +67,7 @@ def test_a_class_between_bars_alone(page: OpenedPage) -> None:
 def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
     open_page: Opener, report: Path, analyser: TraceAnalyser
 ) -> None:
-    page = open_page(report, "#view=flatten&class=No+runnable+task")
+    page = open_page(report, "#view=flatten&class=No+runnable+tasks")
     assert isolated(page) == ["No"]
     page.tab.click("#classes > [title^=Computing]")
     page.until(lambda: isolated(page) == ["Computing"])

@@ -223,8 +223,8 @@ def _wrapped(text: str, width: int, *, break_words: bool = True) -> list[str]:
     return textwrap.wrap(text, max(width, 1), break_long_words=break_words) or [""]
 
 
-#: Columns of a class's name, of its figures, of the longest bar, and that its meaning needs.
-_NAME, _FIGURES, _BAR, _MEANING = 24, 24, 24, 30
+#: Widths of figures, of the longest bar, and that a meaning needs at least, in characters.
+_FIGURES, _BAR, _MEANING = 24, 24, 30
 
 
 def print_time(accounting: pd.DataFrame, *, err: bool = False) -> None:
@@ -247,18 +247,19 @@ def print_time(accounting: pd.DataFrame, *, err: bool = False) -> None:
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(width=_NAME - 1, no_wrap=True)
+    name = max(map(len, accounting["Class"]), default=0) + 3
+    table.add_column(width=name - 1, no_wrap=True)
     for _ in ("seconds", "share"):
         table.add_column(justify="right", no_wrap=True)
-    table.add_column(width=max(min(target.width - _NAME - _FIGURES, _BAR), 1))
+    table.add_column(width=max(min(target.width - name - _FIGURES, _BAR), 1))
     # With a blank behind each column. A meaning that is wider would take the place of figures.
-    room = target.width - _NAME - _FIGURES - _BAR - 2
+    room = target.width - name - _FIGURES - _BAR - 2
     if room > _MEANING:
         table.add_column(no_wrap=True, style="dim")
     for row in accounting.to_dict("records"):
         meaning = [elide(row["Meaning"], room)] if room > _MEANING else []
         table.add_row(
-            f"  {elide(row['Class'], _NAME - 3)}",
+            f"  {row['Class']}",
             f"{row['Thread Time (s)']:.3f} s",
             f"{row['Share (%)']:.1f} %",
             Bar(100, 0, row["Share (%)"], color="green" if row["Busy"] else "yellow"),
