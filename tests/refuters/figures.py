@@ -64,7 +64,7 @@ def _shares(figure: Any) -> Iterator[float]:
 
 
 #: Seconds by which clocks of processes of a busy host are set apart in a trace.
-_CLOCKS = 0.1
+CLOCKS = 0.1
 
 
 def is_at_most(figure: float, bound: float) -> bool:
@@ -84,7 +84,7 @@ def is_close(figure: float, actual: float) -> bool:
 
 def is_same_time(figure: float, actual: float) -> bool:
     """Tell whether two times are equal as far as clocks of several processes agree."""
-    return abs(figure - actual) < _CLOCKS
+    return abs(figure - actual) < CLOCKS
 
 
 def differs(figure: float, actual: float, what: str) -> Iterator[str]:

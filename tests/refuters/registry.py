@@ -10,7 +10,7 @@ from typing import Any
 from dask.utils import key_split
 
 from refuters.evidence import Evidence
-from refuters.figures import Said
+from refuters.figures import CLOCKS, Said
 
 #: Contradictions that are known and not yet mended: the rule, words of the refuter, and the cause.
 KNOWN: tuple[tuple[str, str, str], ...] = ()
@@ -83,7 +83,7 @@ def is_known(rule: str, text: str) -> bool:
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield what contradicts any finding."""
     most = evidence.walls[1] + (_of_clients(evidence) if said.rule in _CLIENTS else 0.0)
-    if said.seconds < 0 or said.seconds > 1.01 * most:
+    if said.seconds < 0 or said.seconds > 1.01 * most + CLOCKS:
         yield f"{said.seconds:.3g} s are at stake in a run of {evidence.wall:.3g} s"
     if said.severity == "high" and said.seconds < min(_LITTLE, _LITTLE_SHARE * evidence.wall):
         yield f"{said.seconds:.3g} s are no grave loss"
