@@ -83,7 +83,9 @@ def is_known(rule: str, text: str) -> bool:
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield what contradicts any finding."""
     most = evidence.walls[1] + (_of_clients(evidence) if said.rule in _CLIENTS else 0.0)
-    if said.seconds < 0 or said.seconds > 1.01 * most + CLOCKS:
+    # Where processes were killed, the last of their events is compared with the scheduler's.
+    most += 0.0 if evidence.scheduler_closed else CLOCKS
+    if said.seconds < 0 or said.seconds > 1.01 * most:
         yield f"{said.seconds:.3g} s are at stake in a run of {evidence.wall:.3g} s"
     if said.severity == "high" and said.seconds < min(_LITTLE, _LITTLE_SHARE * evidence.wall):
         yield f"{said.seconds:.3g} s are no grave loss"

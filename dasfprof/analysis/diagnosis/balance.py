@@ -48,7 +48,7 @@ _BROADCAST = (
     "Use merge(..., broadcast=True): the smaller side has only {smaller}, which each worker then "
     "gets, and the rows of the larger side stay where they are."
 )
-#: Causes of stragglers that other rules report, or that are no problem.
+#: Causes of stragglers that other rules report, or that do no harm.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
     "spill": "their inputs were read back from disk: give workers more memory, or smaller chunks",
@@ -72,6 +72,8 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     stragglers, (sizes, times) = run.stragglers, run.partitions
     fat = run.fat & ~run.on_slow_worker[stragglers.rows]
+    if not fat.any():
+        return
     gain = _gain(run, stragglers, fat, is_done_elsewhere=True)
     shuffled, of_key = _by_shuffles(run, stragglers.rows[fat])
     joined = any(name.startswith(_JOINS) for name in shuffled)
@@ -80,7 +82,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     if broadcast:
         without = run.with_durations(transfers, 0.0)
         gain += run.saved(float(run.working[transfers].sum()) / run.threads, running=without)
-    if not fat.any() or gain < _GAIN * run.wall:
+    if gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(fat)[0])
     row, counts = stragglers.rows[worst], _by_function(run, stragglers.rows[fat])
@@ -136,11 +138,11 @@ def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
     """
     (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    names = run.function_names[run.functions.codes].astype(str)
-    joins = rows[[name.startswith(_JOINS) for name in names[rows]]]
+    codes, names = run.functions.codes, run.function_names.astype(str)
+    joins = rows[np.array([name.startswith(_JOINS) for name in names], dtype=bool)[codes[rows]]]
     barriers = np.flatnonzero(np.isin(keys, items[np.isin(of_run, joins)]))
     before = np.isin(keys, items[np.isin(of_run, barriers)])
-    transfers = np.flatnonzero(before & np.char.endswith(names, "transfer"))
+    transfers = np.flatnonzero(before & np.char.endswith(names, "transfer")[codes])
     sides, heads = np.unique(run.trace.keys.head_ids[keys[transfers]], return_inverse=True)
     sizes = np.bincount(heads, weights=run.task_column("input_size")[transfers])
     known = len(sides) == 2 and np.isfinite(sizes).all()
@@ -179,7 +181,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         _most=_each(counts),
         by_layer=by_layer,
         seconds=gain,
-        # What each worker pays once is no matter in a longer run.
+        # A longer run would not lose more time to what happens once per worker.
         at_most="low" if cause == "first run on that worker" else "high",
         function=_function(run, row),
         **_place(run, row),

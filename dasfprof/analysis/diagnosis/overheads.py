@@ -177,19 +177,19 @@ def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) 
         line: (*fused, names[file, number])
         for line, fused, file, number in lines[["line", "fused", "file", "number"]].to_numpy()
     }
-    line_of, chunks = run.trace.tasks["line"], find_chunks(run.trace)
+    chunks = find_chunks(run.trace)
+    built = run.trace.tasks[["line"]].assign(code=run.functions.codes).dropna().drop_duplicates()
     arrays: dict[str, list[Blocks]] = {}
-    for code, blocks in enumerate(chunks.shapes):
-        if blocks is None:
-            continue
-        for line in line_of[run.functions.codes == code].dropna().unique():
+    for line, code in zip(built["line"], built["code"], strict=True):
+        if (blocks := chunks.shapes[code]) is not None:
             arrays.setdefault(parts[line][-1], []).append(blocks)
-    own = line_of.iloc[run.rows_of(function)].dropna().unique()
+    of_function = int(run.functions.codes[run.rows_of(function)[0]])
+    own = built["line"][built["code"] == of_function]
     words = larger_chunks_in(
         alone[["line", "text"]].dropna().itertuples(index=False),
         {part for line in own for part in parts[line]},
         arrays,
-        int(chunks.width[run.functions.codes[run.rows_of(function)[0]]]),
+        int(chunks.width[of_function]),
         float(factor),
     )
     return words.replace("{", "{{").replace("}", "}}")

@@ -160,10 +160,12 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     share = float(total[code] / total.sum())
     rest, median = int(np.count_nonzero(~own)), float(np.median(working[own]))
     others = float(total.sum() - total[code])
+    if share < _DOMINATES or median * rest < _TIMES_OTHERS * others:
+        return
     name, mean = str(run.function_names[code]), float(working[own].mean())
     frame = hottest_frame(run.trace, name)
-    if share < _DOMINATES or (not rest and not frame) or median * rest < _TIMES_OTHERS * others:
-        return
+    if not rest and not frame:
+        return  # that the only function takes all of the time is no news
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # what it waits for is what takes the time
     uneven = "; {mean} on average" if mean > _UNEVEN * median else ""

@@ -354,9 +354,11 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     known = functions.known(run.task_column("cpu")) > 0
     waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
     # Others use the CPU for long, but samples show that they sleep or wait for a network as well.
-    for code in np.argsort(-np.where(waiting, 0.0, seconds - cpu), kind="stable")[:_MOST_LOCKED]:
-        waits = waits_of(run.trace, str(run.function_names[code]))
-        waiting[code] |= known[code] and waits.get(SLEEP, 0) + waits.get(NETWORK, 0) >= _SLEEPS
+    blocked = np.where(waiting, 0.0, seconds - cpu)
+    for code in np.argsort(-blocked, kind="stable")[:_MOST_LOCKED]:
+        if known[code] and blocked[code] >= _SLEEPS * seconds[code] > 0:
+            waits = waits_of(run.trace, str(run.function_names[code]))
+            waiting[code] |= waits.get(SLEEP, 0.0) + waits.get(NETWORK, 0.0) >= _SLEEPS
     # Tasks of P2P shuffles wait for each other's workers, whatever else is read and written.
     waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
