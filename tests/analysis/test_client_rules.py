@@ -181,5 +181,5 @@ def test_nothing_large_is_blamed_where_nothing_large_was_sent(tmp_path: Path, ot
     graphs = {"graphs": [0.0, 0.0], "clients": ["c", "of a worker"]} if other else {}
     sent_graph = {"at": 0.0, "since": -0.1, "start": -0.1}
     plan = Plan(small_tasks(), graphs_sent=[sent_graph], **graphs)
-    told = {"dear": True, "sent_large": None if other else False}
+    told = {"costly": True, "sent_large": None if other else False}
     assert_found(plan, tmp_path, "tasks-too-small", **told)

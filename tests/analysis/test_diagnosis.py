@@ -328,7 +328,7 @@ def test_many_tasks_do_not_explain_what_is_far_more_than_handling_them(tmp_path:
         for begin in [n // 2 * 0.2]
     ]
     tasks = [replace(task, done=task.start + 0.099) for task in tasks]
-    expected = {"dear": True, "seconds": float("nan"), "settings": []}
+    expected = {"costly": True, "seconds": float("nan"), "settings": []}
     assert_found(Plan(tasks, threads=1), tmp_path, "tasks-too-small", **expected)
 
 

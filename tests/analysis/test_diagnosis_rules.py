@@ -622,7 +622,7 @@ finds("io-bound", "a storage that turns calls down is not asked by more threads"
     refused=4), failed=0.25, settings=[])
 # 160 requests in 14.4 s; chunks 20 times as large leave two of them to each of four threads.
 finds("small-requests", "many small requests", requesting(10, 100_000), requests=160, size=1e4,
-    each=0.09, beside=1.0, times=20.0, more=None, settings=MORE_THREADS)
+    each=0.09, at_a_time=1.0, times=20.0, more=None, settings=MORE_THREADS)
 spares("large requests", requesting(10, 80_000_000), "small-requests")
 spares("few small requests", requesting(1, 10_000), "small-requests")
 # One more object is read by all of them.

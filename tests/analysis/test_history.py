@@ -81,7 +81,7 @@ def test_trend_of_the_wall_time(
 
 def test_a_run_that_goes_on_is_said_to() -> None:
     ended = {"ended": True, "goes_on": False, "seconds": 4.0, "shape": "s"}
-    assert _changes_of([ended, ended | {"goes_on": True}]) == ["", "goes on"]
+    assert _changes_of([ended, ended | {"goes_on": True}]) == ["", "still running"]
 
 
 def test_pipelines_by_name_or_graph(tmp_path: Path) -> None:

@@ -116,11 +116,13 @@ def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) 
         return
     first = planted.iloc[0]
     assert first["Severity"] in ("high", "medium")
-    # What handling a task costs on a crowded machine is said to be dear, without seconds; nor are
+    # What handling a task costs on a crowded machine is called costly, without seconds; nor are
     # there seconds for threads that wait while others want cores.
     finding = first["Object"]
     assert (
-        finding.weight > 0 or finding.figures.get("dear") or OF_THE_MACHINE & set(findings["Rule"])
+        finding.weight > 0
+        or finding.figures.get("costly")
+        or OF_THE_MACHINE & set(findings["Rule"])
     )
 
 

@@ -41,9 +41,9 @@ class ComparedRun:
 
     name: str
     trace: Run
-    #: Identifies the run; empty: unknown, so that only the same trace object is the same run.
+    #: Identifies the run. If it is empty, only the same trace object is the same run.
     uuid: str = ""
-    #: Where its files are; None: unknown.
+    #: The directory of its files, or None if it is unknown.
     directory: Path | None = None
 
     @cached_property

@@ -114,9 +114,9 @@ class Verdict:
 class Least(NamedTuple):
     """Minimum difference of two single runs that is reported, and how it was estimated."""
 
-    #: As a fraction; NaN: unknown.
+    #: As a fraction, or NaN if it is unknown.
     share: float
-    #: Number of other runs in the history; 0: none, or too few.
+    #: Number of other runs in the history, or 0 if there are too few.
     others: int
 
 

@@ -39,7 +39,7 @@ class ChunkArgument:
 
     @property
     def values(self) -> list[Any]:
-        """The values that it may have, with None for what is no literal."""
+        """The values that it may have, with None for each that is not a literal."""
         return list(_values(self.node))
 
 
@@ -55,7 +55,7 @@ def larger_chunks_in(
     Parameters
     ----------
     lines
-        Names and texts of the lines of the program; texts that are not known are no strings.
+        Names and texts of the lines of the program; unknown texts are not strings.
     built_by
         The lines that built the tasks that are too small.
     arrays
@@ -136,7 +136,7 @@ def _values(node: ast.expr) -> Iterator[Any]:
 def _new_value(
     argument: ChunkArgument, arrays: Sequence[Blocks], width: int, factor: float
 ) -> tuple[str, str] | None:
-    """Return the value that an argument had in the run and the larger one; None: not clear."""
+    """Return an argument's value in the run and the larger one, or None if they are unclear."""
     values = argument.values
     match argument.name:
         case "chunks":
@@ -155,7 +155,7 @@ def _new_value(
 
 
 def _larger_bytes(value: Any, factor: float) -> int | str | None:
-    """Return a larger size in bytes, as text if it was one; None: the value is no size."""
+    """Return a larger size in bytes, as text if it was text, or None if the value is not a size."""
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor

@@ -26,7 +26,7 @@ _SHARE = 0.2
 #: Seconds to handle a small task, about.
 _EMPTY = 0.001
 #: Threshold (seconds): handling a task takes longer than by the task's number alone.
-_DEAR = 0.012
+_COSTLY = 0.012
 #: Threshold (fraction of thread time, and of the critical path): tasks are in transit.
 _LATE = 0.1
 #: Threshold (fraction of the time in transit): the worker's event loop is blocked.
@@ -70,13 +70,13 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     # Others may cost more and are none of those that are too small.
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
     most = int(next((code for code in costs.index if small[code]), costs.index[0]))
-    name, dear = str(costs["function"][most]), bool(costs["overhead"][most] > _DEAR)
+    name, costly = str(costs["function"][most]), bool(costs["overhead"][most] > _COSTLY)
     advice = _larger_chunks(run, most)
     besides = Seconds(costs["overhead"][most])
-    suggestion, settings = (_dear(run), []) if dear else _larger_tasks(run, advice)
+    suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
     yield Finding.of(
         "tasks-too-small",
-        f"{'Handling tasks takes long' if dear else 'Tasks are too small'}: {{tasks:task}} take "
+        f"{'Handling tasks takes long' if costly else 'Tasks are too small'}: {{tasks:task}} take "
         "{median} each (the median), and handling them takes {handling} of the threads' time.",
         f"Overhead is {'{overhead}' if compute > 0 else 'all'} times what the tasks compute; each "
         "of {function} costs {besides} besides its own {own} (means; all without waits for a "
@@ -89,13 +89,13 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         overhead=Factor(overhead / compute) if compute > 0 else None,
         besides=besides,
         own=Seconds(run.working[run.rows_of(name)].mean()),
-        dear=dear,
+        costly=costly,
         sent_large=run.sent_large,
         advice=advice,
         settings=settings,
-        seconds=float("nan") if dear else overhead,
-        at_least="medium" if dear else "info",
-        at_most="medium" if dear else "high",
+        seconds=float("nan") if costly else overhead,
+        at_least="medium" if costly else "info",
+        at_most="medium" if costly else "high",
     )
 
 
@@ -117,7 +117,7 @@ def _serialising(run: RunFigures) -> float:
     return float((told["seconds"].to_numpy(dtype=float) * theirs).sum()) / run.threads
 
 
-def _dear(run: RunFigures) -> str:
+def _costly(run: RunFigures) -> str:
     """Return the advice if handling a task takes long."""
     others = "slow pickling, event loops that are held up, or a busy host: this trace cannot tell."
     alone = "Their number alone does not explain {besides} a task. "

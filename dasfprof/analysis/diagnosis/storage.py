@@ -16,7 +16,7 @@ from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
-#: Thresholds of small requests: bytes, bytes a second of each, and seconds that one takes.
+#: Thresholds of small requests: bytes, bytes per second of a request, and seconds per request.
 _SMALL, _SLOW, _LATENCY = 1e6, 5e6, 0.005
 #: Thresholds: how many requests, and the fraction of the threads' time that is waited for them.
 _MANY, _WAITING = 20, 0.2
@@ -75,10 +75,10 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     wanted = float(2 ** round(np.log2(_LARGE / size)))
     times = max(min(wanted, np.floor(reads.count / (2 * run.threads))), 2.0)
     more = min(wanted, np.floor(len(rows) / (2 * run.threads)))
-    beside = reads.seconds / max(reads.waiting, 1e-9)
+    at_a_time = reads.seconds / max(reads.waiting, 1e-9)
     zarr = _reads_zarr(run, name)
     in_tasks = ""
-    if zarr and beside < _SIDE_BY_SIDE and more >= 2:
+    if zarr and at_a_time < _SIDE_BY_SIDE and more >= 2:
         in_tasks = (
             "Read {more} times as much in each task of {function}: chunks= of several stored "
             "chunks where the array is opened (da.from_zarr, xarray.open_zarr), which Zarr then "
@@ -95,9 +95,9 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
         "small-requests",
         "Tasks wait for many small requests to storage: {function} makes {requests} of {size}, "
         "which take {each} each (means).",
-        "That is {rate} a request: unless the storage is throttled, it is latency that takes most "
-        "of its time. The threads spend {waiting} of their time waiting for requests. While a task "
-        "waits, {beside} of its own are in progress on average. See storage().",
+        "That is {rate} per request. Unless the storage is throttled, latency takes most of this "
+        "time. The threads spend {waiting} of their time waiting for requests. While a task waits, "
+        "{at_a_time} of its requests are in progress on average. See storage().",
         [
             f"{in_tasks}{larger}",
             Advice(
@@ -112,7 +112,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
         each=Seconds(each),
         rate=Rate(size / each),
         waiting=Share(run.share(reads.waiting)),
-        beside=Factor(beside),
+        at_a_time=Factor(at_a_time),
         times=Factor(times),
         more=Factor(more) if in_tasks else None,
         costs=reads.waiting / run.threads,
@@ -159,8 +159,8 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
         "chunks {times} times each (the mean).",
-        "{moved} were read, {once} if each were read once. Of each task the first 16 objects or "
-        "ranges of them were compared. See storage().",
+        "{moved} were read. If each stored chunk were read once, it would be {once}. Only the "
+        "first 16 objects or ranges of each task were compared. See storage().",
         "Choose chunks of {function} that are multiples of the stored ones along each axis: open "
         "the array without chunks= (da.from_zarr), or with chunks={{}} (xarray.open_zarr). To "
         "write, rechunk() to multiples of the chunks (or shards) of the array that is written.",

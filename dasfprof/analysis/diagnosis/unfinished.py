@@ -65,19 +65,19 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         yield from (_client_elsewhere(run, cause) for cause in causes if cause.kind in _ALL_ENDED)
         return
     if not end.unfinished and not state.tasks:
-        return  # what a failure cut off, of which nobody tells
+        return  # nothing is known of what a failure cut off
     if end.only_forgotten:
         yield _cut_off(state, end)
         return
     causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
     if not causes and end.clients_stayed and len(run.restarted_keys):
-        return  # the rule "cancelled-tasks" tells what gave them up
+        return  # the rule "cancelled-tasks" reports why they were released
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
     yield _summary(run, state, end, first, grave)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
     for cause in causes[1:]:
-        # The rule of that name tells of each, and failed-tasks counts further ones of a function.
+        # The rule of that name reports each, and failed-tasks counts further ones of a function.
         if cause.kind == "killed-worker-errors" or (
             cause.kind == "error" and cause is not errors[cause.function]
         ):

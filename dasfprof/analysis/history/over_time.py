@@ -181,7 +181,9 @@ def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
     changes, shape = [], None
     for run in runs:
         if not _counts(run):
-            changes.append("goes on" if run["goes_on"] else "" if run["ended"] else "did not end")
+            changes.append(
+                "still running" if run["goes_on"] else "" if run["ended"] else "did not end"
+            )
             continue
         changes.append("other graph" if shape not in (None, run["shape"]) else "")
         shape = run["shape"]

@@ -55,7 +55,8 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
     ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
     ``ended``, ``findings`` (their number by severity), ``versions``, ``goes_on``, ``hours`` (of
-    workers, and of their threads), and ``idle``: those of them without a task. None: unknown.
+    workers, and of their threads), and ``idle``: those of them
+    without a task. What is unknown is None.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     hours = hours_of_run(trace)

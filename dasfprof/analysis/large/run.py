@@ -249,8 +249,12 @@ def refuse_whole(needed: int, why: str = "") -> None:
         answered = ", ".join(_named(item) for item in questions.all() if item.in_parts)
         raise BeyondMemoryError(
             f"this needs the whole run in memory: about {format_size(needed)}, and "
-            f"{format_size(free)} are free. Ask it on a machine with more memory. Part by part, "
-            + (f"nothing can be told: {why}." if why else f"{answered} are answered.")
+            f"{format_size(free)} are free. Use a machine with more memory. "
+            + (
+                f"It cannot be answered part by part: {why}."
+                if why
+                else f"Part by part, {answered} can be answered."
+            )
         )
 
 

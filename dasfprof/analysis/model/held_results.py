@@ -252,7 +252,7 @@ def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
     if not len(rows):
         return None
     at, change = np.append(begin, stop), np.append(size, -size)
-    # What is let go makes room for what is made at the same time.
+    # Results that are released make room for those that are stored at the same time.
     order = np.lexsort((change, at))
     peak = float(at[order][np.cumsum(change[order]).argmax()])
     times = np.unique(np.append(np.linspace(0.0, max(run.wall, 0.0), points), peak))

@@ -133,7 +133,7 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
 
 def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     """Find the times between computations in which all processes were sampled; else windows."""
-    # When a task was under way.
+    # When a task was in progress.
     times, only = run.whole.slots.times, run.scheduler_only
     begins = np.append(times.arrival, run.since_begin(only["sent"]))
     ends = np.append(times.known, run.since_begin(only["known"]))
