@@ -246,7 +246,8 @@ def test_arguments_that_are_refused(arguments: dict[str, Any], text: str) -> Non
 @pytest.mark.slow
 def test_a_million_tasks() -> None:
     """Beside what Dask itself needs to make the tasks."""
-    from dasfprof.handles.estimation.estimate import assumed_cluster, estimate_graph
+    from dasfprof.handles.estimation.assumed_cluster import assumed_cluster
+    from dasfprof.handles.estimation.estimate import estimate_graph
 
     source = {("load", n): (abs, n) for n in range(500_000)}
     graph = source | {("inc", n): (abs, ("load", n)) for n in range(500_000)}

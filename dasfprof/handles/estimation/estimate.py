@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import warnings as python_warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,25 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import numpy as np
-from dask.system import cpu_count
-from dask.utils import parse_bytes
 
 from dasfprof.analysis.comparison.runs import Sources, open_side
 from dasfprof.analysis.history.summary import Experience
 from dasfprof.analysis.simulation.inputs import inputs_before_a_run
 from dasfprof.analysis.simulation.memory import peak_before_run
 from dasfprof.errors import DoesNotFit, InvalidArgumentError
+from dasfprof.handles.estimation.assumed_cluster import AssumedCluster, assumed_cluster
 from dasfprof.handles.estimation.facts import LayerFacts, inputs_first, layer_facts, line_text
 from dasfprof.handles.estimation.warned import Warned, find_warnings
-from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
-from dasfprof.recording.dask_internals.layer_sizes import built_layers
-from dasfprof.recording.dask_internals.sent_graphs import (
+from dasfprof.recording.dask_internals.captured_graphs import (
     NeedsComputingError,
-    SentGraph,
     capture_graph,
     optimised_expression,
-    sent_graph,
 )
+from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
+from dasfprof.recording.dask_internals.layer_sizes import built_layers
+from dasfprof.recording.dask_internals.sent_graphs import SentGraph, sent_graph
 from dasfprof.text import count_of, escape, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -119,14 +116,6 @@ def plan(collection: object, history: Sources) -> pd.DataFrame:
     message = "dasfprof.plan(x, history) is deprecated: use dasfprof.estimate(x, history=history)"
     python_warnings.warn(message, DeprecationWarning, stacklevel=2)
     return estimate(collection, history=history).layers
-
-
-@dataclass(frozen=True)
-class AssumedCluster:
-    """The workers that an estimate is for: the threads of each, and their memory in bytes."""
-
-    threads: list[int]
-    memory_limit: float | None
 
 
 @dataclass(eq=False)
@@ -224,56 +213,10 @@ def check_memory(found: Estimate) -> None:
         raise DoesNotFit(f"{what}{at}, and each worker has {limit} of memory.", layer, line)
 
 
-# --- The workers, and earlier runs ----------------------------------------------------------------
-
-
-def assumed_cluster(
-    workers: int | Sequence[int] | None, memory_limit: int | float | str | None
-) -> AssumedCluster:
-    """Return the workers that are given or, by default, those of the current client."""
-    threads, limit = _of_client()
-    if isinstance(workers, int):
-        each = threads[0] if threads else max(cpu_count() // max(workers, 1), 1)
-        threads = [each] * workers
-    elif workers is not None:
-        threads = list(workers)
-    threads = [cpu_count()] if workers is None and not threads else threads
-    if not threads or not all(isinstance(number, int) and number > 0 for number in threads):
-        raise InvalidArgumentError(
-            f"workers={workers!r}: give a number of workers, such as 4, or the threads of each, "
-            "such as [2, 2, 2, 2]."
-        )
-    if memory_limit is not None:
-        try:
-            limit = float(parse_bytes(memory_limit))
-        except (ValueError, TypeError):
-            limit = nan
-        if not 0 < limit < float("inf"):
-            raise InvalidArgumentError(
-                f"memory_limit={memory_limit!r}: give bytes, or a text such as '4 GiB'."
-            )
-    return AssumedCluster(threads, limit)
-
-
-def _of_client() -> tuple[list[int], float | None]:
-    """Return the threads and the least memory of the current client's workers."""
-    try:
-        client = sys.modules["distributed"].default_client()
-        threads = [] if client.asynchronous else [int(n) for n in client.nthreads().values()]
-        workers = client.scheduler_info()["workers"].values() if threads else ()
-    except Exception:  # there is none, or its scheduler does not answer
-        return [], None
-    limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
-    return threads, min(limits, default=None)
-
-
 def _experience(history: Sources) -> Experience:
     if isinstance(history, Sequence) and not history:
         raise InvalidArgumentError(f"history={history!r} has no run: give a directory with runs.")
     return Experience(run.trace for run in open_side(history))
-
-
-# --- The estimate of a graph ----------------------------------------------------------------------
 
 
 def _of_collection(

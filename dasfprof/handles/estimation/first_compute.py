@@ -53,7 +53,8 @@ class FirstCompute:
                 when_imported(module, watch_collections)
 
     def _take(self, graph: Any, keys: Any) -> NoReturn:
-        from dasfprof.handles.estimation.estimate import assumed_cluster, estimate_graph
+        from dasfprof.handles.estimation.assumed_cluster import assumed_cluster
+        from dasfprof.handles.estimation.estimate import estimate_graph
 
         with self._lock:
             try:

@@ -10,8 +10,8 @@ import dask
 from distributed import Client
 
 from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.captured_graphs import reads_footers
 from dasfprof.recording.dask_internals.patch import Entries, Patch
-from dasfprof.recording.dask_internals.sent_graphs import reads_footers
 
 #: Called with a graph and the keys that are wanted of it; does not return.
 Take = Callable[[Any, Any], Any]

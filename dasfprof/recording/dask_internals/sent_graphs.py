@@ -4,96 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from math import nan
-from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 
-import dask
 import numpy as np
 from dask.sizeof import sizeof
 from dask.utils import key_split
 
 from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.captured_graphs import flat
 from dasfprof.recording.dask_internals.graphs import line_of
 from dasfprof.recording.steps.line import Place
 
-#: What Dask computes to read the footers of Parquet files: metadata, and no data.
-_FOOTERS = "_gather_statistics"
 #: Functions that `compute` adds to put the results of a collection together.
 _JOINING = ("finalize", "repartitiontofewer")
 
 #: The most tasks whose arguments are compared, and types of arguments that can be.
 _MOST_COMPARED = 100_000
 _PLAIN = (int, float, str, bytes, bool, type(None))
-
-
-class NeedsComputingError(Exception):
-    """Dask would have to compute something before it can build the graph."""
-
-
-class _Captured(Exception):  # noqa: N818  (it is no error)
-    """Ends the call of `compute` when the graph is optimised."""
-
-    def __init__(self, graph: Any, keys: Any) -> None:
-        super().__init__("the graph is optimised")
-        self.graph, self.keys = graph, keys
-
-
-def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph that ``collection.compute()`` would send, its keys, and seconds it took.
-
-    Raises
-    ------
-    NeedsComputingError
-        If Dask would compute something before, such as quantiles for `set_index`.
-    """
-
-    def take(graph: Any, keys: Any, **_: object) -> NoReturn:
-        raise _Captured(graph, keys)
-
-    begin = monotonic()
-    try:
-        with dask.config.set(scheduler=_refuse):
-            getattr(collection, "compute", partial(dask.compute, collection))(scheduler=take)
-    except _Captured as captured:
-        return captured.graph, captured.keys, monotonic() - begin
-    return {}, [], monotonic() - begin
-
-
-def optimised_expression(collection: Any) -> Any:
-    """Return the expression of a dataframe as it would be sent; None of other collections.
-
-    Older versions of Dask send the graph that they made of it.
-    """
-    # A delayed function has each attribute.
-    if not hasattr(type(collection), "expr"):
-        return None
-    with dask.config.set(scheduler=_refuse):
-        return collection.optimize().expr
-
-
-def _refuse(graph: Any, keys: Any, **_: object) -> Any:
-    """Compute footers of files in this thread, and refuse all else."""
-    if reads_footers(keys):
-        return dask.get(graph, keys)
-    raise NeedsComputingError(key_split(next(_flat(keys), "")))
-
-
-def reads_footers(keys: Any) -> bool:
-    """Return whether Dask would compute keys to read footers of Parquet files."""
-    return bool(key_split(next(_flat(keys), "")) == _FOOTERS)
-
-
-def _flat(keys: Any) -> Iterator[Any]:
-    if isinstance(keys, list | set | frozenset):
-        for part in keys:
-            yield from _flat(part)
-    else:
-        yield keys
-
-
-# --- The tasks, by layers -------------------------------------------------------------------------
 
 
 @dataclass
@@ -152,7 +80,7 @@ def sent_graph(graph: Any, keys: Any) -> SentGraph:
     graph = graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
     tasks = names.ESTIMATES.find("convert_legacy_graph")(dict(graph))
     alias, constant = (names.ARGUMENTS.find(name) for name in ("Alias", "DataNode"))
-    wanted = [key for key in dict.fromkeys(_flat(keys)) if key in tasks]
+    wanted = [key for key in dict.fromkeys(flat(keys)) if key in tasks]
     numbers = {key: number for number, key in enumerate(wanted)}
     work, inputs, offsets, joins, sizes = list(wanted), [], [0], [], []
     for key in work:  # it grows

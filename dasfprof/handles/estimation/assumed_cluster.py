@@ -1,0 +1,61 @@
+"""`AssumedCluster`: the workers that an estimate is for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+
+from dask.system import cpu_count
+from dask.utils import parse_bytes
+
+from dasfprof.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class AssumedCluster:
+    """The workers that an estimate is for: the threads of each, and their memory in bytes."""
+
+    threads: list[int]
+    memory_limit: float | None
+
+
+def assumed_cluster(
+    workers: int | Sequence[int] | None, memory_limit: int | float | str | None
+) -> AssumedCluster:
+    """Return the workers that are given or, by default, those of the current client."""
+    threads, limit = _of_client()
+    if isinstance(workers, int):
+        each = threads[0] if threads else max(cpu_count() // max(workers, 1), 1)
+        threads = [each] * workers
+    elif workers is not None:
+        threads = list(workers)
+    threads = [cpu_count()] if workers is None and not threads else threads
+    if not threads or not all(isinstance(number, int) and number > 0 for number in threads):
+        raise InvalidArgumentError(
+            f"workers={workers!r}: give a number of workers, such as 4, or the threads of each, "
+            "such as [2, 2, 2, 2]."
+        )
+    if memory_limit is not None:
+        try:
+            limit = float(parse_bytes(memory_limit))
+        except (ValueError, TypeError):
+            limit = nan
+        if not 0 < limit < float("inf"):
+            raise InvalidArgumentError(
+                f"memory_limit={memory_limit!r}: give bytes, or a text such as '4 GiB'."
+            )
+    return AssumedCluster(threads, limit)
+
+
+def _of_client() -> tuple[list[int], float | None]:
+    """Return the threads and the least memory of the current client's workers."""
+    try:
+        client = sys.modules["distributed"].default_client()
+        threads = [] if client.asynchronous else [int(n) for n in client.nthreads().values()]
+        workers = client.scheduler_info()["workers"].values() if threads else ()
+    except Exception:  # there is none, or its scheduler does not answer
+        return [], None
+    limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+    return threads, min(limits, default=None)

@@ -1,0 +1,80 @@
+"""`capture_graph`: the graph that a collection would send, caught before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from time import monotonic
+from typing import Any, NoReturn
+
+import dask
+from dask.utils import key_split
+
+#: What Dask computes to read the footers of Parquet files: metadata, and no data.
+_FOOTERS = "_gather_statistics"
+
+
+class NeedsComputingError(Exception):
+    """Dask would have to compute something before it can build the graph."""
+
+
+class _Captured(Exception):  # noqa: N818  (it is no error)
+    """Ends the call of `compute` when the graph is optimised."""
+
+    def __init__(self, graph: Any, keys: Any) -> None:
+        super().__init__("the graph is optimised")
+        self.graph, self.keys = graph, keys
+
+
+def capture_graph(collection: Any) -> tuple[Any, Any, float]:
+    """Return the graph that ``collection.compute()`` would send, its keys, and seconds it took.
+
+    Raises
+    ------
+    NeedsComputingError
+        If Dask would compute something before, such as quantiles for `set_index`.
+    """
+
+    def take(graph: Any, keys: Any, **_: object) -> NoReturn:
+        raise _Captured(graph, keys)
+
+    begin = monotonic()
+    try:
+        with dask.config.set(scheduler=_refuse):
+            getattr(collection, "compute", partial(dask.compute, collection))(scheduler=take)
+    except _Captured as captured:
+        return captured.graph, captured.keys, monotonic() - begin
+    return {}, [], monotonic() - begin
+
+
+def optimised_expression(collection: Any) -> Any:
+    """Return the expression of a dataframe as it would be sent; None of other collections.
+
+    Older versions of Dask send the graph that they made of it.
+    """
+    # A delayed function has each attribute.
+    if not hasattr(type(collection), "expr"):
+        return None
+    with dask.config.set(scheduler=_refuse):
+        return collection.optimize().expr
+
+
+def _refuse(graph: Any, keys: Any, **_: object) -> Any:
+    """Compute footers of files in this thread, and refuse all else."""
+    if reads_footers(keys):
+        return dask.get(graph, keys)
+    raise NeedsComputingError(key_split(next(flat(keys), "")))
+
+
+def reads_footers(keys: Any) -> bool:
+    """Return whether Dask would compute keys to read footers of Parquet files."""
+    return bool(key_split(next(flat(keys), "")) == _FOOTERS)
+
+
+def flat(keys: Any) -> Iterator[Any]:
+    """Yield the keys in nested lists and sets of keys."""
+    if isinstance(keys, list | set | frozenset):
+        for part in keys:
+            yield from flat(part)
+    else:
+        yield keys
