@@ -25,7 +25,16 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
     assert table["Process at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12] * 3)
     assert table["Limit (MB)"].tolist() == [200.0] * 3
     assert table["Spilled at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12 - 0.6 * 200] * 3)
+    assert table["Free Disk (MB)"].isna().all()
     assert table["Verdict"].str.startswith("May not fit").all()
+
+
+def test_the_least_free_disk_is_shown(tmp_path: Path) -> None:
+    plan = planned()
+    plan.disks = [(0, 1.0, {"free": 900 * MB}), (1, 2.0, {"free": 40 * MB})]
+    analyser = plan.write(tmp_path)
+    assert analyser.memory_forecast([2])["Free Disk (MB)"].tolist() == [40.0]
+    assert set(analyser.cluster_sizing()["Free Disk (MB)"]) == {40.0}
 
 
 @pytest.mark.parametrize(

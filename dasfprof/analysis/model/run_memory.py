@@ -149,10 +149,15 @@ def spilled_at_once(run: Run) -> SpilledAtOnce | None:
         for own in [np.flatnonzero(hosts == host)]
     }
     host = max(peaks, key=lambda each: peaks[each])
-    disks = run.disk_usage
-    on_host = workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()] == host
-    free = disks["free"][on_host & (disks["local_directory"] == 1).to_numpy(dtype=bool)].min()
-    return SpilledAtOnce(host, peaks[host], float(sizes.max()), float(free))
+    return SpilledAtOnce(host, peaks[host], float(sizes.max()), free_disk(run, host))
+
+
+def free_disk(run: Run, host: str | None = None) -> float:
+    """Return the least bytes that were free where workers of a host, or of any, spill; or NaN."""
+    disks, hosts = run.disk_usage, run.workers["host"].to_numpy(dtype=object)
+    on_host = (hosts == host if host else np.ones(len(hosts), bool))[disks["worker_id"].to_numpy()]
+    there = on_host & (disks["local_directory"] == 1).to_numpy(dtype=bool)
+    return float(disks["free"][there].min())
 
 
 class Peak(NamedTuple):

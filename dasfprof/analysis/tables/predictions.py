@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run_memory import free_disk
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
 from dasfprof.analysis.simulation.changes import (
@@ -226,7 +227,8 @@ def memory_forecast(
         - ``Process (MB)``: of the fullest worker, if nothing were spilled; ``Process at Least
           (MB)``, ``Process at Most (MB)``
         - ``Limit (MB)`` of a worker; NA: none, or unknown. ``Spilled at Most (MB)``: what the
-          fullest worker would write to disk with that limit
+          fullest worker would write to disk with that limit. ``Free Disk (MB)``: the least that was
+          free where a worker of the run spills; NA: unknown
         - ``Verdict``, or why nothing can be predicted
 
     Notes
@@ -276,6 +278,7 @@ def memory_forecast(
             "Process at Most (MB)": most,
             "Limit (MB)": np.full(len(counts), limit / 1e6),
             "Spilled at Most (MB)": spilled,
+            "Free Disk (MB)": np.full(len(counts), free_disk(run) / 1e6),
             "Verdict": text(verdicts),
         }
     )

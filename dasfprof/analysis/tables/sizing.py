@@ -12,6 +12,7 @@ import pandas as pd
 from dask.utils import parse_bytes, parse_timedelta
 
 from dasfprof.analysis.model.client_time import find_first_task
+from dasfprof.analysis.model.run_memory import free_disk
 from dasfprof.analysis.model.sizing import chunk_costs
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
@@ -72,8 +73,10 @@ def cluster_sizing(
         - ``Start-up (s)``: with what the client took before its first graph; ``Likely (s)``: from
           requesting the cluster to the end; ``At Most (s)``: nine of ten runs take less
         - ``Idle (%)`` of the thread time; ``Cost``, ``Cost of Idle``
-        - ``Memory per Worker (MB)``: a limit with which the fullest spills nothing; NA: not
+        - ``Memory per Worker (MB)``: a limit with which the fullest spills nothing; ``Spilled at
+          Most (MB)``: what the fullest would write to disk with the memory that it has. NA: not
           predicted, or too late anyway
+        - ``Free Disk (MB)``: the least that was free where a worker of the run spills; NA: unknown
         - ``Verdict``, or why nothing can be predicted
 
     Raises
@@ -99,10 +102,9 @@ def cluster_sizing(
     types = _machine_types(price, threads, recorded_or_given_limit(run, memory_limit))
     sized = sized_clusters(run, types, until, start)
     cheapest = next((cluster for cluster in sized if cluster.meets_deadline), None)
-    needed = [
-        math.nan if c.process is None else c.process.most / memory_thresholds(run).comfortable
-        for c in sized
-    ]
+    most = np.array([math.nan if c.process is None else c.process.most for c in sized], float)
+    limits = np.array([cluster.machine.memory for cluster in sized], dtype=float)
+    acts = memory_thresholds(run)
     table = pd.DataFrame(
         {
             "Machines": np.array([cluster.machines for cluster in sized], dtype=np.int64),
@@ -113,7 +115,9 @@ def cluster_sizing(
             "At Most (s)": np.array([cluster.most for cluster in sized], dtype=float),
             "Idle (%)": np.array([cluster.idle * 100 for cluster in sized], dtype=float),
             "Cost": np.array([cluster.cost for cluster in sized], dtype=float),
-            "Memory per Worker (MB)": np.array(needed, dtype=float) / 1e6,
+            "Memory per Worker (MB)": most / acts.comfortable / 1e6,
+            "Spilled at Most (MB)": np.maximum(most - acts.spills * limits, 0.0) / 1e6,
+            "Free Disk (MB)": np.full(len(sized), free_disk(run) / 1e6),
             "Verdict": text([_verdict(run, until, cluster, cheapest) for cluster in sized]),
         }
     )

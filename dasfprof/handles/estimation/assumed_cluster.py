@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
+from os.path import isdir
+from shutil import disk_usage
 
 from dask.system import cpu_count
 from dask.utils import parse_bytes
@@ -19,13 +21,15 @@ class AssumedCluster:
 
     threads: list[int]
     memory_limit: float | None
+    #: Bytes that are free where the current client's workers spill; None: unknown.
+    free_disk: int | None = None
 
 
 def assumed_cluster(
     workers: int | Sequence[int] | None, memory_limit: int | float | str | None
 ) -> AssumedCluster:
     """Return the workers that are given or, by default, those of the current client."""
-    threads, limit = _of_client()
+    threads, limit, free = _of_client()
     if isinstance(workers, int):
         each = threads[0] if threads else max(cpu_count() // max(workers, 1), 1)
         threads = [each] * workers
@@ -46,16 +50,20 @@ def assumed_cluster(
             raise InvalidArgumentError(
                 f"memory_limit={memory_limit!r}: give bytes, or a text such as '4 GiB'."
             )
-    return AssumedCluster(threads, limit)
+    return AssumedCluster(threads, limit, free)
 
 
-def _of_client() -> tuple[list[int], float | None]:
-    """Return the threads and the least memory of the current client's workers."""
+def _of_client() -> tuple[list[int], float | None, int | None]:
+    """Return the threads, the least memory, and the free disk of the current client's workers."""
     try:
-        client = sys.modules["distributed"].default_client()
+        distributed = sys.modules["distributed"]
+        client = distributed.default_client()
         threads = [] if client.asynchronous else [int(n) for n in client.nthreads().values()]
-        workers = client.scheduler_info()["workers"].values() if threads else ()
+        workers = client.scheduler_info(n_workers=-1)["workers"].values() if threads else ()
+        here = {"127.0.0.1", distributed.utils.get_ip()}
     except Exception:  # there is none, or its scheduler does not answer
-        return [], None
+        return [], None, None
     limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
-    return threads, min(limits, default=None)
+    places = [worker["local_directory"] for worker in workers if worker["host"] in here]
+    free = [disk_usage(place).free for place in places if isdir(place)]
+    return threads, min(limits, default=None), min(free, default=None)

@@ -14,6 +14,7 @@ import numpy as np
 
 from dasfprof.analysis.comparison.runs import Sources, open_side
 from dasfprof.analysis.history.summary import Experience
+from dasfprof.analysis.run.memory_thresholds import MemoryThresholds
 from dasfprof.analysis.simulation.inputs import inputs_before_a_run
 from dasfprof.analysis.simulation.memory import peak_before_run
 from dasfprof.errors import DoesNotFit, InvalidArgumentError
@@ -139,6 +140,11 @@ class Estimate:
     #: The workers that were assumed: the threads of each, and memory in bytes (None: unknown).
     threads: list[int]
     memory_limit: float | None
+    #: Bytes that are free where the current client's workers spill; None: unknown.
+    free_disk: int | None = None
+    #: The most bytes of results that the fullest worker spills to disk, at Dask's default
+    #: thresholds; None: unknown, or workers of unknown memory.
+    spilled_bytes: float | None = None
     #: Bytes of the graph as it is sent, and seconds that Dask needed to optimize it; None: unknown.
     graph_bytes: int | None = None
     optimize_seconds: float | None = None
@@ -150,8 +156,10 @@ class Estimate:
         from dasfprof.report.documents import plain, records, schema_of
 
         tables = {"layers": records(self.layers), "warnings": records(self.warnings)}
-        names = ("tasks", "peak_unknown", "threads", "memory_limit", "graph_bytes")
-        figures = {name: getattr(self, name) for name in (*names, "optimize_seconds")}
+        names = ("tasks", "peak_unknown", "threads", "memory_limit", "spilled_bytes", "free_disk")
+        figures = {
+            name: getattr(self, name) for name in (*names, "graph_bytes", "optimize_seconds")
+        }
         bounds = self.peak_bytes and dict(zip(("least", "most"), self.peak_bytes, strict=True))
         return dict(
             plain({"schema": schema_of("estimate"), "peak_bytes": bounds, **figures, **tables})
@@ -170,12 +178,15 @@ class Estimate:
             return [*sentences, f"The peak of memory is unknown: {self.peak_unknown}."]
         low, high = map(format_size, self.peak_bytes)
         threads = count_of(sum(self.threads), "thread")
-        return [
-            *sentences,
+        sentences += [
             f"On {count_of(len(self.threads), 'worker')} with {threads} in all, the fullest worker "
             f"holds {low} to {high} of results at a time.",
             "Memory for the process and inside tasks comes on top.",
         ]
+        if self.spilled_bytes:
+            size = format_size(self.spilled_bytes)
+            sentences.append(f"It spills up to {size} of these results to its local disk.")
+        return sentences
 
     def __repr__(self) -> str:
         from dasfprof.report.terminal.tables import format_table
@@ -269,15 +280,33 @@ def estimate_graph(
     sent = sent_graph(graph, keys)
     facts, low, high = layer_facts(sent, built)
     peak, unknown, heaviest = _peak(sent, facts, (low, high), cluster.threads)
+    limit = cluster.memory_limit
+    spilled = None
+    if peak is not None and limit is not None:
+        spilled = max(peak[1] - MemoryThresholds.target * limit, 0.0)
+    warned = find_warnings(built, facts, sent, cluster.threads, limit)
+    if spilled and cluster.free_disk is not None and spilled > cluster.free_disk:
+        warned.append(_short_disk(spilled, cluster.free_disk))
     return Estimate(
         _layers_table(facts, experience),
-        _warnings_table(find_warnings(built, facts, sent, **asdict(cluster))),
+        _warnings_table(warned),
         len(sent),
         peak,
         unknown,
         **asdict(cluster),
+        spilled_bytes=spilled,
         graph_bytes=size,
-        _excess=_excess(facts, peak, heaviest, cluster.memory_limit),
+        _excess=_excess(facts, peak, heaviest, limit),
+    )
+
+
+def _short_disk(spilled: float, free: int) -> Warned:
+    """Return the warning that a worker may spill more than its disk has room for."""
+    return Warned(
+        "medium",
+        f"A worker spills up to {format_size(spilled)}, and its disk has {format_size(free)} free.",
+        'Use more workers or memory, or set "temporary-directory" of Dask to a larger disk.',
+        None,
     )
 
 
