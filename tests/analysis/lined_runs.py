@@ -8,8 +8,10 @@ from typing import Any
 
 from traces import Plugin, row
 
+from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, LINE, LINE_GRAPH, LINE_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
+from dasfprof.schema.under_way import STACK
 
 T = 1.7e9
 ADDRESS = "tcp://10.0.0.1:4000"
@@ -32,15 +34,17 @@ def write_run(
     kind: str | None = None,
     shape: tuple[int, ...] | None = None,
     uuid: str = "1",
+    samples: Sequence[tuple[float, str]] = (),
 ) -> None:
     """Write what a worker and the scheduler tell of runs, which come with two graphs.
 
-    The first has a result of `SIZE` bytes, the second of twice as many, and so on.
+    The first has a result of `SIZE` bytes, the second of twice as many, and so on. Samples of
+    stacks are given by their time and function.
     """
     worker = [
         row(COMPUTE, timestamp=T + start, duration=seconds, key=key, run_id=n, state="memory",
             executing=T + start, done=T + start + seconds, dependencies=list(needed),
-            size=SIZE * (n + 1), type=kind, shape=shape)
+            size=SIZE * (n + 1), type=kind, shape=shape, thread=1)
         for n, (key, needed, start, seconds, _) in enumerate(runs)
     ]  # fmt: skip
     scheduler = [
@@ -53,7 +57,17 @@ def write_run(
         row(GRAPH, timestamp=T + when, client=client, tasks=1, stimulus=stimulus)
         for when, stimulus in ((0, FIRST), (5, SECOND))
     ]
-    Plugin(directory, run_uuid=uuid).write((COMPUTE, worker))
+    functions = [*dict.fromkeys(name for _, name in samples)]
+    sampled = [
+        row(TASK_SAMPLE, timestamp=T + at, thread="1", stack=functions.index(name), interval=0.1,
+            activity="running", cpu=0.1, run_queue=0.0)
+        for at, name in samples
+    ]  # fmt: skip
+    Plugin(directory, run_uuid=uuid).write(
+        (COMPUTE, worker),
+        (STACK, [(T, n, [[name, FILE, 1]], -1) for n, name in enumerate(functions)]),
+        (TASK_SAMPLE, sampled),
+    )
     Plugin(directory, "SchedulerPlugin", run_uuid=uuid).write(
         (TASK_RUN, scheduler),
         (GRAPH, graphs),

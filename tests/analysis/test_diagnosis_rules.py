@@ -663,6 +663,9 @@ APPLIES = [
 SERIES = "/x/site-packages/pandas/core/series.py"
 ITEM = ("Series.__getitem__", SERIES, 900)
 VALUE, MASKED = ("Series._get_value", SERIES, 990), ("Series._get_rows_with_mask", SERIES, 960)
+LOOP = ("clean", "/home/me/join.py", 9)
+ROWS = ("DataFrame.iterrows", "/x/site-packages/pandas/core/frame.py", 1500)
+ATTRIBUTE = ("NDFrame.__getattr__", "/x/site-packages/pandas/core/generic.py", 6300)
 #: Frames as they are on Python 3.10.
 BARE = [(name.rpartition(".")[2], *rest) for name, *rest in [*APPLIES, ITEM]]
 
@@ -673,7 +676,9 @@ BARE = [(name.rpartition(".")[2], *rest) for name, *rest in [*APPLIES, ITEM]]
         ([*APPLIES, ITEM], True),
         (BARE, True),
         ([APPLIES[1], ITEM, VALUE], True),
+        ([LOOP, ROWS], True),
         (APPLIES, False),
+        ([LOOP, ATTRIBUTE], False),
         # A mask of a column is an item of it, too.
         ([APPLIES[1], ITEM, MASKED], False),
     ],

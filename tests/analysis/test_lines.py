@@ -92,6 +92,28 @@ def test_what_is_computed_again_is_named_by_the_line_that_built_it(tmp_path: Pat
     assert change["settings"] == {"persist": "pipeline.py:2"}
 
 
+@pytest.mark.parametrize(("chunk", "is_repeated"), [(0, True), (1, False)])
+def test_what_was_fused_into_several_tasks_is_computed_again(
+    tmp_path: Path, chunk: int, is_repeated: bool
+) -> None:
+    """Of 4 s of each task, `load` takes 3, which the second one repeats for the same chunk."""
+    load, scale, total = (f"{name}-{n * 32}" for name, n in (("load", "1"), ("x", "2"), ("y", "3")))
+    runs: list[Run] = [((scale, 0), [], 0.0, 4.0, FIRST), ((total, chunk), [], 6.0, 4.0, SECOND)]
+    times = [0.05 + 0.1 * n for n in range(40)]
+    samples = [(begin + at, "load" if at < 3 else "use") for begin in (0, 6) for at in times]
+    write_run(tmp_path, runs, samples=samples)
+    layers = [(-3.0, 10, load, []), (-2.0, 20, scale, [load]), (5.0, 30, total, [load])]
+    write_lines(tmp_path, layers)
+    findings = TraceAnalyser(tmp_path, progress=False).findings()
+    repeated = [one.to_dict() for one in findings if one.rule == "recomputation"]
+    assert len(repeated) == is_repeated
+    for finding in repeated:
+        assert "persist() what is built at pipeline.py:1 (text 1)" in finding["Suggestion"]
+        # Of two threads.
+        assert finding["Seconds at stake (s)"] == pytest.approx(1.5)
+        assert finding["Figures"]["tasks"]["value"] == 1 and finding["Figures"]["fused"]
+
+
 def test_why_a_line_is_unknown(tmp_path: Path) -> None:
     runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((OTHER, 0), [], 1.0, 1.0, FIRST)]
     (old, others, alone) = (tmp_path / name for name in ("old", "others", "alone"))

@@ -12,7 +12,13 @@ from refuters.figures import Said, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 
 #: Functions of pandas that hand out rows, or a single value of a row.
-_ONE_BY_ONE = ("apply_series_generator", "series_generator", "iterrows", "_get_value")
+_ONE_BY_ONE = (
+    "apply_series_generator",
+    "series_generator",
+    "iterrows",
+    "_get_value",
+    "__getattr__",
+)
 #: Sizes of data by their median from which tasks do more than others.
 _MORE_DATA = 1.5
 #: Means that are so many times the median are of few runs, not of each.

@@ -18,6 +18,7 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import RESTARTED, How, begins_with, given_up, stimulus_texts
 from dasfprof.analysis.run.worker_exits import Departure, Why
+from dasfprof.analysis.stack_samples.places import time_inside
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
@@ -270,14 +271,18 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
 def recomputation(run: RunFigures) -> Iterator[Finding]:
     """Find results that were computed again, though they had been there before."""
     again, _ = _computed_again(run)
+    inside, lines = _computed_inside(run, ~again)
     seconds = run.slot_seconds
-    lost = float(seconds[again].sum())
+    repeated = np.where(again, seconds, inside)
+    lost = float(repeated.sum())
     if not lost > _AGAIN * seconds.sum():
         return
-    by_function = np.bincount(run.functions.codes[again], weights=seconds[again])
+    by_function = np.bincount(run.functions.codes, weights=repeated)
     code = int(by_function.argmax())
     function = str(run.function_names[code])
-    built = _built(run, np.where(again & (run.functions.codes == code), seconds, 0.0))
+    own = (repeated > 0) & (run.functions.codes == code)
+    fused = bool(inside[own].sum() > seconds[own & again].sum())
+    built = lines if fused else _built(run, np.where(own & again, seconds, 0.0))
     what = "what is built at {_lines}"
     unknown = ""
     if not built:
@@ -286,24 +291,63 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
             " No line that built it is recorded; tasks that Dask fused are called after the last "
             "of them."
         )
+    how = (
+        "{tasks_of_function:task} of {function} did work that others had done, as Dask fused it "
+        "into each (by samples of their stacks)"
+        if fused
+        else "{tasks_of_function:task} of {function} ran again after their results had been "
+        "released"
+    )
     yield Finding.of(
         "recomputation",
         "Results are computed more than once: {tasks:task}, {lost} of thread time, most of it in "
         "{function}.",
-        "{tasks_of_function:task} of {function} ran again after their results had been released; "
-        '{share} of the thread time of all tasks. See processed_tasks("function").',
+        f'{how}; {{share}} of the thread time of all tasks. See processed_tasks("function").',
         f"Keep what is used again: persist() {what} before it is used, or give all that needs it "
         f"to one dask.compute().{unknown}",
         function=function,
-        tasks=Count(again.sum()),
-        tasks_of_function=Count(np.count_nonzero(again & (run.functions.codes == code))),
+        tasks=Count((repeated > 0).sum()),
+        tasks_of_function=Count(own.sum()),
         lost=Seconds(lost),
         share=Share(lost / seconds.sum()),
+        fused=fused,
         built=built,
         _lines=" and ".join(built),
         seconds=lost / run.threads,
         settings=[Change({"persist": function}, function=function)],
     )
+
+
+def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
+    """Return the seconds of each task run in fused layers that others had run, and their lines.
+
+    A layer is the same if its name is, and its chunk if the place in the key is.
+    """
+    layers, tasks = run.trace.fused_layers, run.trace.tasks
+    seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
+    if not layers.shared:
+        return seconds, []
+    of_row = layers.of_keys[key_ids]
+    shared = np.array([*layers.shared], dtype=np.uint64)
+    rows = np.flatnonzero(run.succeeded & first & np.isin(of_row, shared))
+    rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
+    root = np.array([layers.shared[layer][-1] for layer in of_row[rows].tolist()], dtype=np.uint64)
+    chunks = np.column_stack([root, run.trace.keys.tails_of(key_ids[rows])])
+    repeats = Groups(np.unique(chunks, axis=0, return_inverse=True)[1].ravel(), len(rows))
+    rows = rows[repeats.places(np.arange(len(rows))) > 0]
+    by_line: dict[str, float] = {}
+    for layer in np.unique(of_row[rows]).tolist():
+        own = rows[of_row[rows] == layer]
+        inner = layers.shared[layer]
+        calls = {layers.functions.get(one, "") for one in inner} - layers.others[layer]
+        for code in np.unique(run.functions.codes[own]).tolist():
+            named = own[run.functions.codes[own] == code]
+            share = time_inside(run.trace, str(run.function_names[code]), calls)
+            seconds[named] = share * run.slot_seconds[named]
+        line = layers.lines.get(inner[0], "")
+        by_line[line] = by_line.get(line, 0.0) + float(seconds[own].sum())
+    line = max(by_line, key=lambda each: by_line[each], default="")
+    return seconds, [line_words(run.trace, line)] if line else []
 
 
 def _built(run: RunFigures, seconds: Array) -> list[str]:

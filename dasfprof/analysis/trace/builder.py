@@ -114,7 +114,7 @@ class TraceBuilder:
             ids = facts.columns(stimulus_ids)
             self._columns[name] |= {arg: ids[arg] for arg in _STIMULI if arg in ids}
         layers, layer_ids = reader.layer_collector.finish()
-        self._known_layers = KeyLayers(layers, self._keys)
+        self._layer_names, self._known_layers = layers, KeyLayers(layers, self._keys)
         self._layers = {
             name: BuiltLayers(facts.columns(layer_ids), facts.list_items("dependencies", layer_ids))
             for name, facts in reader.layers.items()
@@ -174,6 +174,9 @@ class TraceBuilder:
             "recording": self._recording,
             "steps": self._steps.drop(columns="id"),
             "lines": self._lines.table,
+            "fused_layers": self._lines.fused_layers(
+                self._known_layers.of_layers, self._layer_names
+            ),
             "events": self._events,
             "workers": self._register.table(),
             "keys": self._keys,

@@ -9,13 +9,15 @@ their shares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from dask.utils import key_split
 
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
@@ -79,6 +81,21 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class FusedLayers:
+    """Layers of graphs that Dask fused into the tasks of several others, each of which ran them."""
+
+    #: By the layer of tasks: the layers that were fused into it and into others, nearest first.
+    shared: Mapping[int, Sequence[int]]
+    #: By the same: the functions of what it has besides.
+    others: Mapping[int, set[str]]
+    #: By shared layer: its function, and the name of its line.
+    functions: Mapping[int, str]
+    lines: Mapping[int, str]
+    #: The layer of each key.
+    of_keys: Array
+
+
 class TaskLines:
     """Finds the lines of task runs.
 
@@ -140,6 +157,31 @@ class TaskLines:
             fused=pd.Series([tuple(each[:-1]) for each in names], dtype=object),
         )
         return pd.concat([self._table, groups], ignore_index=True)
+
+    def fused_layers(self, identities: Array, layers: KeyTable) -> FusedLayers:
+        """Return the layers that were fused into several, by the identities of all layers."""
+        times = Counter(layer for fused in self._fused.values() for layer in fused)
+        shared = {
+            layer: again
+            for layer, fused in self._fused.items()
+            if (again := [inner for inner in fused if times[inner] > 1])
+        }
+        known = {layer for each in shared for layer in (each, *self._fused[each])}
+        rows = np.flatnonzero(np.isin(identities, np.array([*known], dtype=np.uint64)))
+        names = zip(identities[rows].tolist(), layers.texts(rows).tolist(), strict=True)
+        functions = {layer: key_split(name) for layer, name in names}
+        inner = np.array([*{one for each in shared.values() for one in each}], dtype=np.uint64)
+        line = self._layers.find(inner, np.full(len(inner), -1), np.full(len(inner), np.inf))
+        lines = {
+            layer: str(self._table["line"][row])
+            for layer, row in zip(inner.tolist(), line.tolist(), strict=True)
+            if row >= 0
+        }
+        others = {
+            layer: {functions.get(one, "") for one in {layer, *self._fused[layer]} - {*again}}
+            for layer, again in shared.items()
+        }
+        return FusedLayers(shared, others, functions, lines, self._of_keys if shared else inner)
 
     def find(
         self, runs: Columns, dependencies: tuple[Array, Array] | None = None

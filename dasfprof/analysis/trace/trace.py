@@ -15,6 +15,7 @@ import pandas as pd
 from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.gaps import Note, Surroundings
 from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.lines import FusedLayers
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
@@ -139,6 +140,8 @@ class Trace:
     #: them), ``file, number, code, text, missing`` (why no text), ``cell, library, library_line,
     #: library_code`` (of a group the last line's), ``fused`` (the lines before it, a tuple).
     lines: pd.DataFrame
+    #: The layers that were fused into the tasks of several others.
+    fused_layers: FusedLayers
     #: A row an event of user code: ``name``, ``kind`` (``span``, ``instant``; ``begin`` or ``end``
     #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
     #: (texts of the event's fields), ``args``.
