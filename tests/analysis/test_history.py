@@ -16,7 +16,7 @@ from traces.hung import hung
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history import keep_summary
-from dasfprof.analysis.history.over_time import _changes_of
+from dasfprof.analysis.history.over_time import _changes_of, _trend_of
 from dasfprof.analysis.history.summary import FILE
 from dasfprof.cli.main import cli
 from dasfprof.database import find_runs
@@ -68,11 +68,11 @@ def test_a_run_is_a_row(tmp_path: Path) -> None:
     ],
 )
 def test_trend_of_the_wall_time(
-    tmp_path: Path, seconds: list[float], slope: float, p: float | None, trend: str
+    seconds: list[float], slope: float, p: float | None, trend: str
 ) -> None:
-    for number, wall in enumerate([9.0, *seconds]):
-        write(tmp_path, number, wall, tasks=2 if number else 3)  # the first has another graph
-    (found,) = dasfprof.history(tmp_path, progress=False).attrs["trends"]
+    whole = {"pipeline": "load", "ended": True, "goes_on": False}
+    runs = [whole | {"seconds": wall, "shape": "now"} for wall in seconds]
+    found = _trend_of([whole | {"seconds": 9.0, "shape": "another graph"}, *runs])
     assert (found["Runs"], found["Compared Runs"]) == (len(seconds) + 1, len(seconds))
     assert found["Slope (%)"] == pytest.approx(slope, abs=1e-6)
     assert found["Trend"] == trend

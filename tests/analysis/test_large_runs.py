@@ -79,7 +79,7 @@ def test_files_without_the_schedulers(recorded: Path, tmp_path: Path) -> None:
 def test_the_schedulers_file_alone(recorded: Path, tmp_path: Path) -> None:
     for path in recorded.glob("*Scheduler*.msgpack"):
         shutil.copy(path, tmp_path)
-    assert_same_answers(TraceAnalyser(tmp_path), in_parts(tmp_path, "100KB"))
+    assert_same_answers(TraceAnalyser(tmp_path), in_parts(tmp_path, "280KB"))
 
 
 def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) ->
 
 def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:
     """One was computed anew, one retried: their attempts are numbered over the whole run."""
-    others = [Task(f"f-{row}", row % 2, row + 0.1, row + 0.6) for row in range(300)]
+    others = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
     failed = {"state": "erred", "exception": "ValueError('no')", "became": "released"}
     again = [
         Task("g-1", 0, 20.2, 20.4),
@@ -109,7 +109,7 @@ def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:
     ]
     Plan([*others, *again]).write_files(tmp_path)
     whole, parts = TraceAnalyser(tmp_path), in_parts(tmp_path, "60KB")
-    assert len(parts._large.windows) > 3  # type: ignore[union-attr]
+    assert 3 < len(parts._large.windows) < 7  # type: ignore[union-attr]
     assert_same_answers(whole, parts)
     told = parts.processed_tasks("function").set_index("Function").loc["g"]
     assert (told["Total"], told["Retried"], told["Recomputed"]) == (4, 1, 1)
@@ -132,7 +132,7 @@ class Ahead(Plan):
 def test_clocks_that_differ_by_more_than_is_read_around_windows(
     is_estimated: bool, tmp_path: Path
 ) -> None:
-    tasks = [Task(f"f-{row}", row % 2, row + 0.1, row + 0.6) for row in range(300)]
+    tasks = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
     Ahead(tasks, 2, 2, hosts=["a", "b"]).write_files(tmp_path)
     if is_estimated:
         clock = row(CLOCK, timestamp=T + 41.0, scheduler_delay=-40.0)
@@ -148,7 +148,7 @@ def test_clocks_that_differ_by_more_than_is_read_around_windows(
 def test_times_since_boot_take_the_whole_run_in_memory(tmp_path: Path) -> None:
     who: dict[str, Any] = {"process_id": "host", "thread_id": "worker-1"}
     with FileDatabase(tmp_path / "own.msgpack") as database:
-        for row in range(2000):
+        for row in range(400):
             args = {"key": f"f-{row}", "state": "memory", "input_size": 0}
             database.record(CompleteEvent("Compute", 50.0 + row, 0.5, **who, args=args))
         usage = {"cpu": 1.0, "memory": 1, "time": 1.7e9}

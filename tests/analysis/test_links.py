@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, wait
+from examples import examples
 from hypothesis import given
 from traces import ANY_RUNS, Plan, T, Task, made_trace
 
@@ -70,6 +71,7 @@ def test_without_the_scheduler_a_result_is_that_of_the_last_run_before(tmp_path:
     assert links(plan.write(tmp_path).run) == {*expected, ("early-0", 7.0, 8.0)}
 
 
+@examples(12)
 @given(ANY_RUNS)
 def test_links_of_random_traces(runs: list[dict[str, object]]) -> None:
     trace = made_trace(runs, workers=({}, {}))

@@ -327,7 +327,7 @@ def test_functions_that_are_sent_by_value(client: Client, tmp_path: Path) -> Non
 def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> None:
     block, frame = np.ones(100_000), pd.DataFrame({"x": np.arange(50_000.0)})
     text = "x" * 20_000
-    graph: dict[Any, Any] = {("sent", n): (double, text + str(n)) for n in range(2_000)}
+    graph: dict[Any, Any] = {("sent", n): (double, text + str(n)) for n in range(200)}
     with dasfprof.profile(client, directory=tmp_path) as run:
         line = here()
         wait(client.submit(double, block, pure=False))
@@ -336,7 +336,7 @@ def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> Non
         dask.compute(*(dask.delayed(double)(block) for _ in range(5)))
         client.get(graph, list(graph))
         # Names of tasks, and small arguments of many, are no large values.
-        wait(client.map(double, list(range(3_000)), pure=False))
+        wait(client.map(double, list(range(400)), pure=False))
         wait(client.submit(len, list(range(30_000)), pure=False))
         wait(client.submit(partial(look_up, table=dict(TABLE)), 1, pure=False))
         wait(client.submit(look_up, 1, {n: str(n) * 500 for n in range(10, 60)}, pure=False))

@@ -67,8 +67,10 @@ REMOVED = {
 }
 
 
-#: Of names that are lost together, one is looked at without ``--long``.
-FIRST = {next(path for path in REMOVED if REMOVED[path] is one) for one in REMOVED.values()}
+#: Of names that are lost together, one is looked at without ``--long``, and every third of these
+#: without ``--full``.
+FIRST = [*{id(one): path for path, one in reversed(REMOVED.items())}.values()]
+SHORT = FIRST[::3]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,9 @@ def recorded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
     """What was recorded by a Dask without each of the names."""
-    paths = [one for one in REMOVED if one in FIRST or request.config.getoption("--long")]
+    options = request.config.getoption
+    looked_at = REMOVED if options("--long") else FIRST if options("--full") else SHORT
+    paths = [path for path in REMOVED if path in looked_at]
     given = [("-" if re.split("[:.]", path)[-1] in COMMON_WORDS else "") + path for path in paths]
     place = tmp_path_factory.mktemp("renamed")
     told = subprocess.run(
@@ -98,7 +102,15 @@ def recorded(
 
 @pytest.mark.parametrize(
     "path",
-    [path if path in FIRST else pytest.param(path, marks=pytest.mark.slow) for path in REMOVED],
+    [
+        *SHORT,
+        *(
+            pytest.param(path, marks=pytest.mark.whole_program)
+            for path in FIRST
+            if path not in SHORT
+        ),
+        *(pytest.param(path, marks=pytest.mark.slow) for path in REMOVED if path not in FIRST),
+    ],
 )
 def test_a_run_without_a_name(path: str, recorded: dict[str, dict[str, Any]]) -> None:
     told, names = recorded[path], REMOVED[path]
