@@ -42,11 +42,17 @@ def client_of(
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: float = 0.02) -> Any:
-    """Poll until the condition is true, and give what it gave."""
+    """Poll until the condition is true, and give what it gave.
+
+    A condition that takes long is polled a third of the time: what it waits for needs the core.
+    """
     deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(every)
+        now = time.monotonic()
+        assert now < deadline, "it did not come true in time"
+        time.sleep(max(every, 2 * (now - begin)))
+        begin = time.monotonic()
     return value
 
 

@@ -224,7 +224,9 @@ PROGRAMS = (
 def run_alone(program: str, directory: str) -> None:
     """Run a program in this process, and print its notes."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
         Client(cluster) as client,
     ):
         module = importlib.import_module("lined_programs")

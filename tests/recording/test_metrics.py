@@ -63,7 +63,7 @@ def test_metrics_of_a_run(client: Client, tmp_path: Path) -> None:
             Event(f"event-{number}", client=client).set()
         assert client.gather(futures) == [f"event-{n}" for n in range(3)]
         run.flush()
-        wait_until(lambda: "dasfprof_thread_seconds" in scraped(client), 300)
+        wait_until(lambda: "dasfprof_thread_seconds" in scraped(client), 300, every=0.5)
         found = scraped(client)
         assert found.keys() >= {*METRICS} - {
             "dasfprof_open_tasks",

@@ -56,7 +56,14 @@ def seconds_of(analyser: TraceAnalyser, notes: list[Any], marked: dict[str, str]
     return whole, right, wrong
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, lined_programs.xarrays, lined_programs.dask_ml])
+@pytest.mark.parametrize(
+    "program",
+    [
+        *PROGRAMS,
+        lined_programs.xarrays,
+        pytest.param(lined_programs.dask_ml, marks=pytest.mark.whole_program),
+    ],
+)
 def test_thread_seconds_belong_to_the_line_that_built_them(
     program: Any, client: Client, tmp_path: Path
 ) -> None:

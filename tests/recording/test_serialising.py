@@ -171,7 +171,7 @@ def test_large_ones_beside_the_loop(tmp_path: Path) -> None:
         new_client(n_workers=1, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=tmp_path),
     ):
-        texts = [str(number) * 40 for number in range(60_000)]
+        texts = [str(number) * 160 for number in range(20_000)]
         client.submit(counts, 1, texts, key="counts-1").result()
         assert len(client.submit(list, texts, key="list-1").result()) == len(texts)
     analyser = TraceAnalyser(tmp_path, progress=False)

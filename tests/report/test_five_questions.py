@@ -18,6 +18,8 @@ from shown_numbers import shown
 import dasfprof
 from dasfprof import TraceAnalyser
 
+pytestmark = pytest.mark.whole_program  # in a browser
+
 WORKERS, LATE = 8, 7
 MOST_CLICKS = 3
 
