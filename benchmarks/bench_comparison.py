@@ -23,7 +23,7 @@ from measure import Result
 import dasfprof
 from dasfprof.analysis import Trace
 from dasfprof.analysis.comparison.comparison import check_slower
-from dasfprof.handles.analyser import RunComparison, compare
+from dasfprof.handles.comparison import RunComparison, compare
 
 CHUNKS = 16
 #: Runs a side, and pairs of sides.

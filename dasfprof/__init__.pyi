@@ -8,7 +8,7 @@ from dasfprof.database import open_run as open_run
 from dasfprof.errors import DasfprofError as DasfprofError
 from dasfprof.errors import DoesNotFit as DoesNotFit
 from dasfprof.handles.analyser import TraceAnalyser as TraceAnalyser
-from dasfprof.handles.analyser import compare as compare
+from dasfprof.handles.comparison import compare as compare
 from dasfprof.handles.estimation.estimate import Estimate as Estimate
 from dasfprof.handles.estimation.estimate import estimate as estimate
 from dasfprof.handles.estimation.estimate import plan as plan

@@ -23,7 +23,8 @@ from dasfprof.config.kinds import Frequency, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
-from dasfprof.handles.analyser import RunComparison, TraceAnalyser, compare
+from dasfprof.handles.analyser import TraceAnalyser
+from dasfprof.handles.comparison import RunComparison, compare
 from dasfprof.handles.registration import register_default_profiler
 from dasfprof.handles.run import ProfiledRun
 from dasfprof.report.notebook import frame_html, run_html, run_text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -415,10 +416,14 @@ def test_private_names_of_dask_stand_in_one_place(path: Path) -> None:
     assert private_names_in(path, private - ORDINARY_WORDS) == set()
 
 
-def loaded_by(statement: str) -> set[str]:
+def modules_loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules, sep='\\n')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in run.stdout.split()}
+    return set(run.stdout.split())
+
+
+def loaded_by(statement: str) -> set[str]:
+    return {name.split(".")[0] for name in modules_loaded_by(statement)}
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -427,7 +432,25 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_help_of_a_command_loads_no_analysis() -> None:
-    assert not loaded_by("import dasfprof.cli.main") & {"numpy", "distributed", "dask", "rich"}
+    statement = "from dasfprof.cli.main import cli; list(cli.commands.values())"
+    assert not loaded_by(statement) & {"numpy", "distributed", "dask", "rich"}
+
+
+def test_the_list_of_commands_loads_none() -> None:
+    from dasfprof.cli import main
+
+    for name, (module, sentence) in main._COMMANDS.items():
+        about = inspect.getdoc(main.cli.commands[name].callback) or ""
+        assert module == main.cli.commands[name].callback.__module__
+        assert " ".join(about.partition("\n\n")[0].split()) == sentence
+    code = "from click.testing import CliRunner; from dasfprof.cli.main import cli; "
+    code += "assert CliRunner().invoke(cli, ['--help']).exit_code == 0"
+    assert "dasfprof.report" not in modules_loaded_by(code)
+
+
+def test_the_analyser_loads_neither_dask_nor_its_analyses_before_they_are_used() -> None:
+    loaded = modules_loaded_by("import dasfprof; dasfprof.TraceAnalyser")
+    assert not loaded & {"dask", "networkx", "dasfprof.analysis.diagnosis"}
 
 
 def test_a_trial_loads_nothing_of_dask_before_the_script() -> None:

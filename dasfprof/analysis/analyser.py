@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dasfprof.analysis.diagnosis import find
-from dasfprof.analysis.diagnosis.registry import NEGLIGIBLE, Finding
 from dasfprof.analysis.large.run import (
     LargeRun,
     cluster_run,
@@ -17,7 +15,6 @@ from dasfprof.analysis.large.run import (
 )
 from dasfprof.analysis.methods import Questions
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables import critical_path
 from dasfprof.analysis.tables.questions import Request
 from dasfprof.analysis.trace import Source, Trace
 from dasfprof.analysis.trace.progress import is_wanted
@@ -28,6 +25,8 @@ from dasfprof.text import count_of
 if TYPE_CHECKING:
     import networkx as nx
     from distributed import Client
+
+    from dasfprof.analysis.diagnosis.registry import Finding
 
 
 class Analyser(Questions):
@@ -113,8 +112,10 @@ class Analyser(Questions):
         if self._large is not None:
             self._large.gather(requests)
 
-    def findings(self, least: float = NEGLIGIBLE) -> list[Finding]:
+    def findings(self, least: float = 0.1) -> list[Finding]:
         """Return what `diagnose` finds as objects, with figures, places and suggested settings."""
+        from dasfprof.analysis.diagnosis import find
+
         return find(self.run, least=least)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
@@ -129,7 +130,9 @@ class Analyser(Questions):
             million tasks take gigabytes this way: `Trace.dependencies` holds the same graph as
             arrays.
         """
-        return critical_path.create_annotated_task_graph(self.run, progress=self._progress)
+        from dasfprof.analysis.tables.critical_path import create_annotated_task_graph
+
+        return create_annotated_task_graph(self.run, progress=self._progress)
 
     def __repr__(self) -> str:
         if self._large is not None:

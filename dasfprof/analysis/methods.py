@@ -6,7 +6,9 @@ Type checkers and editors read ``methods.pyi``, which ``tests/methods_stub.py`` 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from pkgutil import get_data
 from typing import Any
 
 import pandas as pd
@@ -49,5 +51,18 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
     return method
 
 
-for _question in questions.all():
-    setattr(Questions, _question.name, _method(_question))
+class _Unloaded:
+    """A question's method until it, or any other one, is looked up: then all are imported."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Questions | None, owner: type[Questions]) -> Any:
+        for question in questions.all():
+            setattr(Questions, question.name, _method(question))
+        return getattr(owner if instance is None else instance, self.name)
+
+
+_STUB = (get_data(__package__, "methods.pyi") or b"").decode()
+for _name in re.findall(r"(?<!@property\n)    def (\w+)\(", _STUB):
+    setattr(Questions, _name, _Unloaded(_name))

@@ -104,7 +104,7 @@ def compare(
     """
     before, after = _sides(sources)
     from dasfprof.analysis.comparison import check_slower
-    from dasfprof.handles.analyser import compare as compare_runs
+    from dasfprof.handles.comparison import compare as compare_runs
 
     comparison = compare_runs(before, after)
     gate = None if limit is None else check_slower(comparison, limit)

@@ -4,25 +4,59 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
 from dasfprof import __version__
-from dasfprof.cli.analyse import analyse
-from dasfprof.cli.compare import compare
-from dasfprof.cli.demo import demo
-from dasfprof.cli.estimate import estimate
-from dasfprof.cli.export import export, report
-from dasfprof.cli.history import history
-from dasfprof.cli.info import info
-from dasfprof.cli.run import ScriptInterrupted, run
-from dasfprof.cli.stuck import stuck
-from dasfprof.cli.try_ import try_
-from dasfprof.cli.tune import tune
-from dasfprof.cli.watch import watch
+from dasfprof.cli import ScriptInterrupted
 from dasfprof.errors import DasfprofError
-from dasfprof.text import clean
+
+#: The module of each command, and the first sentence of its help.
+_COMMANDS = {
+    "demo": ("dasfprof.cli.demo", "Record a small pipeline, and show where its time went."),
+    "estimate": (
+        "dasfprof.cli.estimate",
+        "Estimate the first computation of a Python script, and compute nothing.",
+    ),
+    "run": (
+        "dasfprof.cli.run",
+        "Run a Python script and record every Dask cluster that it uses.",
+    ),
+    "watch": ("dasfprof.cli.watch", "Show a run in progress, from its files."),
+    "analyse": ("dasfprof.cli.analyse", "Print the findings of a run and where its time went."),
+    "try": (
+        "dasfprof.cli.try_",
+        "Run a script with and without a change, and report the gain.",
+    ),
+    "tune": ("dasfprof.cli.tune", "Find the fastest workers, threads and memory for a script."),
+    "compare": ("dasfprof.cli.compare", "Compare two groups of runs, and test the difference."),
+    "history": (
+        "dasfprof.cli.history",
+        "List the runs of a directory, and the trend of their time.",
+    ),
+    "info": ("dasfprof.cli.info", "Show what trace files contain and which events were lost."),
+    "report": ("dasfprof.cli.export", "Write a run as one HTML file that works offline."),
+    "export": ("dasfprof.cli.export", "Write a run in the formats of other tools."),
+    "stuck": ("dasfprof.cli.stuck", "Explain why the work on a cluster does not finish."),
+}
+
+
+class CommandModules(Mapping[str, click.Command]):
+    """The commands by name, each imported when it is looked up: help of all imports none."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _ = _COMMANDS[name]
+        command: click.Command = getattr(import_module(module), {"try": "try_"}.get(name, name))
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
 
 
 class ErrorsAsMessages(click.Group):
@@ -32,21 +66,33 @@ class ErrorsAsMessages(click.Group):
         """Return a command, also by its American spelling."""
         return super().get_command(ctx, "analyse" if cmd_name == "analyze" else cmd_name)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
         except DasfprofError as error:
-            raise click.ClickException(clean(error)) from error
+            raise _message_of(error) from error
         except OSError as error:
             if error.errno == errno.EPIPE:  # `dasfprof ... | head`: click ends it quietly
                 raise
-            raise click.ClickException(clean(error)) from error
+            raise _message_of(error) from error
+
+
+def _message_of(error: Exception) -> click.ClickException:
+    from dasfprof.text import clean
+
+    return click.ClickException(clean(error))
 
 
 @click.group(
     "dasfprof",  # its name as a command of `dask`
     cls=ErrorsAsMessages,
+    commands=CommandModules(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 success, 1 failure, explained by the message, 2 wrong usage, 3 slower "
     "than allowed (compare). `dasfprof run` exits with the code of the script.",
@@ -54,25 +100,6 @@ class ErrorsAsMessages(click.Group):
 @click.version_option(__version__, prog_name="dasfprof")
 def cli() -> None:
     """Find out where a Dask pipeline's time went, why, and what to change."""
-
-
-_COMMANDS = (
-    demo,
-    estimate,
-    run,
-    watch,
-    analyse,
-    try_,
-    tune,
-    compare,
-    history,
-    info,
-    report,
-    export,
-    stuck,
-)
-for command in _COMMANDS:
-    cli.add_command(command)
 
 
 def main() -> None:

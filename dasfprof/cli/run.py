@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dasfprof.cli import ScriptInterrupted
 from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
@@ -100,10 +101,6 @@ def _flag(option: Option, default: Any) -> Callable[[Command], Command]:
 
 
 _INTERRUPTED = 130
-
-
-class ScriptInterrupted(SystemExit):
-    """Ctrl-C ended the script, and its traceback was printed."""
 
 
 def of_script(command: Command) -> Command:

@@ -19,7 +19,7 @@ from traces.noisy import Noisy
 import dasfprof
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
-from dasfprof.handles.analyser import RunComparison, compare
+from dasfprof.handles.comparison import RunComparison, compare
 from dasfprof.schema.profiles import TASK_SAMPLE
 
 #: Pairs of sides of five runs each, drawn from a pool of runs; all but one of them must be right.

@@ -15,7 +15,7 @@ from traces.noisy import Noisy
 
 from dasfprof import TraceAnalyser
 from dasfprof.cli.main import cli
-from dasfprof.handles.analyser import compare
+from dasfprof.handles.comparison import compare
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 

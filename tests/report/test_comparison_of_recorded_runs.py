@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 
 import dasfprof
 from dasfprof.cli.main import cli
-from dasfprof.handles.analyser import RunComparison
+from dasfprof.handles.comparison import RunComparison
 
 pytestmark = pytest.mark.whole_program
 

@@ -14,7 +14,7 @@ from traces import Plan, Task, compute, record, write_as_dasf
 from traces.hung import hung
 from traces.noisy import Noisy
 
-from dasfprof.handles.analyser import RunComparison, compare
+from dasfprof.handles.comparison import RunComparison, compare
 
 HOSTILE = "</script><img src=x onerror=alert(1)>{{data}}"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from traces.noisy import SECONDS, Noisy
 
 from dasfprof.analysis import Trace
-from dasfprof.handles.analyser import RunComparison, compare
+from dasfprof.handles.comparison import RunComparison, compare
 
 #: Runs a side.
 A_SIDE = 5

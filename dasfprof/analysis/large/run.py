@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import psutil
-from dask.utils import parse_bytes
 
 from dasfprof.analysis.large.extent import Extent, Told
 from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
@@ -193,6 +191,12 @@ def tell_window(
     return [how.of_part(own, **arguments) for how, arguments in hows if isinstance(how, InParts)]
 
 
+def _free_memory() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
 def memory_limit() -> int:
     """Return how many bytes an analysis may take.
 
@@ -201,9 +205,11 @@ def memory_limit() -> int:
     InvalidArgumentError
         If the setting is no size.
     """
+    from dask.utils import parse_bytes
+
     wanted = setting("analysis-memory")
     if wanted is None:
-        return int(psutil.virtual_memory().available) // 4
+        return _free_memory() // 4
     try:
         limit = int(parse_bytes(wanted))
     except (AttributeError, TypeError, ValueError):  # of what is no size
@@ -244,7 +250,7 @@ def refuse_whole(needed: int, why: str = "") -> None:
     BeyondMemoryError
         If it needs more memory than is free.
     """
-    free = int(psutil.virtual_memory().available)
+    free = _free_memory()
     if needed > free:
         answered = ", ".join(_named(item) for item in questions.all() if item.in_parts)
         raise BeyondMemoryError(

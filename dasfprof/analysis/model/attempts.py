@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from dask.utils import key_split
 
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.run import Run
@@ -23,6 +22,7 @@ from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
 from dasfprof.analysis.run.run_end import DROPPED, How, given_up
 from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.keys import function_name
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -344,7 +344,7 @@ def sent_tasks(run: Run) -> set[str]:
     ids = [run.open["key_id"], run.scheduler_only["key_id"], run.tasks["key_id"]]
     known = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in ids]))
     functions, names = run.keys.functions()
-    near = {str(key_split(key)) for key in wanted}
+    near = {function_name(key) for key in wanted}
     known = known[np.isin(functions[known], np.flatnonzero([name in near for name in names]))]
     return wanted & set(run.keys.texts(known).tolist())
 
@@ -364,6 +364,6 @@ def _named_tasks(run: Run) -> list[UnsentTask]:
     for key, name in zip(keys, run.unsent["state"].astype(object), strict=True):
         statuses.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
     return [
-        UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
+        UnsentTask(key, function_name(key), RELEASED if end.how is How.LEFT else status)
         for key, status in statuses.items()
     ]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -17,6 +16,9 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import places_of, running_columns, step_column, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.progress import track
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 By = Literal["function", "step"]
 
@@ -200,6 +202,8 @@ def time_to_first_task(run: Run) -> pd.DataFrame:
 
 def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGraph[str]:
     """Return the task graph with what is known of each task; see `TraceAnalyser`."""
+    import networkx as nx
+
     tasks, texts = run.tasks, run.keys.texts(np.arange(len(run.keys)))
     offsets, dependencies = run.dependencies
     graph: nx.DiGraph[str] = nx.DiGraph()

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dask.utils import key_split
 
 from dasfprof.analysis.numeric.groups import GrowingColumn
 from dasfprof.database import keys, values
@@ -245,7 +244,7 @@ class KeyTable:
         lettered = np.flatnonzero(self._kinds[self.head_ids] == keys.HEX)
         lettered = lettered[_all_letters(self.tails_of(lettered))]
         for key_id, key in zip(lettered.tolist(), self.keys(lettered), strict=True):
-            codes[key_id] = numbers.setdefault(key_split(key), len(numbers))
+            codes[key_id] = numbers.setdefault(function_name(key), len(numbers))
         return codes, list(numbers)
 
 
@@ -320,6 +319,13 @@ def split_keys(items: Iterable[Any]) -> KeyColumn:
     return KeyColumn(list(numbers), codes, tails)
 
 
+def function_name(key: Any) -> str:
+    """Return the name that Dask has for the function of a key."""
+    from dask.utils import key_split  # imports all of Dask
+
+    return str(key_split(key))
+
+
 def _all_letters(tails: Array) -> Array:
     """Return which tails are written with the hex digits a to f alone."""
     letters = np.ones(len(tails), dtype=bool)
@@ -352,6 +358,6 @@ def _split(head: keys.Head) -> str:
     kind, text = head
     key = as_tuple(unpack_key(text)) if kind == keys.PACKED else keys.join_key(head, keys.NO_TAIL)
     try:
-        return key_split(key)
+        return function_name(key)
     except (TypeError, ValueError, IndexError, RecursionError):  # an unhashable or empty key
         return "Other"

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dask.utils import key_split
 
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.keys import KeyTable, function_name
 from dasfprof.analysis.trace.steps import (
     BuiltLayers,
     KeyLayers,
@@ -169,7 +168,7 @@ class TaskLines:
         known = {layer for each in shared for layer in (each, *self._fused[each])}
         rows = np.flatnonzero(np.isin(identities, np.array([*known], dtype=np.uint64)))
         names = zip(identities[rows].tolist(), layers.texts(rows).tolist(), strict=True)
-        functions = {layer: key_split(name) for layer, name in names}
+        functions = {layer: function_name(name) for layer, name in names}
         inner = np.array([*{one for each in shared.values() for one in each}], dtype=np.uint64)
         line = self._layers.find(inner, np.full(len(inner), -1), np.full(len(inner), np.inf))
         lines = {
