@@ -248,7 +248,7 @@ def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
     if not isinstance(kinds, bytes):
         raise CorruptBlockError("kinds of key heads that are no bytes")
     heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
-    for kind, kind_of_text in {(kind, type(text)) for kind, text in heads}:
+    for kind, kind_of_text in set(zip(kinds, map(type, texts), strict=True)):
         if kind > keys.PACKED and not keys.TUPLE <= kind <= keys.TUPLE + keys.TAIL_WORDS:
             raise CorruptBlockError(f"unknown kind of key head: {kind}")
         if kind_of_text is not (bytes if kind == keys.PACKED else str):

@@ -9,8 +9,11 @@ and function names are made for the ids that ask for them.
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import count
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -235,11 +238,18 @@ class KeyTable:
     @cached_property
     def _functions(self) -> tuple[Array, list[str]]:
         numbers: dict[str, int] = {}
-        known: dict[tuple[int, str], str] = {}
-        of_heads = [
-            numbers.setdefault(function_of(head, known), len(numbers)) for head in self.heads
+        alike = [
+            text.partition("',")[0]
+            if kind == keys.TEXT and text[:2] == "('"
+            else _alike(kind, text)
+            for kind, text in self.heads
         ]
-        codes = np.array(of_heads, dtype=np.int32)[self.head_ids]
+        of_alike = {
+            begin: numbers.setdefault(_split(head), len(numbers))
+            for begin, head in dict(zip(alike, self.heads, strict=True)).items()
+        }
+        of_heads = np.fromiter(map(of_alike.__getitem__, alike), np.int32, len(alike))
+        codes = of_heads[self.head_ids]
         # The one kind of tail that key_split can take for a part of the name.
         lettered = np.flatnonzero(self._kinds[self.head_ids] == keys.HEX)
         lettered = lettered[_all_letters(self.tails_of(lettered))]
@@ -252,7 +262,7 @@ class KeyCollector:
     """Takes columns of keys and numbers the distinct ones."""
 
     def __init__(self) -> None:
-        self._heads: dict[keys.Head, int] = {}
+        self._heads: defaultdict[keys.Head, int] = defaultdict(count().__next__)
         self._packed: dict[bytes, tuple[keys.Head, keys.Tail]] = {}
         self._count = 0
         self._head_ids = GrowingColumn(np.int32)
@@ -260,16 +270,14 @@ class KeyCollector:
 
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
-        numbers, tails = self._heads, column.tails
-        if keys.PACKED in {kind for kind, _ in column.heads}:
+        heads, tails = column.heads, column.tails
+        if keys.PACKED in set(map(itemgetter(0), heads)):
             heads, tails = list(column.heads), column.tails.astype(np.uint32)
             packed = [place for place, (kind, _) in enumerate(heads) if kind == keys.PACKED]
             for place in packed:
                 heads[place], tail = self._split_again(heads[place])
                 tails[column.codes == place] = tail
-        else:
-            heads = column.heads
-        head_ids = np.array([numbers.setdefault(head, len(numbers)) for head in heads], np.int32)
+        head_ids = np.fromiter(map(self._heads.__getitem__, heads), np.int32, len(heads))
         self._head_ids.add(self._count, head_ids[column.codes])
         self._tails.add(self._count, tails)
         self._count += len(tails)
@@ -334,24 +342,16 @@ def _all_letters(tails: Array) -> Array:
     return letters
 
 
-def function_of(head: keys.Head, known: dict[tuple[int, str], str]) -> str:
-    """Name the function of the keys of a head; `known` has names by kind and begin of the text.
+def _alike(kind: int, text: Any) -> keys.Head:
+    """Return a head, without a hash that the name of its function does not depend on.
 
     `key_split` ends the name at the first part that is not of letters: in the text of a tuple at
     the quote at the latest, else at a hash that has a digit.
     """
-    kind, text = head
-    begin, quote = "", ""
-    if kind == keys.TEXT and text[:2] == "('":
-        begin, quote, _ = text.partition("',")
-    elif kind >= keys.TUPLE and text[-33:-32] == "-":
-        begin, last = text[:-33], text[-32:]
-        quote = "" if last.isalpha() or "-" in last else last
-    if not quote:
-        return _split(head)
-    if (kind, begin) not in known:
-        known[kind, begin] = _split(head)
-    return known[kind, begin]
+    if kind >= keys.TUPLE and text[-33:-32] == "-":
+        last = text[-32:]
+        return kind, text if last.isalpha() or "-" in last else text[:-33]
+    return kind, text
 
 
 def _split(head: keys.Head) -> str:
