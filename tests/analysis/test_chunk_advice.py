@@ -200,6 +200,10 @@ STORE = ((1, 90, 180), (730, 2, 1))
         # Two lines that set some, blocks that a function returns, and no program.
         (['ds.chunk({"time": 1, "lat": 90})', "b = s(x, npartitions=1460)"], ""),
         (["y = x.map_blocks(f, chunks=(1, 90, 180))"], ""),
+        (
+            ["ds.chunk({'t': -1, 'y': n, 'x': n})"],
+            "Make chunks={'t': -1, 'y': n, 'x': n} at a.py:0 about 100 times larger, 10",
+        ),
         (['ds.chunk({["a"]: 1})'], "Make chunks={['a']: 1} at a.py:0 about 100 times larger."),
         ([float("nan"), "x = ("], ""),
     ],

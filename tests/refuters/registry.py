@@ -82,7 +82,8 @@ def is_known(rule: str, text: str) -> bool:
 
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield what contradicts any finding."""
-    most = evidence.walls[1] + (_of_clients(evidence) if said.rule in _CLIENTS else 0.0)
+    of_client = said.rule in _CLIENTS or said["fetching"]
+    most = evidence.walls[1] + (_of_clients(evidence) if of_client else 0.0)
     # Where processes were killed, the last of their events is compared with the scheduler's.
     most += 0.0 if evidence.scheduler_closed else CLOCKS
     if said.seconds < 0 or said.seconds > 1.01 * most:

@@ -84,8 +84,8 @@ def larger_chunks_in(
         return f"Divide {at} by about {_rounded(factor)}."
     # The other sizes may be those of whole axes.
     node = argument.node
-    unknown = [part for part in getattr(node, "elts", []) if not isinstance(part, ast.Constant)]
-    axes = len(unknown)
+    sizes = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    axes = sum(None in _values(size) for size in sizes)
     each = f", {_rounded(factor ** (1 / axes))} times in each direction" if axes > 1 else ""
     return f"Make {at} about {_rounded(factor)} times larger{each}."
 

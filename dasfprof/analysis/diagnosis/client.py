@@ -73,7 +73,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
         receiving=Seconds(calls["receiving"].sum()),
         waiting=Seconds(calls["waiting"].sum()),
         each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
-        seconds=float("nan") if sends else seconds,
+        seconds=float("nan") if sends else run.fetched_singly[1],
         costs=seconds,
         of_client=True,
     )
@@ -180,8 +180,9 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
 
 @rule(
     "large-objects-in-graph",
-    explains="tasks-too-small slow-dispatch slow-deserialization scheduler-bound repeated-gathers",
-    causes="slow-startup client-bound too-few-tasks load-imbalance slow-tokenization",
+    explains="slow-dispatch slow-deserialization scheduler-bound repeated-gathers",
+    causes="tasks-too-small slow-startup client-bound too-few-tasks load-imbalance "
+    "slow-tokenization",
 )
 def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     """Find functions and arguments that are large, and sent within each of many tasks."""

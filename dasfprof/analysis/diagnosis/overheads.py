@@ -31,6 +31,8 @@ _COSTLY = 0.012
 _LATE = 0.1
 #: Threshold (fraction of the time in transit): the worker's event loop is blocked.
 _BLOCKED = 0.5
+#: Threshold (calls by tasks): the client fetches the results of most tasks one by one.
+_EACH = 0.5
 #: Minimum factor by which larger tasks are worth it.
 _WORTH_IT = 1.5
 #: Advice if tasks are late and carry no large values.
@@ -60,8 +62,11 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     whole = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
     # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile, and
-    # results that workers' event loops serialise.
-    others = min(_asked(run) + _serialising(run), max(whole - _EMPTY * len(durations), 0.0))
+    # results that workers' event loops serialise. Of fewer tasks fewer results are fetched.
+    calls, fetching = run.fetched_singly
+    of_each = calls >= _EACH * len(durations)
+    others = (0.0 if of_each else _asked(run)) + _serialising(run)
+    others = min(others, max(whole - _EMPTY * len(durations), 0.0))
     overhead = max(whole - run.carrying - others, 0.0)
     share *= overhead / whole if whole > 0 else 0.0
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
@@ -74,13 +79,14 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     advice = _larger_chunks(run, most)
     besides = Seconds(costs["overhead"][most])
     suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
+    of_results = "The client fetches their results one by one, for {fetching} after they ended. "
     yield Finding.of(
         "tasks-too-small",
         f"{'Handling tasks takes long' if costly else 'Tasks are too small'}: {{tasks:task}} take "
         "{median} each (the median), and handling them takes {handling} of the threads' time.",
         f"Overhead is {'{overhead}' if compute > 0 else 'all'} times what the tasks compute; each "
         "of {function} costs {besides} besides its own {own} (means; all without waits for a "
-        "core). See chunk_sizing() and time_accounting().",
+        f"core). {of_results if of_each else ''}See chunk_sizing() and time_accounting().",
         suggestion,
         function=name,
         tasks=Count(len(durations)),
@@ -90,10 +96,12 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         besides=besides,
         own=Seconds(run.working[run.rows_of(name)].mean()),
         costly=costly,
+        fetching=Seconds(fetching) if of_each else None,
         sent_large=run.sent_large,
         advice=advice,
         settings=settings,
-        seconds=float("nan") if costly else overhead,
+        seconds=float("nan") if costly else overhead + of_each * fetching,
+        of_client=of_each,
         at_least="medium" if costly else "info",
         at_most="medium" if costly else "high",
     )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying
+from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying, single_calls
 from dasfprof.analysis.model.critical_path import PathSegments, SegmentKind, path_segments
 from dasfprof.analysis.model.sizing import chunk_costs
 from dasfprof.analysis.model.stragglers import (
@@ -209,6 +209,18 @@ class RunFigures(UnusualRuns):
         """Fraction of the tasks' time in transit for which workers imported."""
         way = float(self.slots.on_its_way.sum())
         return float(self.imported_on_the_way[0].sum()) / way if way > 0 else 0.0
+
+    @cached_property
+    def fetched_singly(self) -> tuple[int, float]:
+        """The number of calls that fetch results one by one, and the seconds that these lose.
+
+        As long as tasks are unfinished, one call for all results would wait as well.
+        """
+        calls, trace = single_calls(self.trace), self.trace
+        begins, ends = trace.since_begin(calls["time"]), trace.since_begin(calls["stop"])
+        idle = np.fmax(ends - begins - self.alive_between(begins, ends), 0.0)
+        lost = np.fmin(calls["in_vain"].to_numpy(dtype=float), idle)
+        return int(calls["calls"].sum()), float(lost.sum())
 
     @property
     def has_process_pools(self) -> bool:

@@ -276,7 +276,7 @@ _NUMBERS = ("size", "seconds", "tasks", "line")
 _HEAVY, _ALL_HEAVY = 50_000, 5_000_000
 #: What a task that carries nothing takes to handle, about; and bytes a second, and times that it is
 #: pickled, unpickled or copied, that one with a value takes at most.
-_EMPTY, _SLOWEST, _TIMES = 0.001, 50e6, 30
+_EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 
 
 @once_per_trace
