@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
-from dasfprof.errors import InvalidArgumentError
+from dasfprof.errors import InvalidArgumentError, TrialError
 from dasfprof.report.terminal.console import Part, heading, print_entry, print_notes, say
 from dasfprof.text import clean, elide, format_duration
 
 if TYPE_CHECKING:
     from dasfprof.analysis.comparison.trial import Trial
+    from dasfprof.analysis.diagnosis.registry import Value
+    from dasfprof.handles.trial.trial import Trials
 
 _COLOURS = {"gained": "green", "lost": "red"}
 
@@ -40,6 +44,18 @@ _COLOURS = {"gained": "green", "lost": "red"}
     "chunk or batch size as a whole number. The sizes that findings suggest are "
     "tested with it.",
 )
+@click.option(
+    "--patch",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Unified diff to test. It is applied to a copy of the git work tree that has the script, "
+    "or else of the script's directory. Your files stay unchanged.",
+)
+@click.option(
+    "--with",
+    "other",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Changed script to test. It gets the same arguments.",
+)
 @trial_options(time_limit="10 minutes")
 def try_(
     ctx: click.Context,
@@ -47,24 +63,30 @@ def try_(
     *,
     changes: tuple[str, ...],
     parameter: str,
+    patch: Path | None,
+    other: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Run a script with and without a change, and report the gain.
 
-    You do not need to change the script. dasfprof overrides the options of its LocalCluster, or of
-    the Client that creates one, in the script's process, and records each run. After a first
-    run, three to nine pairs of runs follow, until it is certain whether the change gains time.
-    The script must print the same each time. Without --change, the changes that the findings
+    A change is a setting (--change), a patch of the code (--patch), or another script (--with). For
+    a setting, dasfprof overrides the options of the script's LocalCluster, or of the Client that
+    creates one, in the script's process. After a first run, three to nine pairs of runs follow,
+    until it is certain whether the change gains time. Without any change, those that the findings
     suggest are tested, the most promising first, until one gains time.
 
+    The script must print the same each time, and write the same files below its working directory.
+    Files are compared by content. --tolerance applies to floating-point numbers in text, .npy and
+    .parquet files. For a patch or another script, the findings of both sides are compared.
+
     The script runs several times, in the working directory and with empty standard input. It
-    writes its files each time.
+    writes its files each time. With --patch, both sides run in copies of that directory.
 
     The JSON document has "schema", "program", "tried" (for each change "verdict", "change", "rule",
-    "promised", "gain", "gain_of_program", "results", "obstacle", "sentences", "notes", "runs").
-    The exit code is 1 if the script fails or its results differ with the change, or the change
-    never reached its cluster.
+    "promised", "gain", "gain_of_program", "results", "findings", "obstacle", "sentences", "notes",
+    "runs"). The exit code is 1 if the script fails or its results differ with the change, the
+    patch does not apply, or the change never reached its cluster.
 
     \b
     Examples:
@@ -72,6 +94,8 @@ def try_(
       dasfprof try --change n_workers=4 --change threads_per_worker=1 pipeline.py --input data/
       dasfprof try --change --chunk=5000 pipeline.py --chunk 1000
       dasfprof try --parameter --chunk pipeline.py --chunk 1000
+      dasfprof try --patch fix.diff pipeline.py --input data/
+      dasfprof try --with pipeline_fixed.py pipeline.py --input data/
       dasfprof try --change OMP_NUM_THREADS=1 --time-limit 30m -d traces -m my_package.pipeline
     """
     check_script(ctx, options["command"][0], options["module"])
@@ -84,8 +108,10 @@ def try_(
             checked_parameter(parameter)
     except InvalidArgumentError as error:
         raise click.UsageError(clean(error)) from error
+    if patch and other:
+        raise click.UsageError("--patch and --with cannot be combined.")
     with program_runs(options) as runs:
-        tried = Trials(runs, parameter).try_all(change)
+        tried = _tried(Trials(runs, parameter), change, patch, other)
     if as_json:
         from dasfprof.report.documents import json_of, schema_of
 
@@ -98,6 +124,27 @@ def try_(
         sides = [clean(runs.traces / side) for side in ("as-it-is", "changed")]
         say(f"More: dasfprof compare {sides[0]} -- {sides[1]}", apart=True, err=as_json)
     exit_as(tried[-1].kind)
+
+
+def _tried(
+    trials: Trials, change: dict[str, Value] | None, patch: Path | None, other: Path | None
+) -> list[Trial]:
+    """Try settings, together with other code if there is any."""
+    from dasfprof.analysis.comparison.trial import Trial
+    from dasfprof.handles.trial.code import with_patch
+
+    runs, program = trials.runs, None
+    if other:
+        change = {**(change or {}), "script": str(other)}
+        command = (str(other), *runs.program.command[1:])
+        program = replace(runs.program, command=command, as_module=False)
+    if patch:
+        change = {**(change or {}), "patch": str(patch)}
+        try:
+            runs.program, program = with_patch(runs.program, patch, runs.work / "copies")
+        except TrialError as error:
+            return [Trial(change, obstacle=str(error))]
+    return trials.try_all(change, program)
 
 
 def _print(trials: Sequence[Trial]) -> None:

@@ -16,7 +16,7 @@ from dasfprof.analysis.diagnosis.registry import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.script import with_arguments
-from dasfprof.handles.trial.results import compare_prints, compare_values
+from dasfprof.handles.trial.results import compare_outputs
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
 from dasfprof.handles.trial.trial import as_parameter, given_value
 
@@ -85,7 +85,8 @@ def test_six_pairs_tell_of_one_change_among_four() -> None:
 
 
 def prints(plain: Sequence[str], changed: str) -> Agreement:
-    return compare_prints(plain, [changed], 1e-6)
+    sides = ([{"": text.splitlines()} for text in side] for side in (plain, [changed]))
+    return compare_outputs(*sides, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +132,9 @@ FRAME = pd.DataFrame({"x": [1.0, 2.0], "name": ["a", "b"]})
     ],
 )
 def test_what_a_function_returns(one: object, other: object, kind: str) -> None:
-    assert compare_values([one, one], [other], 1e-6).kind == kind
-    assert compare_values([one, other], [one], 1e-6).kind == (
+    first, second = {"": [one]}, {"": [other]}
+    assert compare_outputs([first, first], [second], 1e-6).kind == kind
+    assert compare_outputs([first, second], [first], 1e-6).kind == (
         "equal" if kind == "equal" else "not comparable"
     )
 

@@ -25,7 +25,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.host import HostReplay
 from dasfprof.handles.trial.grid import Host, cluster_sizes
 from dasfprof.handles.trial.process import Done, Program
-from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant
 from dasfprof.handles.trial.settings import Settings
 from dasfprof.handles.trial.tuning import Tuner, _Candidate
 
@@ -154,7 +154,7 @@ class PlannedRuns(ProgramRuns):
             Path(),
         )  # fmt: skip
 
-    def run(self, side: Side, **_: Any) -> Done:
+    def run(self, side: Variant, **_: Any) -> Done:
         return self.done(self._plan[side.how].pop(0))
 
 
@@ -167,7 +167,7 @@ def test_what_is_as_good_as_the_best_leaves_the_time_to_it(tmp_path: Path) -> No
     }
     tuner = Tuner(PlannedRuns(plan, tmp_path))
     candidates = [
-        _Candidate(Point({}), Side(Settings(), how, how), {})
+        _Candidate(Point({}), Variant(Settings(), how, how), {})
         for how in ("best", "as good", "longer")
     ]
     tuner._run_by_turns(candidates)

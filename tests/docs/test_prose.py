@@ -59,8 +59,9 @@ PHRASES = {
 
 def texts() -> dict[str, str]:
     """Return every hand-written Markdown text by its name."""
-    names = ("README.md", "CONTRIBUTING.md", ".github/SECURITY.md", "tests/validation/README.md")
+    names = ("README.md", "CONTRIBUTING.md", "AGENTS.md", ".github/SECURITY.md")
     linked = ("dasfprof/analysis/comparison/CI.md", "dasfprof/recording/shipping/CLUSTERS.md")
+    linked += (".agents/skills/dasfprof/SKILL.md", "tests/validation/README.md")
     paths = [ROOT / name for name in (*names, *linked)]
     generated = {"_build", "reference", "gallery", "files"}
     docs = sorted((ROOT / "docs").rglob("*.md"))

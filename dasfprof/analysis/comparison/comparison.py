@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.functions import (
@@ -308,6 +309,59 @@ def compare_findings(
     rows.sort(key=lambda row: (_STATUSES.index(row[0]), SEVERITIES.index(row[1])))
     columns = ("Status", "Severity", "Finding", "Seconds at stake (s)", "Runs Before")
     return pd.DataFrame(rows, columns=[*columns, "Runs After", "Rule", "Function"])
+
+
+#: What a change of the program may do to a finding.
+ChangeOfFinding = Literal["gone", "smaller", "new"]
+#: Minimum fraction by which a finding's potential savings are smaller after a change.
+_SMALLER = 0.2
+
+
+@dataclass(frozen=True)
+class ChangedFinding:
+    """A finding that a change of the program removed, made smaller, or added."""
+
+    status: ChangeOfFinding
+    rule: str
+    function: str | None
+    finding: str
+    #: Potential savings in seconds, medians of the runs of each side; NaN: unknown, or no finding.
+    before: float
+    after: float
+    #: The rule of the finding that causes it.
+    cause: str | None
+
+    @property
+    def removed(self) -> float:
+        """The potential savings that the change used up."""
+        return self.before - (0.0 if self.status == "gone" else self.after)
+
+
+def changed_findings(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun]
+) -> list[ChangedFinding]:
+    """List the findings that differ between two sides of runs, the most seconds first.
+
+    Smaller are findings whose potential savings are less in every run of the side after than in
+    every run before, and by a fifth at the median. Findings of severity "info" are left out.
+    """
+    matching = match_functions([run.trace for run in before], [run.trace for run in after])
+    first = _by_what(before, matching.label_before)
+    second = _by_what(after, matching.label_after)
+    changed = []
+    for what in dict.fromkeys([*first, *second]):
+        rows = first.get(what, []), second.get(what, [])
+        status = _status(_share(before, rows[0]), _share(after, rows[1]))
+        seconds = [np.array([row["Seconds at stake (s)"] for row in side]) for side in rows]
+        old, new = (float(np.median(side)) if len(side) else math.nan for side in seconds)
+        if status == "same" and seconds[1].max() < seconds[0].min():
+            status = "smaller" if new <= (1 - _SMALLER) * old else status
+        if status in get_args(ChangeOfFinding):
+            row = rows[status == "new"][-1]
+            if row["Severity"] != "info":
+                about = row["Finding"], old, new, row["Cause"]
+                changed.append(ChangedFinding(status, *what, *about))  # type: ignore[arg-type]
+    return sorted(changed, key=lambda one: -max(np.nan_to_num([one.before, one.after])))
 
 
 def _by_what(

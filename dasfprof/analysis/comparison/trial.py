@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import yaml
 
+from dasfprof.analysis.comparison.comparison import ChangedFinding, ChangeOfFinding
 from dasfprof.analysis.comparison.verdict import LEAST_OF_ONE, p_in_words
 from dasfprof.analysis.diagnosis.registry import OF_CLUSTERS, Value
 from dasfprof.analysis.numeric.significance import (
@@ -19,8 +20,10 @@ from dasfprof.analysis.numeric.significance import (
     p_value,
 )
 from dasfprof.database.columns import Array
-from dasfprof.text import clean, count_of, format_duration
+from dasfprof.text import clean, count_of, format_duration, name_first
 
+#: Names of changes of the code: a patch, or another script.
+OF_CODE = ("patch", "script")
 #: Numbers of pairs of runs after which the seconds are tested. By chance, all tests together are as
 #: rarely wrong as the one test of a comparison.
 LOOKS = (3, 4, 6, 9)
@@ -152,8 +155,24 @@ class Trial:
     gain_of_program: Gain | None = None
     results: Agreement | None = None
     runs: Sequence[TriedRun] = ()
+    #: The findings that other code removed, made smaller, or added; None: they were not compared.
+    findings: Sequence[ChangedFinding] | None = None
     #: What to know besides.
     notes: list[str] = field(default_factory=list)
+
+    def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
+        """Return it with the findings that changed.
+
+        If it gained, it answers the finding that had the most seconds at stake of those that are
+        gone or smaller. Findings that others cause count only if there are no others.
+        """
+        fewer = [one for one in findings if one.removed > 0]
+        answered = max(fewer, key=lambda one: (one.cause is None, one.removed), default=None)
+        trial = replace(self, findings=findings)
+        if self.kind != "gained" or answered is None:
+            return trial
+        rule, finding = answered.rule, answered.finding
+        return replace(trial, rule=rule, finding=finding, promised=answered.before)
 
     @property
     def kind(self) -> TrialKind:
@@ -180,6 +199,8 @@ class Trial:
         found = [text] if self.results is None else [text, self.results.text]
         if self.kind == "results differ":
             found = [found[1], f"What it took counts for nothing then: {text}"]
+        if self.findings is not None:
+            found += _findings_in_words(self.findings)
         if self.gain_of_program is not None:
             whole = self.gain_of_program
             found.append(
@@ -197,23 +218,11 @@ class Trial:
 
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        gains = {
-            name: None if gain is None else {**asdict(gain), "seconds": gain.seconds}
-            for name, gain in (("gain", self.gain), ("gain_of_program", self.gain_of_program))
-        }
-        return {
-            "verdict": self.kind,
-            "change": dict(self.change),
-            "rule": self.rule or None,
-            "finding": self.finding or None,
-            "promised": self.promised,
-            **gains,
-            "results": None if self.results is None else asdict(self.results),
-            "obstacle": self.obstacle or None,
-            "sentences": self.sentences,
-            "notes": list(self.notes),
-            "runs": [asdict(run) for run in self.runs],
-        }
+        data = {**asdict(self), "verdict": self.kind, "sentences": self.sentences}
+        for name, gain in (("gain", self.gain), ("gain_of_program", self.gain_of_program)):
+            data[name] = None if gain is None else {**asdict(gain), "seconds": gain.seconds}
+        data |= {name: data[name] or None for name in ("rule", "finding", "obstacle")}
+        return {**data, "findings": data["findings"] or []}
 
 
 #: What is said besides of the whole program's time.
@@ -223,6 +232,26 @@ _OF_PROGRAM: Mapping[GainKind, str] = {
     "nothing": ": that gains nothing",
     "cannot tell": ": whether that is a gain is not certain",
 }
+
+
+_OF_FINDINGS: Mapping[ChangeOfFinding, str] = {
+    "gone": "Findings that are gone with the change",
+    "smaller": "Findings that are smaller with the change",
+    "new": "New findings with the change",
+}
+
+
+def _findings_in_words(findings: Sequence[ChangedFinding]) -> list[str]:
+    """Return a sentence for the findings that are gone, that are smaller, and that are new."""
+    sentences = []
+    for status, words in _OF_FINDINGS.items():
+        names = [
+            f"{one.rule} ({clean(one.function)})" if one.function else one.rule
+            for one in findings
+            if one.status == status
+        ]
+        sentences += [f"{words}: {name_first(names)}."] * bool(names)
+    return sentences or ["The same findings appear with the change and without."]
 
 
 def in_words(change: Mapping[str, int | bool | str]) -> str:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import psutil
 
 from dasfprof.analysis.comparison.runs import ComparedRun, open_side
 from dasfprof.errors import DasfprofError
+from dasfprof.handles.trial.results import files_below, written_since
 from dasfprof.handles.trial.settings import Settings
 from dasfprof.text import excerpt
 
@@ -25,7 +25,6 @@ from dasfprof.text import excerpt
 _MODULE = "dasfprof.handles.trial.trial_run"
 #: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
 _GRACE = (10.0, 3.0)
-_TICK = 0.02
 #: In the commands of processes that Python itself starts: on a busy machine they end a while later.
 _HELPER = "from multiprocessing."
 
@@ -42,6 +41,12 @@ class Program:
     function: str = ""
     #: Options of the recording.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: The directory in which it runs; empty: that of this process.
+    directory: str = ""
+    #: The directory that was copied, and the copy that it runs in; empty: it runs in no copy.
+    moved: tuple[str, ...] = ()
+    #: The files of the copy that a patch changed, relative to the copy.
+    patched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,10 @@ class Done:
     runs: list[ComparedRun]
     #: The file of the value that a function returned.
     value: Path
+    #: The contents of files that it wrote below its working directory; None: too many to look at.
+    written: Mapping[str, list[Any]] | None = field(default_factory=dict)
+    #: Files that a patch changes in the copy, but which were imported from their original place.
+    unpatched: list[str] = field(default_factory=list)
 
 
 def run_program(
@@ -99,6 +108,8 @@ def run_program(
     traces.mkdir(parents=True)
     plan, told, value = work / "plan.json", work / "told.json", work / "value"
     options = {**program.options, "directory": str(traces.absolute())}
+    directory = Path(program.directory or ".")
+    files = files_below(directory)
     plan.write_text(
         json.dumps(
             {
@@ -113,6 +124,7 @@ def run_program(
         process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, str(plan)],
             env={**os.environ, **settings.variables},
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=complaints,
@@ -138,12 +150,14 @@ def run_program(
         complaint=_last_line((work / "stderr").read_text(errors="replace")),
         clusters=found.get("clusters", []),
         missed_config=found.get("missed_config", []),
+        unpatched=found.get("unpatched", []),
         refusals=found.get("refusals", []),
         seconds=sum(run.seconds for run in runs) if is_whole else float("nan"),
         recorded=len(runs),
         tasks=sum(len(run.trace.tasks) for run in runs),
         runs=runs,
         value=value,
+        written=written_since(files, directory, traces),
     )
 
 
@@ -198,8 +212,3 @@ def _recorded(traces: Path) -> list[ComparedRun]:
         return open_side(traces)
     except DasfprofError:
         return []
-
-
-def seconds_until(deadline: float) -> float:
-    """Return the seconds that are left, at least a moment."""
-    return max(deadline - time.monotonic(), _TICK)

@@ -2,72 +2,91 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.trial import Agreement
-from dasfprof.text import clean, count_of, excerpt
+from dasfprof.text import clean, count_of, excerpt, name_first
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _LONGEST = 80
-#: What Python and Dask leave in the working directory.
-_OTHERS = {"__pycache__", "dask-scratch-space", "dask-worker-space"}
-_MOST = 5
+#: Directories that Python and Dask leave in the working directory.
+SKIPPED = ("__pycache__", "dask-scratch-space", "dask-worker-space")
+#: Maximum number of files below a working directory whose changes are looked for.
+_MOST_FILES = 20_000
+#: Maximum size in bytes of a file whose content is compared with a tolerance.
+_LARGEST = 8 * 2**20
 
 
-def compare_prints(plain: Sequence[str], changed: Sequence[str], tolerance: float) -> Agreement:
-    """Compare what a program printed as it is, and with a change.
+#: What a run left, by the name of a file; what it printed or returned has an empty name. A text is
+#: a list of its lines, and another result a list that contains it.
+Outputs: TypeAlias = Mapping[str, Sequence[Any]]
+
+
+def compare_outputs(
+    plain: Sequence[Outputs],
+    changed: Sequence[Outputs],
+    tolerance: float,
+    verbs: tuple[str, str] = ("prints", "printed"),
+) -> Agreement:
+    """Compare what a program printed, returned and wrote as it is, and with a change.
 
     Whole numbers have to be the same, others may differ by a share `tolerance`. Lines that are
     others in each run as it is cannot be compared; those that are the same each time are.
     """
-    before = [text.splitlines() for text in plain]
-    after = [text.splitlines() for text in changed]
-    first = before[0]
-    if any(len(lines) != len(first) for lines in before):
-        return Agreement(
-            "not comparable",
-            "The program prints other things each time: results cannot be compared.",
-        )
-    varying = {
-        place
-        for lines in before[1:]
-        for place, (one, other) in enumerate(zip(first, lines, strict=True))
-        if not same_line(one, other, tolerance)
+    first = plain[0]
+    # For each line of what has as many each time, whether it is the same each time.
+    steady = {
+        name: [
+            all(same_value(one, each[name][at], tolerance) for each in plain)
+            for at, one in enumerate(lines)
+        ]
+        for name, lines in first.items()
+        if all(name in each and len(each[name]) == len(lines) for each in plain)
     }
-    for lines in after:
-        if len(lines) != len(first):
-            return Agreement(
-                "differ",
-                f"With the change the program prints {count_of(len(lines), 'line')}, as it is "
-                f"{len(first)}: results differ.",
-            )
-        for place, (one, other) in enumerate(zip(first, lines, strict=True)):
-            if place not in varying and not same_line(one, other, tolerance):
-                return Agreement(
-                    "differ",
-                    f"With the change the program prints {excerpt(other, _LONGEST)!r} where it "
-                    f"printed {excerpt(one, _LONGEST)!r} each time (line {place + 1}): results "
-                    "differ.",
-                )
-    if not varying:
-        same = "It prints the same" if first else "It prints nothing and ends well,"
-        return Agreement("equal", f"{same} with the change and without.")
-    told = "The program prints other things each time"
-    if len(varying) == len(first):
-        return Agreement("not comparable", f"{told}: results cannot be compared.")
+    for outputs in changed:
+        for name, are_same in steady.items():
+            does, did = (f"writes to {name}", "wrote") if name else verbs
+            lines = outputs.get(name, ())
+            if name not in outputs or len(lines) != len(are_same):
+                return _differs(f"{does} {count_of(len(lines), 'line')}, as it is {len(are_same)}")
+            for at, pair in enumerate(zip(lines, first[name], strict=True)):
+                if are_same[at] and not same_value(*pair, tolerance):
+                    new, old = (excerpt(one, _LONGEST) for one in pair)
+                    each = f"where it {did} {old!r} each time (line {at + 1})"
+                    return _differs(f"{does} {new!r} {each}")
+        more = sorted(outputs.keys() - first.keys())
+        if more and all(each.keys() == first.keys() for each in plain):
+            return _differs(f"also writes {more[0]}")
+    names = dict.fromkeys(name for each in (*plain, *changed) for name in each)
+    count = sum(len(steady.get(name, [False])) for name in names)
+    same = sum(map(sum, steady.values()))
+    if same == count:
+        prints = f"{verbs[0]} the same" if count else f"{verbs[0]} nothing and ends well,"
+        files = name_first([name for name in names if name])
+        writes = f" It writes the same to {files}." * bool(files)
+        return Agreement("equal", f"It {prints} with the change and without.{writes}")
+    varies = f"The program {verbs[0]} or writes other things each time"
+    if not same:
+        return Agreement("not comparable", f"{varies}: results cannot be compared.")
     return Agreement(
         "in part",
-        f"{told} ({len(varying)} of {count_of(len(first), 'line')}): results cannot be compared "
+        f"{varies} ({count - same} of {count_of(count, 'line')}): results cannot be compared "
         "there. The other lines are the same with the change and without.",
     )
+
+
+def _differs(does: str) -> Agreement:
+    return Agreement("differ", f"With the change the program {does}: results differ.")
 
 
 def same_line(one: str, other: str, tolerance: float) -> bool:
@@ -90,30 +109,10 @@ def _same_number(one: str, other: str, tolerance: float) -> bool:
     return math.isfinite(first) and math.isclose(first, second, rel_tol=tolerance)
 
 
-# --- what functions return ------------------------------------------------------------------------
-
-
-def compare_values(
-    plain: Sequence[object], changed: Sequence[object], tolerance: float
-) -> Agreement:
-    """Compare what a function returned as it is, and with a change."""
-    if not all(same_value(plain[0], value, tolerance) for value in plain):
-        return Agreement(
-            "not comparable",
-            "The function returns other things each time: results cannot be compared.",
-        )
-    for value in changed:
-        if not same_value(plain[0], value, tolerance):
-            return Agreement(
-                "differ",
-                f"With the change the function returns {excerpt(repr(value), _LONGEST)}, as it is "
-                f"{excerpt(repr(plain[0]), _LONGEST)}: results differ.",
-            )
-    return Agreement("equal", "It returns the same with the change and without.")
-
-
 def same_value(one: object, other: object, tolerance: float) -> bool:
     """Return whether two values are the same but for the last digits of floats, also within."""
+    if isinstance(one, str) and isinstance(other, str):
+        return same_line(one, other, tolerance)
     if isinstance(one, pd.DataFrame | pd.Series | pd.Index):
         return type(one) is type(other) and _same_table(one, other, tolerance)
     if isinstance(one, np.ndarray | np.generic | float | complex):
@@ -155,29 +154,53 @@ def _same_array(one: object, other: object, tolerance: float) -> bool:
         return False
 
 
-def files_here() -> dict[str, tuple[int, int]]:
-    """Return the time and size of each entry of the working directory, not of those within."""
-    found = {}
-    with os.scandir() as entries:
-        for entry in entries:
-            try:
-                status = entry.stat()
-            except OSError:
-                continue
-            found[entry.name] = status.st_mtime_ns, status.st_size
-    return found
+# --- what programs write --------------------------------------------------------------------------
 
 
-def changed_files(before: dict[str, tuple[int, int]], traces: Path) -> list[str]:
-    """Return the names of entries that are new or others than before, our own traces left out.
+def files_below(directory: Path) -> dict[str, tuple[int, int]]:
+    """Return the time and size of each file below a directory; up to `_MOST_FILES` of them."""
+    files: dict[str, tuple[int, int]] = {}
+    for place, directories, names in os.walk(directory, followlinks=True):
+        directories[:] = sorted(d for d in directories if d[0] != "." and d not in SKIPPED)
+        for name in names:
+            path = os.path.join(place, name)
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                files[os.path.relpath(path, directory)] = status.st_mtime_ns, status.st_size
+            if len(files) >= _MOST_FILES:
+                return files
+    return files
 
-    Of many the first few, and how many there are besides.
+
+def written_since(
+    before: Mapping[str, tuple[int, int]], directory: Path, traces: Path
+) -> dict[str, list[Any]] | None:
+    """Return the contents of files that are new or changed, our traces left out.
+
+    None: there are too many files below the directory to look at.
     """
-    own = _OTHERS | {Path(os.path.relpath(traces)).parts[0]}
-    changed = sorted(
-        name
-        for name, status in files_here().items()
-        if name not in own and before.get(name) != status
-    )
-    names = [clean(name) for name in changed[:_MOST]]
-    return names if len(changed) <= _MOST else [*names, f"and {len(changed) - _MOST} more"]
+    now = files_below(directory)
+    if max(len(before), len(now)) >= _MOST_FILES:
+        return None
+    apart = os.path.relpath(traces, directory) + os.sep
+    return {
+        clean(name): _content(directory / name)
+        for name, status in now.items()
+        if before.get(name) != status and not name.startswith(apart)
+    }
+
+
+def _content(path: Path) -> list[Any]:
+    """Return the lines of a text, or an array or table, or the digest of another or large file."""
+    with contextlib.suppress(Exception):
+        if path.stat().st_size <= _LARGEST:
+            if path.suffix == ".npy":
+                return [np.load(path)]
+            if path.suffix == ".parquet":
+                return [pd.read_parquet(path)]
+            return path.read_text(encoding="utf-8").splitlines()
+    digest = hashlib.sha256()
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return [digest.digest()]

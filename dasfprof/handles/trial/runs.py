@@ -15,8 +15,8 @@ import numpy as np
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Gain, Trial, TriedRun, judge_gain
 from dasfprof.analysis.diagnosis.registry import Value
 from dasfprof.errors import TrialError
-from dasfprof.handles.trial.process import Done, Program, run_program, seconds_until
-from dasfprof.handles.trial.results import changed_files, compare_prints, compare_values, files_here
+from dasfprof.handles.trial.process import Done, Program, run_program
+from dasfprof.handles.trial.results import Outputs, compare_outputs
 from dasfprof.handles.trial.settings import Settings, Shape
 from dasfprof.text import clean, count_of, elide, format_duration, name_first
 
@@ -24,6 +24,7 @@ from dasfprof.text import clean, count_of, elide, format_duration, name_first
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
 #: What a program did whose process ended with success, but before our own code in it.
 _CUT_OFF = "ended its own process, as os._exit does, before its recording could end"
+_TICK = 0.02
 #: Characters of a change in a line of progress, or of a command.
 _LONGEST = 100
 #: The setting of Dask's config for arrays' chunks.
@@ -33,17 +34,19 @@ _AS_IT_IS, _FIRST = "as-it-is", "first"
 
 
 @dataclass(frozen=True)
-class Side:
-    """What runs are given, and how that is called."""
+class Variant:
+    """A way to run a program: with settings, with other code, or with both."""
 
     settings: Settings
     #: In a sentence: ``with n_workers=4``.
     how: str
     #: The directory of its traces.
     directory: str
+    #: The program with other code; None: its code is as it is.
+    program: Program | None = None
 
 
-PLAIN = Side(Settings(), "as it is", _AS_IT_IS)
+PLAIN = Variant(Settings(), "as it is", _AS_IT_IS)
 
 
 @dataclass
@@ -76,8 +79,10 @@ class ProgramRuns:
     plain: list[Done] = field(default_factory=list)
     count: int = 0
     shape: Shape = field(init=False)
-    _last: Side = PLAIN
+    _last: Variant = PLAIN
     _left_behind: dict[str, None] = field(default_factory=dict)
+    #: Files in the user's working directory that the program wrote.
+    _written: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.time_limit
@@ -85,7 +90,7 @@ class ProgramRuns:
     @property
     def left(self) -> float:
         """The seconds that are left, at least a moment."""
-        return seconds_until(self._deadline)
+        return max(self._deadline - time.monotonic(), _TICK)
 
     @property
     def usual(self) -> float:
@@ -100,7 +105,6 @@ class ProgramRuns:
         TrialError
             If it fails, does not end, or computes nothing that is recorded.
         """
-        self._had = files_here()
         first = self._run(replace(PLAIN, directory=_FIRST), self.time_limit)
         if obstacle := self._why_not(first):
             raise TrialError(obstacle)
@@ -109,7 +113,12 @@ class ProgramRuns:
         return first
 
     def run(
-        self, side: Side, *, patience: float = _PATIENCE, with_traces: bool = False, turn: int = 0
+        self,
+        side: Variant,
+        *,
+        patience: float = _PATIENCE,
+        with_traces: bool = False,
+        turn: int = 0,
     ) -> Done:
         """Run the program once more, for so many times what it usually takes at most.
 
@@ -121,15 +130,18 @@ class ProgramRuns:
         # Of most runs nothing but the seconds is asked for.
         return done if with_traces else replace(done, runs=[])
 
-    def _run(self, side: Side, limit: float, turn: int = 0) -> Done:
+    def _run(self, side: Variant, limit: float, turn: int = 0) -> Done:
         self.count += 1
         self._last = side
         name = f"{self.count:02d}"
         traces, limit = self.traces / side.directory / name, min(limit, self.left)
-        done = run_program(self.program, side.settings, self.work / name, traces, limit)
+        program = side.program or self.program
+        done = run_program(program, side.settings, self.work / name, traces, limit)
         which = f" (turn {turn} of at most {LOOKS[-1]})" if turn else ""
         self.tell(f"run {self.count}{which}, {elide(side.how, _LONGEST)}: {_ended(done)}")
         self._left_behind.update(dict.fromkeys(done.left_behind))
+        if not program.moved:
+            self._written.update(dict.fromkeys(done.written or ()))
         return done
 
     def _why_not(self, done: Done) -> str:
@@ -147,7 +159,9 @@ class ProgramRuns:
                 "it waits for with dasfprof stuck."
             )
         if done.exit_code != 0:
-            return f"The program fails as it is ({_exit(done)}): nothing was tried.{_said(done)}"
+            where = " in a copy of its directory" * bool(self.program.moved)
+            reason = f"({_exit(done)}){where}: nothing was tried.{_said(done)}"
+            return f"The program fails as it is {reason}"
         if math.isnan(done.program_seconds):
             return f"The program {_CUT_OFF}: nothing can be compared. Let it end with sys.exit."
         if not math.isfinite(done.seconds):
@@ -162,7 +176,7 @@ class ProgramRuns:
         """Return whether a run was ended since the time for all of them was up."""
         return done.is_late and self.left < 1
 
-    def fault(self, done: Done, side: Side) -> str:
+    def fault(self, done: Done, side: Variant) -> str:
         """Say why a run says nothing of what it was given; empty if it does."""
         who = f"{side.how[:1].upper()}{side.how[1:]} the program"
         if side is PLAIN:
@@ -181,6 +195,11 @@ class ProgramRuns:
             return f"{who} fails ({_exit(done)}).{_said(done)}"
         if math.isnan(done.program_seconds):
             return f"{who} {_CUT_OFF}."
+        if done.unpatched:
+            return (
+                "The patch never reached the program, which imports "
+                f"{name_first([clean(file) for file in done.unpatched])} and not its copy."
+            )
         if side is not PLAIN and (missed := _missed(done, side.settings)):
             return f"The change never reached a cluster: {missed}."
         if not math.isfinite(done.seconds):
@@ -193,19 +212,24 @@ class ProgramRuns:
         return ""
 
     def agreement(self, changed: Sequence[Done]) -> Agreement:
-        """Compare what runs with a change printed or returned with those as they are."""
-        if not self.program.function:
-            printed = [[done.printed for done in side] for side in (self.plain, changed)]
-            return compare_prints(printed[0], printed[1], self.tolerance)
+        """Compare what runs with a change printed, wrote or returned with those as they are."""
+        verbs = ("returns", "returned") if self.program.function else ("prints", "printed")
         try:
-            values = [
-                [pickle.loads(done.value.read_bytes()) for done in side]
-                for side in (self.plain, changed)
-            ]
+            plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
         except Exception:  # of values that no pickle takes, or that unpickle nowhere else
             text = "What the function returns cannot be pickled: results cannot be compared."
             return Agreement("not comparable", text)
-        return compare_values(values[0], values[1], self.tolerance)
+        agreement = compare_outputs(plain, others, self.tolerance, verbs)
+        if agreement.kind == "differ" or all(done.written is not None for done in changed):
+            return agreement
+        text = "Files were not compared: there are too many in the working directory."
+        return Agreement("in part", f"{agreement.text} {text}")
+
+    def _outputs(self, done: Done) -> Outputs:
+        result = done.printed.splitlines()
+        if self.program.function:
+            result = [pickle.loads(done.value.read_bytes())]
+        return {"": result, **(done.written or {})}
 
     def told(
         self,
@@ -272,9 +296,9 @@ class ProgramRuns:
     def notes_of_all(self) -> list[str]:
         """Say what all runs left: files of the working directory, and processes."""
         notes = []
-        if changed := changed_files(self._had, self.traces):
+        if self._written:
             notes.append(
-                f"Files changed in the working directory meanwhile: {', '.join(changed)}. The "
+                f"Files changed in the working directory: {name_first(sorted(self._written))}. The "
                 f"program ran {count_of(self.count, 'time')}, and wrote what it writes as often; "
                 f"what is there now is of the last run, {self._last.how}, or has been added to by "
                 "each."

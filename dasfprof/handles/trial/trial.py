@@ -17,11 +17,12 @@ import psutil
 from dask.utils import parse_bytes
 from distributed.protocol.pickle import dumps
 
-from dasfprof.analysis.comparison.trial import LOOKS, Trial, in_words
+from dasfprof.analysis.comparison.comparison import changed_findings
+from dasfprof.analysis.comparison.trial import LOOKS, OF_CODE, Trial, in_words
 from dasfprof.analysis.diagnosis.registry import OF_PROGRAMS, Value
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.trial.process import Done, Program
-from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side, gain_of
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant, gain_of
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers
 from dasfprof.text import count_of, format_size
 
@@ -39,19 +40,27 @@ class Suggested:
     finding: str = ""
     promised: float = math.nan
     condition: str = ""
+    #: The program with other code; None: the change sets only settings.
+    program: Program | None = None
 
     @property
     def about(self) -> dict[str, Any]:
         """What a trial has of the finding."""
         return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
 
-    def settings(self, change: Mapping[str, Value], shape: Shape) -> Settings:
-        """Return what sets its change, in numbers.
+    def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
+        """Return the variant of the program that its change, in numbers, makes.
 
         What findings say is of a cluster as large as it was, also where Dask chose how large.
         """
         of_findings = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
-        return Settings.of(change, defaults=of_findings if self.rule else None)
+        settings = {name: value for name, value in change.items() if name not in OF_CODE}
+        return Variant(
+            Settings.of(settings, defaults=of_findings if self.rule else None),
+            f"with {in_words(change)}",
+            "changed",
+            self.program,
+        )
 
 
 @dataclass
@@ -63,8 +72,17 @@ class Trials:
     #: findings say of these is tried by it. Empty: none.
     parameter: str = ""
 
-    def try_all(self, change: Mapping[str, Value] | None) -> list[Trial]:
+    def try_all(
+        self, change: Mapping[str, Value] | None, program: Program | None = None
+    ) -> list[Trial]:
         """Try a change, or, without one, what findings say: the best first, until one gains.
+
+        Parameters
+        ----------
+        change
+            Settings and code by name; None: what findings say.
+        program
+            The program with other code, if the change names one.
 
         Raises
         ------
@@ -72,7 +90,9 @@ class Trials:
             If the program fails as it is, does not end, or computes nothing that is recorded.
         """
         first = self.runs.begin()
-        found, unfit = [Suggested(change)] if change is not None else [], ""
+        found, unfit = [], ""
+        if change is not None:
+            found = [Suggested(change, program=program)]
         if change is None:
             arguments = self.runs.program.command[1:]
             as_setting = partial(as_parameter, self.parameter, arguments)
@@ -106,14 +126,15 @@ class Trials:
             return Trial(suggested.change, **about, obstacle=f"Nothing was tried: {error}")
         if suggested.rule and (obstacle := beyond_memory(change, runs.shape)):
             return Trial(change, **about, obstacle=obstacle)
-        how = f"with {in_words(change)}"
-        changed = Side(suggested.settings(change, runs.shape), how, "changed")
+        changed = suggested.variant(change, runs.shape)
         sides: tuple[list[Done], list[Done]] = ([], [])
         began, obstacle, is_over = runs.left, "", False
         while not (obstacle or is_over):
             for is_changed in _TURNS[len(sides[1]) % 2]:
                 side = changed if is_changed else PLAIN
-                done = runs.run(side, turn=len(sides[is_changed]) + 1)
+                turn = len(sides[is_changed]) + 1
+                of_findings = suggested.program is not None and turn <= LOOKS[0]
+                done = runs.run(side, turn=turn, with_traces=of_findings)
                 is_over = runs.is_over(done)
                 obstacle = "" if is_over else runs.fault(done, side)
                 if is_over or obstacle:
@@ -126,7 +147,11 @@ class Trials:
                 break
         words = suggested.condition
         notes = [f"The finding's words hold if {words}."] if words else []
-        return runs.told(change, about, sides, obstacle=obstacle, notes=notes)
+        trial = runs.told(change, about, sides, obstacle=obstacle, notes=notes)
+        if suggested.program is None or trial.gain is None:
+            return trial
+        before, after = ([run for done in side for run in done.runs] for side in sides)
+        return trial.answering(changed_findings(before, after))
 
 
 def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:

@@ -7,6 +7,7 @@ the plan names, and writes what came of it into the file that the plan names.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ def main(path: str) -> int:
     program, told = plan["program"], Path(plan["told"])
     arguments = plan["settings"].pop("arguments")
     changed = change_clusters(plan["settings"])
+    if program["moved"]:
+        sys.path[:] = [_in_copy(path, *program["moved"]) for path in sys.path]
     recorder = observe_clients(program["name"], program["options"])
     begin = time.perf_counter()
     if program["function"]:
@@ -45,11 +48,30 @@ def main(path: str) -> int:
         "clusters": [cluster for one in changed for cluster in one.clusters],
         "missed_config": [name for one in changed for name in one.otherwise_in_config()],
         "refusals": recorder.refusals,
+        "unpatched": _imported_originals(program),
     }
     ready = told.with_suffix(".new")
     ready.write_text(json.dumps(found))
     ready.replace(told)
     return outcome.exit_code
+
+
+def _in_copy(path: str, root: str, copy: str) -> str:
+    """Return a directory of modules in the copy, or the same if the copy only links to it."""
+    path = os.path.realpath(path)
+    if os.path.commonpath([path, root]) != root or os.path.commonpath([path, copy]) == copy:
+        return path
+    moved = os.path.realpath(os.path.join(copy, os.path.relpath(path, root)))
+    is_copied = os.path.isdir(moved) and os.path.commonpath([moved, copy]) == copy
+    return moved if is_copied else path
+
+
+def _imported_originals(program: dict[str, Any]) -> list[str]:
+    """Return the files that a patch changes in the copy, but which were imported elsewhere."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    imported = {os.path.realpath(file) for file in files if isinstance(file, str)}
+    originals = {os.path.join(*program["moved"][:1], name) for name in program["patched"]}
+    return sorted(imported & originals)
 
 
 def _call(source: Path, value: Path) -> Outcome:

@@ -15,7 +15,7 @@ from dasfprof.analysis.diagnosis.registry import OF_CLUSTERS, Value
 from dasfprof.errors import InvalidArgumentError, TrialError
 from dasfprof.handles.trial.grid import Foretold, Host, cluster_sizes
 from dasfprof.handles.trial.process import Done
-from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side, gain_of
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant, gain_of
 from dasfprof.handles.trial.settings import Settings, in_numbers
 from dasfprof.handles.trial.trial import Suggested, beyond_memory, suggestions
 from dasfprof.text import count_of
@@ -42,7 +42,7 @@ class _Candidate:
     """Settings that are run by turns with the program as it is."""
 
     point: Point
-    side: Side
+    side: Variant
     about: dict[str, object]
     done: list[Done] = field(default_factory=list)
     #: Why it is run no more; empty: it is.
@@ -133,7 +133,7 @@ class Tuner:
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
         return done, self._why_left_out(done, side)
 
-    def _why_left_out(self, done: Done, side: Side) -> str:
+    def _why_left_out(self, done: Done, side: Variant) -> str:
         """Return why a run says nothing for its settings; empty: it does."""
         if fault := self._runs.fault(done, side):
             return fault
@@ -319,10 +319,10 @@ class Tuner:
             found["memory_limit"] = in_gib(shape.memory_limit)
         return found
 
-    def _side(self, change: Mapping[str, Value]) -> Side:
+    def _side(self, change: Mapping[str, Value]) -> Variant:
         words = in_words(change)
         directory = re.sub(r"[^\w.=-]+", "_", words).strip("_-")[:80]
-        return Side(Settings.of(change), f"with {words}", directory)
+        return Variant(Settings.of(change), f"with {words}", directory)
 
 
 def _leave_out(going: Sequence[_Candidate]) -> None:

@@ -22,7 +22,7 @@ import followed
 import numpy as np
 from distributed import Client
 
-from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Side
+from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant
 from dasfprof.handles.trial.settings import Settings
 from dasfprof.handles.trial.trial import program_of
 from dasfprof.handles.trial.tuning import Tuner
@@ -121,7 +121,9 @@ def tune(name: str, times: int, limit: float) -> str:
         for turn in range(times):
             for size in [*dict.fromkeys([*GRID, chosen, (workers, threads)])][:: (1, -1)[turn % 2]]:
                 change = {"n_workers": size[0], "threads_per_worker": size[1]}
-                side = PLAIN if size == (workers, threads) else Side(Settings.of(change), "", "all")
+                side = (
+                    PLAIN if size == (workers, threads) else Variant(Settings.of(change), "", "all")
+                )
                 seconds.setdefault(size, []).append(truth.run(side).seconds)
     medians = {size: statistics.median(each) for size, each in seconds.items()}
     best = min(medians, key=medians.__getitem__)

@@ -1,0 +1,163 @@
+"""Copies of a program's files, one of them with a patch, so that the user's files stay unchanged.
+
+In a git work tree, the copy has the files that git tracks or would add. Elsewhere, it has all files
+of the script's directory. Large files, and directories that git ignores, are linked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from dasfprof.errors import TrialError
+from dasfprof.handles.trial.process import Program
+from dasfprof.handles.trial.results import SKIPPED, files_below
+from dasfprof.text import clean, excerpt
+
+#: Maximum size in bytes of a file that is copied.
+_LARGEST = 16 * 2**20
+#: Maximum number of files in a copy.
+_MOST = 20_000
+#: Commands that apply a patch, and the argument with which they only check it.
+_TOOLS = {
+    "git": (("git", "apply", "--recount", "--whitespace=nowarn"), "--check"),
+    "patch": (("patch", "--force", "--reject-file=-", "--input"), "--dry-run"),
+}
+#: What is said about a patch whose file names are right.
+_TELLING = ("patch failed", "corrupt", "No valid patches", "FAILED")
+
+
+def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Program]:
+    """Return a program that runs in a copy of its files, and one in a copy with a patch.
+
+    Parameters
+    ----------
+    program
+        A script or a module.
+    patch
+        The file of a unified diff.
+    work
+        A directory for the copies.
+
+    Raises
+    ------
+    TrialError
+        If the patch does not apply, or there are too many files to copy.
+    """
+    target, *arguments = program.command
+    script = Path(os.path.realpath(target))
+    here, start = Path.cwd().resolve(), script.parent
+    if program.as_module:
+        script = start = here
+    root, names = _files_of(start, script)
+    if len(names) > _MOST:
+        raise TrialError(
+            f"{clean(root)} has more than {_MOST:,} files, so it was not copied. Put the script "
+            "into a git repository or a directory of its own, or use --with."
+        )
+    is_inside = here.is_relative_to(root)
+    if is_inside:
+        arguments = [_from_here(one, root) for one in arguments]
+    copies = []
+    for copy in (work.resolve() / "as-it-is", work.resolve() / "changed"):
+        _copy(root, names, copy)
+        directory = copy / here.relative_to(root) if is_inside else here
+        directory.mkdir(parents=True, exist_ok=True)
+        if not program.as_module:
+            target = str(copy / script.relative_to(root))
+        moved = replace(program, directory=str(directory), moved=(str(root), str(copy)))
+        copies.append(replace(moved, command=(target, *arguments)))
+    before = files_below(copy)
+    _apply(patch.resolve(), (copy, copy / start.relative_to(root), directory))
+    patched = (name for name, status in files_below(copy).items() if before.get(name) != status)
+    return copies[0], replace(copies[1], patched=tuple(patched))
+
+
+def _from_here(argument: str, root: Path) -> str:
+    """Return an argument that names a file outside the copied directory as an absolute path."""
+    path = Path(argument)
+    if path.exists() and not path.resolve().is_relative_to(root):
+        return str(path.absolute())
+    return argument
+
+
+def _files_of(start: Path, script: Path) -> tuple[Path, list[str]]:
+    """Return the directory to copy, and the names of its files and linked directories."""
+    top = _git(start, "rev-parse", "--show-toplevel")
+    if top and _git(start, "check-ignore", str(script)) is None:
+        root = Path(top.rstrip("\n")).resolve()
+        listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        ignored = "-z", "--others", "--ignored", "--exclude-standard", "--directory"
+        listed = f"{listed or ''}{_git(root, 'ls-files', *ignored) or ''}"
+        names = dict.fromkeys(name.rstrip("/") for name in listed.split("\0") if name)
+        return root, [name for name in names if Path(name).name not in SKIPPED]
+    return start, [name for _, name in zip(range(_MOST + 1), _walk(start), strict=False)]
+
+
+def _walk(root: Path) -> Iterator[str]:
+    for place, directories, names in os.walk(root):
+        linked = [name for name in directories if Path(place, name).is_symlink()]
+        yield from (os.path.relpath(os.path.join(place, name), root) for name in [*names, *linked])
+        directories[:] = [
+            name
+            for name in directories
+            if name not in (*SKIPPED, ".git") and not Path(place, name, "pyvenv.cfg").exists()
+        ]
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    """Return what git prints, or None if it fails or there is no git."""
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "-C", str(directory), *arguments]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return os.fsdecode(done.stdout) if done.returncode == 0 else None
+
+
+def _copy(root: Path, names: Sequence[str], copy: Path) -> None:
+    for name in names:
+        source, target = root / name, copy / name
+        if not source.exists():  # git tracks files that were deleted
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place = source.resolve()
+        if source.is_symlink() and place.is_relative_to(root):
+            target.symlink_to(copy / place.relative_to(root))
+        elif source.is_symlink() or not source.is_file() or source.stat().st_size > _LARGEST:
+            target.symlink_to(place)
+        else:
+            shutil.copy2(source, target)
+
+
+def _apply(patch: Path, directories: Sequence[Path]) -> None:
+    """Apply a patch whose file names are relative to one of the directories."""
+    tool = next((name for name in _TOOLS if shutil.which(name)), None)
+    if tool is None:
+        raise TrialError("A patch needs git or patch: install either, or use --with.")
+    command, check = _TOOLS[tool]
+    # A copy may lie within a repository, of which it is no part.
+    ceiling = os.pathsep.join(str(directory.parent) for directory in directories)
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": ceiling}
+    complaints = []
+    for directory, strip in product(dict.fromkeys(directories), ("-p1", "-p0")):
+        for more in ((check, strip), (strip,)):
+            done = subprocess.run(
+                [*command[:2], *more, *command[2:], str(patch)],
+                cwd=directory,
+                env=environment,
+                capture_output=True,
+                check=False,
+            )
+            if done.returncode:
+                break
+        else:
+            return
+        complaints.append(os.fsdecode(done.stderr or done.stdout).strip())
+    telling = [text for text in complaints if any(words in text for words in _TELLING)]
+    reason = (telling or complaints)[0].removeprefix("error: ")
+    raise TrialError(f"The patch does not apply: {excerpt(clean(reason))}")

@@ -1,0 +1,320 @@
+"""``dasfprof try --patch`` and ``--with``: only the copy changes, and no gain is claimed by chance.
+
+Tasks sleep, so that what else the machine does matters little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from jsonschema import Draft202012Validator
+from shell import shell
+
+from dasfprof.errors import TrialError
+from dasfprof.handles.trial.code import with_patch
+from dasfprof.handles.trial.process import Program
+from dasfprof.handles.trial.results import compare_outputs, files_below, written_since
+from dasfprof.report.documents import read_schema
+
+PROGRAM = """\
+import sys
+from pathlib import Path
+from distributed import Client
+from lib import fetch
+if __name__ == "__main__":
+    with Client(
+        n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None
+    ) as client:
+        numbers = []
+        for number in range(12):
+            numbers.append(client.submit(fetch, number).result())
+        total = sum(numbers)
+        print(total)
+        Path("mean.txt").write_text(f"{total / 7}")
+"""
+LIBRARY = """\
+import time
+def fetch(number):
+    time.sleep(0.3)
+    return number
+"""
+#: All tasks are submitted together: 0.9 s and not 3.6 s.
+FIX = """\
+--- a/program.py
++++ b/program.py
+@@ -7,7 +7,5 @@
+         n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None
+     ) as client:
+-        numbers = []
+-        for number in range(12):
+-            numbers.append(client.submit(fetch, number).result())
++        numbers = client.gather(client.map(fetch, range(12)))
+         total = sum(numbers)
+"""
+
+
+def change_of(line: str, new: str) -> str:
+    """Return a patch of a line of the program, between the two lines around it."""
+    lines = PROGRAM.splitlines()
+    at = lines.index(line)
+    before, after = lines[at - 1], lines[at + 1]
+    head = f"--- a/program.py\n+++ b/program.py\n@@ -{at},3 +{at},3 @@\n"
+    return f"{head} {before}\n-{line}\n+{new}\n {after}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A git work tree with a program, a module, and data that git ignores."""
+    directory = tmp_path / "project"
+    directory.mkdir()
+    subprocess.run(["git", "init", "-q", str(directory)], check=True)
+    (directory / "program.py").write_text(PROGRAM)
+    (directory / "lib.py").write_text(LIBRARY)
+    (directory / ".gitignore").write_text("data/\n*.log\n")
+    (directory / "data").mkdir()
+    (directory / "data" / "x.csv").write_text("1\n")
+    (directory / "old.log").write_text("old\n")
+    (directory / "fix.diff").write_text(FIX)
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and ".git" not in path.parts and "__pycache__" not in path.parts
+    }
+
+
+# --- copies and patches ---------------------------------------------------------------------------
+
+
+def test_a_patch_changes_only_one_of_two_copies(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    had = contents(project)
+    work = project.parent / "work"
+    plain, changed = with_patch(
+        Program("program", ("program.py", "--in", "data")), Path("fix.diff"), work
+    )
+
+    assert contents(project) == had
+    assert Path(plain.command[0]).read_text() == PROGRAM
+    fixed = Path(changed.command[0])
+    assert "client.map(fetch" in fixed.read_text()
+    assert changed.patched == ("program.py",)
+    assert changed.command[1:] == ("--in", "data")
+    copy = Path(changed.directory)
+    assert (copy, changed.moved) == (fixed.parent, (str(project), str(fixed.parent)))
+    # A large directory that git ignores is not copied, but can be read.
+    assert (copy / "data").is_symlink()
+    assert (copy / "data" / "x.csv").read_text() == "1\n"
+    assert not (copy / "old.log").is_symlink()
+    assert not (copy / ".git").exists()
+
+
+def test_a_directory_that_is_no_git_work_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of files in the patch may be relative to the script's directory, without a prefix."""
+    (tmp_path / "scripts" / "venv").mkdir(parents=True)
+    (tmp_path / "scripts" / "venv" / "pyvenv.cfg").touch()
+    (tmp_path / "scripts" / "program.py").write_text(PROGRAM)
+    (tmp_path / "fix.diff").write_text(FIX.replace("a/", "").replace("b/", ""))
+    (tmp_path / "in.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    program = Program("program", ("scripts/program.py", "in.csv"))
+    _, changed = with_patch(program, Path("fix.diff"), tmp_path / "work")
+
+    copy = Path(changed.command[0]).parent
+    assert [path.name for path in copy.iterdir()] == ["program.py"]
+    assert changed.patched == ("program.py",)
+    # The working directory is not part of the copy, so the program runs there.
+    assert (changed.directory, changed.command[1:]) == (str(tmp_path), ("in.csv",))
+
+
+def test_arguments_that_name_files_outside_the_copy(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = project.parent / "in.csv"
+    outside.touch()
+    monkeypatch.chdir(project)
+    program = Program("program", ("program.py", "../in.csv", "../none.csv"))
+    _, changed = with_patch(program, Path("fix.diff"), project.parent / "work")
+    assert [Path(one).resolve() for one in changed.command[1:2]] == [outside.resolve()]
+    assert changed.command[2] == "../none.csv"
+
+
+@pytest.mark.parametrize("tool", ["git", "patch"])
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        (FIX.replace("numbers = []", "numbers = [0]"), "program.py"),
+        ("no patch at all\n", ""),
+        (FIX.replace("/program.py", "/../program.py"), ""),
+    ],
+    ids=["other lines", "no patch", "outside"],
+)
+def test_a_patch_that_does_not_apply(
+    patch: str, words: str, tool: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = project.parent / "bin"
+    programs.mkdir()
+    (programs / tool).symlink_to(f"/usr/bin/{tool}")
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.chdir(project)
+    (project / "fix.diff").write_text(patch)
+    had = contents(project.parent)
+    with pytest.raises(TrialError, match=f"^The patch does not apply: .*{words}"):
+        with_patch(Program("p", ("program.py",)), Path("fix.diff"), project.parent / "work")
+    assert {n: c for n, c in contents(project.parent).items() if n[:4] != "work"} == had
+
+
+# --- files that programs write --------------------------------------------------------------------
+
+
+def test_only_files_that_were_written_count(tmp_path: Path) -> None:
+    for name in ("same.txt", "traces/a.msgpack", "__pycache__/x.pyc", ".hidden/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    before = files_below(tmp_path)
+    (tmp_path / "traces" / "b.msgpack").write_text("x")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "new.txt").write_text("1.5")
+    np.save(tmp_path / "new.npy", np.arange(3.0))
+    pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "new.parquet")
+    (tmp_path / "new.bin").write_bytes(b"\xff\xfe")
+    written = written_since(before, tmp_path, tmp_path / "traces")
+
+    assert written is not None
+    assert written.keys() == {"out/new.txt", "new.npy", "new.parquet", "new.bin"}
+    assert written["out/new.txt"] == ["1.5"]
+    assert isinstance(written["new.bin"][0], bytes)
+
+
+FIRST: dict[str, Any] = {"a.txt": "x 0.5", "b.npy": np.arange(3.0), "c.bin": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("plain", "changed", "kind"),
+    [
+        ([FIRST, FIRST], FIRST, "equal"),
+        ([FIRST], {**FIRST, "a.txt": "x 0.50000000001"}, "equal"),
+        ([FIRST], {**FIRST, "b.npy": np.arange(3.0) * (1 + 1e-9)}, "equal"),
+        ([FIRST], {**FIRST, "a.txt": "x 0.51"}, "differ"),
+        ([FIRST], {**FIRST, "b.npy": np.arange(4.0)}, "differ"),
+        ([FIRST], {**FIRST, "c.bin": b"2"}, "differ"),
+        ([FIRST], {"a.txt": "x 0.5"}, "differ"),
+        ([FIRST], {**FIRST, "d.txt": ""}, "differ"),
+        ([FIRST, {**FIRST, "c.bin": b"3"}], {**FIRST, "c.bin": b"2"}, "in part"),
+        ([FIRST, {**FIRST, "c.bin": b"3"}], {**FIRST, "a.txt": "y"}, "differ"),
+        # Each run writes to a file of another name.
+        ([{"1.txt": ""}, {"2.txt": ""}], {"3.txt": ""}, "not comparable"),
+    ],
+)
+def test_files_of_both_sides(
+    plain: list[dict[str, Any]], changed: dict[str, Any], kind: str
+) -> None:
+    sides = [
+        [{name: [value] for name, value in files.items()} for files in side]
+        for side in (plain, [changed])
+    ]
+    assert compare_outputs(*sides, 1e-6).kind == kind
+
+
+# --- whole programs -------------------------------------------------------------------------------
+
+
+def tried(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
+    """Try other code of a program; return the document's trial."""
+    done = shell("dasfprof", "try", "--json", *arguments, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    document = json.loads(done.stdout.partition("\n")[0])
+    Draft202012Validator(read_schema("try")).validate(document)
+    (trial,) = document["tried"]
+    return dict(trial)
+
+
+@pytest.mark.whole_program
+def test_a_patch_that_gains_answers_its_finding(project: Path) -> None:
+    had = contents(project)
+    trial = tried("--patch", "fix.diff", "program.py", cwd=project)
+
+    assert contents(project) == had
+    assert trial["change"] == {"patch": "fix.diff"}
+    assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "equal")
+    assert "mean.txt" in trial["results"]["text"]
+    # Twelve tasks of 0.3 s, one by one and four at a time: 3.6 s and 0.9 s.
+    assert trial["rule"] == "sequential-submission"
+    assert trial["promised"] == pytest.approx(trial["gain"]["seconds"], rel=0.3)
+    (answered,) = [one for one in trial["findings"] if one["rule"] == trial["rule"]]
+    assert answered["status"] == "gone"
+
+
+@pytest.mark.whole_program
+def test_another_script_that_changes_nothing(project: Path) -> None:
+    (project / "other.py").write_text(PROGRAM.replace("numbers = []", "numbers = list()"))
+    trial = tried("--with", "other.py", "program.py", cwd=project)
+
+    assert trial["change"] == {"script": "other.py"}
+    assert trial["verdict"] in ("nothing", "cannot tell")
+    assert (trial["rule"], trial["promised"]) == (None, None)
+    assert "mean.txt" in "".join(trial["notes"])
+
+
+@pytest.mark.whole_program
+@pytest.mark.parametrize(
+    ("patch", "verdict", "words"),
+    [
+        (
+            FIX.replace("range(12)))", "range(11)))"),
+            "results differ",
+            "prints '55' where it printed '66' each time",
+        ),
+        (
+            change_of("        total = sum(numbers)", "        sys.exit(3)"),
+            "no result",
+            "With patch=fix.diff the program fails (exit code 3).",
+        ),
+        (
+            FIX.replace("program.py", "none.py"),
+            "no result",
+            "The patch does not apply: none.py: No such file or directory",
+        ),
+    ],
+    ids=["results", "fails", "does not apply"],
+)
+def test_patches_that_gain_nothing(patch: str, verdict: str, words: str, project: Path) -> None:
+    (project / "fix.diff").write_text(patch)
+    trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
+    assert (trial["verdict"], trial["rule"]) == (verdict, None)
+    assert words in trial["sentences"][0]
+
+
+@pytest.mark.whole_program
+def test_a_patch_of_a_module_that_is_imported_from_elsewhere(project: Path) -> None:
+    original = os.fspath(project)
+    program = PROGRAM.replace("import sys", f"import sys; sys.path.insert(0, {original!r})", 1)
+    (project / "program.py").write_text(program)
+    patch = "--- a/lib.py\n+++ b/lib.py\n@@ -2,3 +2,3 @@\n"
+    patch += (
+        " def fetch(number):\n-    time.sleep(0.3)\n+    time.sleep(0.01)\n     return number\n"
+    )
+    (project / "fix.diff").write_text(patch)
+    trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
+    assert trial["obstacle"].startswith("The patch never reached the program, which imports ")
+
+
+def test_wrong_usage(project: Path) -> None:
+    both = ("--patch", "fix.diff", "--with", "lib.py")
+    done = shell("dasfprof", "try", *both, "program.py", cwd=project)
+    assert (done.returncode, "cannot be combined" in done.stderr) == (2, True)
+    assert shell("dasfprof", "try", "--patch", "no.diff", "p.py", cwd=project).returncode == 2
