@@ -126,6 +126,12 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     help="Address of a Dask scheduler, such as tcp://10.0.0.5:8786. The analysis runs on its "
     "cluster, which must be able to read the files.",
 )
+@click.option(
+    "--patch",
+    is_flag=True,
+    help="Print only a unified diff of the program, for findings that one edit of a line follows, "
+    "such as larger chunks. `dasfprof try --patch` tests it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @between_option
 def analyse(  # noqa: PLR0917
@@ -138,6 +144,7 @@ def analyse(  # noqa: PLR0917
     between: tuple[str, str] | None,
     scheduler: str | None,
     *,
+    patch: bool,
     as_json: bool,
 ) -> None:
     """Print the findings of a run and where its time went.
@@ -161,7 +168,10 @@ def analyse(  # noqa: PLR0917
       dasfprof analyse -a 'transfers("time", interval=1.0)' traces/Tutorial_5
       dasfprof analyse --scheduler tcp://10.0.0.5:8786 /scratch/traces/Tutorial_5
       dasfprof analyse --json traces/ | jq '.findings[].Finding'
+      dasfprof analyse --patch traces/ > fix.diff
     """
+    if patch and (as_json or function or analyses or output):
+        raise click.UsageError("--patch can only be combined with --finding.")
     if as_json and output is not None:
         raise click.UsageError("--json and --output cannot be used together.")
     if scheduler is not None and between is not None:
@@ -174,8 +184,11 @@ def analyse(  # noqa: PLR0917
     where = shlex.join([*options, source])
     with connected(scheduler) as client:
         analyser, title = open_analyser(source, between, client=client)
-        if rule is None and function is None:
+        if patch:
+            _print_patch(analyser.findings() if rule is None else findings_of(analyser, rule))
+        elif rule is None and function is None:
             _answer(analyser, title, analyses, output, head, where=where, as_json=as_json)
+        if patch or (rule is None and function is None):
             return
         findings = None if rule is None else findings_of(analyser, rule)
         tables = {} if function is None else tables_of(analyser, function)
@@ -190,6 +203,20 @@ def analyse(  # noqa: PLR0917
             print_finding(findings, where)
         elif function is not None:
             print_function(tables, function, head or DEFAULT_ROWS, where)
+
+
+def _print_patch(findings: list[Finding]) -> None:
+    """Print a diff with the edits that findings suggest; end with exit code 1 if there is none."""
+    from dasfprof.cli.patches import edits_of, patch_of
+
+    diff, obstacles = patch_of(edits_of(findings))
+    click.echo(diff, nl=False)
+    if not diff and not obstacles:
+        obstacles = ["No finding suggests an edit of one line of the program."]
+    for obstacle in obstacles:
+        say(f"dasfprof: {obstacle}", err=True)
+    if not diff:
+        raise click.exceptions.Exit(1)
 
 
 def _answer(

@@ -212,6 +212,30 @@ def test_larger_chunks_are_set_at_the_line_that_sets_them(
     texts: list[str | float], words: str
 ) -> None:
     lines = [(f"a.py:{number}", text) for number, text in enumerate(texts)]
-    advice = larger_chunks_in(lines, {"a.py:0"}, {"a.py:0": [STORE]}, 1460, 100.0)
+    advice = larger_chunks_in(lines, {"a.py:0"}, {"a.py:0": [STORE]}, 1460, 100.0).words
     assert advice.startswith(words)
     assert bool(advice) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        (
+            'ds = xr.open_zarr("ä.zarr", chunks={"time": 1, "lat": 90})  # é',
+            "ds = xr.open_zarr(\"ä.zarr\", chunks={'time': 50, 'lat': 180})  # é",
+        ),
+        (
+            'ds = open(p, chunks={"t": 10, "y": 90} if fast else {"t": 1, "y": 90})',
+            "ds = open(p, chunks={\"t\": 10, \"y\": 90} if fast else {'t': 50, 'y': 180})",
+        ),
+        ("with x.rechunk((1, 90, 180)):", "with x.rechunk((50, 180, 180)):"),
+        ("b = db.from_sequence(x, npartitions=1460)", "b = db.from_sequence(x, npartitions=15)"),
+        # Variables may be used elsewhere, and one of two equal values may be the right one.
+        ("da.ones(m, chunks=(n, 90))", ""),
+        ("b = f(npartitions=1460 if fast else 1460)", ""),
+    ],
+)
+def test_the_edit_of_a_line_changes_one_value(text: str, edited: str) -> None:
+    arrays = {"a.py:0": [STORE]}
+    larger = larger_chunks_in([("a.py:0", text)], {"a.py:0"}, arrays, 1460, 100.0)
+    assert (larger.line, larger.text) == ("a.py:0" if edited else larger.line, edited)

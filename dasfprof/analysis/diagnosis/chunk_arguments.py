@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask.utils import parse_bytes
 
@@ -31,6 +31,8 @@ class ChunkArgument:
     line: str
     name: str
     node: ast.expr
+    #: The line of the program, with one byte per character.
+    source: str
 
     @property
     def text(self) -> str:
@@ -42,6 +44,28 @@ class ChunkArgument:
         """The values that it may have, with None for each that is not a literal."""
         return list(_values(self.node))
 
+    def with_value(self, old: str, new: str) -> str:
+        """Return the line with another value, or an empty text if the old one is not once in it."""
+        nodes = [
+            n
+            for n in ast.walk(self.node)
+            if isinstance(n, ast.expr) and [repr(v) for v in _values(n)] == [old]
+        ]
+        if len(nodes) != 1:
+            return ""
+        start, end = nodes[0].col_offset, nodes[0].end_col_offset
+        return f"{self.source[:start]}{new}{self.source[end:]}".encode("latin-1").decode()
+
+
+class LargerChunks(NamedTuple):
+    """How to set larger chunks in the program."""
+
+    #: Empty: it is not clear where they are set.
+    words: str = ""
+    #: The name of the line to edit, and its new text; empty: no edit of one value does it.
+    line: str = ""
+    text: str = ""
+
 
 def larger_chunks_in(
     lines: Iterable[tuple[str, Any]],
@@ -49,8 +73,8 @@ def larger_chunks_in(
     arrays: Mapping[str, Sequence[Blocks]],
     width: int,
     factor: float,
-) -> str:
-    """Return the words that set larger chunks in the program; empty if it is not clear where.
+) -> LargerChunks:
+    """Return how to set larger chunks in the program.
 
     Parameters
     ----------
@@ -68,26 +92,27 @@ def larger_chunks_in(
     texts = [(line, text) for line, text in lines if isinstance(text, str)]
     given = [argument for line, text in texts for argument in _arguments(line, text)]
     changes = {
-        (argument.line, argument.name, *values)
+        (argument.line, argument.name, *values): argument
         for argument in given
         if (values := _new_value(argument, arrays.get(argument.line, ()), width, factor))
     }
     if len(changes) == 1:
-        ((line, name, old, new),) = changes
-        return f"Set {name}={new} instead of {old} at {excerpt(line)}."
+        (((line, name, old, new), argument),) = changes.items()
+        words = f"Set {name}={new} instead of {old} at {excerpt(line)}."
+        return LargerChunks(words, line, argument.with_value(old, new))
     given = [argument for argument in given if argument.line in built_by]
     if changes or len(given) != 1 or (given[0].name == "npartitions" and factor < 2):
-        return ""
+        return LargerChunks()
     (argument,) = given
     at = f"{argument.name}={argument.text} at {excerpt(argument.line)}"
     if argument.name == "npartitions":
-        return f"Divide {at} by about {_rounded(factor)}."
+        return LargerChunks(f"Divide {at} by about {_rounded(factor)}.")
     # The other sizes may be those of whole axes.
     node = argument.node
     sizes = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
     axes = sum(None in _values(size) for size in sizes)
     each = f", {_rounded(factor ** (1 / axes))} times in each direction" if axes > 1 else ""
-    return f"Make {at} about {_rounded(factor)} times larger{each}."
+    return LargerChunks(f"Make {at} about {_rounded(factor)} times larger{each}.")
 
 
 def _rounded(factor: float) -> str:
@@ -96,10 +121,12 @@ def _rounded(factor: float) -> str:
 
 def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
     """Find the arguments in the text of a line, which may be the head of a block."""
-    tree = None
+    # Positions in trees are of bytes.
+    text, tree = text.strip(), None
+    source = text.encode().decode("latin-1")
     for ending in ("", "\n    pass"):
         with contextlib.suppress(SyntaxError, ValueError):
-            tree = tree or ast.parse(text.strip() + ending)
+            tree = tree or ast.parse(text + ending)
     for call in ast.walk(tree) if tree else ():
         if not isinstance(call, ast.Call):
             continue
@@ -111,7 +138,7 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
             named["chunks"] = call.args[0]
         for name in _ARGUMENTS:
             if name in named:
-                yield ChunkArgument(line, name, named[name])
+                yield ChunkArgument(line, name, named[name], source)
 
 
 def _values(node: ast.expr) -> Iterator[Any]:

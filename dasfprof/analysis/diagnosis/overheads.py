@@ -8,7 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.chunk_arguments import Blocks, larger_chunks_in
 from dasfprof.analysis.diagnosis.cores import fewer_threads
-from dasfprof.analysis.diagnosis.registry import Advice, Change, Finding, rule
+from dasfprof.analysis.diagnosis.registry import Advice, Change, Edit, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
@@ -152,14 +152,15 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
             Advice("fewer-threads", fewer, changes=fewer_threads(run)),
         ], []
     factor = f.inputs if f.how == "batches" else vars(f).get("factor")
-    where = _where_chunks_are_set(run, f.function, factor)
+    where, edit = _where_chunks_are_set(run, f.function, factor)
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
         return [where or f"{words}others."], []
     left = "That leaves {advice.left} tasks in a layer."
     if f.how == "batches":
         batches = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
-        change = Change({"batch": int(f.inputs)}, function=f.function, times=float(f.inputs))
+        times = float(f.inputs)
+        change = Change({"batch": int(f.inputs)}, function=f.function, times=times, edit=edit)
         return [where or batches, left], [change]
     shapes = ", chunks={advice.new_chunks} instead of {advice.chunks}" if f.chunks else ""
     chunks = str(f.new_chunks or f.new_size)
@@ -169,14 +170,19 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
         f"{{advice.new_size}} instead of {{advice.size}}{shapes}, if its time grows in "
         "proportion.",
         left,
-    ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor))]
+    ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor), edit=edit)]
 
 
-def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) -> str:
-    """Return the words that set larger chunks at their line, as a template; empty if unknown."""
+def _where_chunks_are_set(
+    run: RunFigures, function: str, factor: float | None
+) -> tuple[str, Edit | None]:
+    """Return the words that set larger chunks at their line, as a template; and the line's edit.
+
+    The words are empty if it is unknown where chunks are set.
+    """
     lines = run.trace.lines
     if not len(lines) or factor is None:
-        return ""
+        return "", None
     alone = lines[lines["fused"].str.len() == 0]
     places = zip(alone["file"], alone["number"], strict=True)
     names = dict(zip(places, alone["line"], strict=True))
@@ -193,14 +199,18 @@ def _where_chunks_are_set(run: RunFigures, function: str, factor: float | None) 
             arrays.setdefault(parts[line][-1], []).append(blocks)
     of_function = int(run.functions.codes[run.rows_of(function)[0]])
     own = built["line"][built["code"] == of_function]
-    words = larger_chunks_in(
+    larger = larger_chunks_in(
         alone[["line", "text"]].dropna().itertuples(index=False),
         {part for line in own for part in parts[line]},
         arrays,
         int(chunks.width[of_function]),
         float(factor),
     )
-    return words.replace("{", "{{").replace("}", "}}")
+    edit = None
+    if larger.text:
+        row = alone[alone["line"] == larger.line].iloc[0]
+        edit = Edit(row["file"], int(row["number"]), row["text"], larger.text)
+    return larger.words.replace("{", "{{").replace("}", "}}"), edit
 
 
 @rule("scheduler-bound")

@@ -32,6 +32,16 @@ OF_PROGRAMS = ("chunks", "batch", "persist")
 
 
 @dataclass(frozen=True)
+class Edit:
+    """A line of the program, and the text that should replace it; both without indentation."""
+
+    file: str
+    number: int
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class Change:
     """Settings that a finding suggests, as data that ``dasfprof try`` can run."""
 
@@ -47,10 +57,13 @@ class Change:
     line: str | None = None
     #: How many times as large chunks or batches become; None: it is about neither.
     times: float | None = None
+    #: The edit of the program that makes the change; None: it takes more than one value at a line.
+    edit: Edit | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
+        """Return it as JSON has it, with its edit if it has one."""
+        data = {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
+        return {name: value for name, value in data.items() if name != "edit" or value}
 
     @classmethod
     def of_cluster(cls, condition: str | None = None, /, **settings: Value) -> Change:
