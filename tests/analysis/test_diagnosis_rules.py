@@ -208,6 +208,9 @@ spares(
             *((at, {"state": "paused"}) for at in (5.0, 20.0)),
         ),
     ),
+    "paused-workers",
+    "client-bound",
+    "work-outside-tasks",
 )
 
 

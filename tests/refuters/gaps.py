@@ -126,3 +126,24 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"tasks waited for {otherwise.integral(begin, end):.6g} s, without a worker"
     yield from lies(said["share"], *evidence.shares(said["waited"]), "its share")
     yield from exceeds(said["longest"], said["waited"], "the longest")
+
+
+@refuter("work-outside-tasks", "idle-threads")
+def outside_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which threads idled, and with the calls that workers recorded."""
+    begin, end = _recorded(evidence)
+    there = evidence.threads_there.integral(begin, end)
+    idle = evidence.idle.integral(begin, end)
+    if said.rule == "idle-threads":
+        yield from exceeds(said["idle"], idle / max(there, 1e-9), "the share of idle threads")
+        return
+    some = evidence.idle.where(lambda number: number > 0).integral(begin, end)
+    yield from exceeds(said["idle"], some, "seconds in which a thread idled")
+    yield from exceeds(said["calls"], _called(evidence).integral(begin, end), "calls of actors")
+    functions = evidence.rows("Worker Function").numbers("duration").sum()
+    yield from exceeds(said["functions"], float(functions), "seconds of functions")
+
+
+def _recorded(evidence: Evidence) -> tuple[float, float]:
+    lives = [*evidence.lives.values()]
+    return min(one[0] for one in lives), max(one[1] for one in lives)

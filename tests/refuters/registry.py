@@ -20,6 +20,8 @@ _BEFORE_ERRORS = {"unfinished-run", "killed-worker-errors", "lost-workers"}
 _LITTLE, _LITTLE_SHARE = 1.0, 0.05
 #: Rules about what clients do.
 _CLIENTS = {"repeated-gathers", "large-gathers", "slow-tokenization", "large-objects-in-graph"}
+#: Rules about all the time of workers.
+_OF_RECORDINGS = {"work-outside-tasks", "idle-threads"}
 #: Beside these findings more threads find no memory, no core, no task, or a lock.
 _NO_MORE_THREADS = {
     "killed-worker-errors",
@@ -83,7 +85,8 @@ def is_known(rule: str, text: str) -> bool:
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield what contradicts any finding."""
     of_client = said.rule in _CLIENTS or said["fetching"]
-    most = evidence.walls[1] + (_of_clients(evidence) if of_client else 0.0)
+    whole = evidence.end - evidence.begin if said.rule in _OF_RECORDINGS else evidence.walls[1]
+    most = whole + (_of_clients(evidence) if of_client else 0.0)
     # Where processes were killed, the last of their events is compared with the scheduler's.
     most += 0.0 if evidence.scheduler_closed else CLOCKS
     if said.seconds < 0 or said.seconds > 1.01 * most:

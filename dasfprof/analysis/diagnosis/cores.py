@@ -41,7 +41,8 @@ _NAMED, _MOST_NAMED = 0.05, 3
 
 @rule(
     "gil-contention",
-    causes="blocked-tasks dominant-function cpu-oversubscribed",
+    explains="dominant-function",
+    causes="blocked-tasks cpu-oversubscribed",
     refutes="more-threads share-memory",
     because="threads of one process keep each other waiting",
 )

@@ -146,7 +146,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("dominant-function", causes="blocked-tasks")
+@rule("dominant-function", general=True)
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
     # What a function takes at its first use on a worker is no part of its work.

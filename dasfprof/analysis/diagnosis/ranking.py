@@ -48,12 +48,12 @@ retried-tasks failed-tasks swallowed-errors slow-startup warm-up
 repeated-gathers large-gathers slow-tokenization large-objects-in-graph distributed-lock
 missing-secede resource-limit
 tasks-too-small scheduler-bound slow-dispatch slow-deserialization client-bound
-sequential-submission no-workers
+work-outside-tasks sequential-submission no-workers
 slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
 memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
 too-few-tasks row-wise dominant-function gil-contention cpu-oversubscribed garbage-collection
 per-process-lock chunk-mismatch small-requests io-bound shared-bottleneck blocked-tasks gpu-idle
-gpu-memory-full incomplete-trace clock-skew
+gpu-memory-full idle-threads incomplete-trace clock-skew
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
@@ -62,6 +62,8 @@ RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() -
 FIRST = ("failed-tasks", "killed-worker-errors", "unfinished-run", "lost-workers")
 #: The rule of findings about rules that failed.
 FAILED = "rule-failed"
+#: Rules about the recording.
+OF_RECORDING = (FAILED, "incomplete-trace", "clock-skew")
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ def find(run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE)
     wall = figures.wall if found else 0.0
     found = [one.within(wall) for one in found]
     found = [one for one in found if one.rule in FIRST or not one.weight < least]
+    found = without_general(found, wall)
     priced = [_priced(one) for one in without_refuted(found, _facts(figures))]
     return in_order(with_causes(priced), wall)
 
@@ -133,6 +136,29 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
     if not seconds[most] > 0:
         return "", Share(0)
     return names[most], Share(seconds[most] / seconds.sum())
+
+
+def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
+    """Leave out findings of general rules about what others explain.
+
+    Others explain a function if their rules explain such findings, and they are not low. They
+    explain idle threads if they are not about the recording.
+    """
+    others = [one for one in findings if not _is_general(one) and one.rule not in OF_RECORDING]
+    grave = [one for one in others if one.severity_in(wall) in {"high", "medium"}]
+
+    def is_explained(general: Finding) -> bool:
+        if general.function is None:
+            return len(others) > 0
+        return any(
+            _explains(one, general) and one.function in {None, general.function} for one in grave
+        )
+
+    return [one for one in findings if not (_is_general(one) and is_explained(one))]
+
+
+def _is_general(one: Finding) -> bool:
+    return one.rule in RULES and RULES[one.rule].general
 
 
 def _priced(one: Finding) -> Finding:
@@ -258,9 +284,10 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
     """Sort findings, most severe first, then by seconds at stake; each comes after its cause."""
 
-    def rank(one: Finding) -> tuple[int, int, float]:
+    def rank(one: Finding) -> tuple[bool, int, int, float]:
         place = FIRST.index(one.rule) if one.rule in FIRST else len(FIRST)
-        return SEVERITIES.index(one.severity_in(wall)), place, -_seconds(one)
+        severity = SEVERITIES.index(one.severity_in(wall))
+        return _is_general(one), severity, place, -_seconds(one)
 
     ordered: list[Finding] = []
     waiting = sorted(findings, key=rank)

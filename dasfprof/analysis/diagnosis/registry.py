@@ -285,6 +285,8 @@ class Rule:
     #: The kinds of advice that its findings refute, and why.
     refutes: tuple[str, ...] = ()
     because: str = ""
+    #: Whether its findings show where time goes and not why: others replace them, or precede them.
+    general: bool = False
 
     def __call__(self, run: RunFigures) -> Iterator[Finding]:
         """Yield what the rule's function finds."""
@@ -300,7 +302,13 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def rule(
-    slug: str, *, explains: str = "", causes: str = "", refutes: str = "", because: str = ""
+    slug: str,
+    *,
+    explains: str = "",
+    causes: str = "",
+    refutes: str = "",
+    because: str = "",
+    general: bool = False,
 ) -> Callable[[Find], Find]:
     """Register a function that yields findings of this slug; one function may have several.
 
@@ -309,7 +317,7 @@ def rule(
 
     def register(find: Find) -> Find:
         related = names_of(explains), names_of(causes), names_of(refutes)
-        REGISTERED[slug] = Rule(slug, find, *related, because)
+        REGISTERED[slug] = Rule(slug, find, *related, because, general)
         return find
 
     return register

@@ -124,14 +124,15 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
         )
 
 
-@rule("io-bound")
+@rule("io-bound", explains="dominant-function")
 @rule(
     "shared-bottleneck",
-    explains="slow-worker load-imbalance stragglers slowing-functions poor-placement",
+    explains="slow-worker load-imbalance stragglers slowing-functions poor-placement "
+    "dominant-function",
     refutes="more-threads",
     because="tasks wait for something that serves one at a time",
 )
-@rule("blocked-tasks")
+@rule("blocked-tasks", explains="dominant-function")
 def waiting(run: RunFigures) -> Iterator[Finding]:
     """Find functions that mostly wait: in turn, for a storage, or for what no event shows."""
     rows, lost = _waiting_rows(run)

@@ -111,7 +111,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
         ended = max(min(ended, taken_up if np.isfinite(taken_up) else known), start)
         stages[Stage.SENDING] = taken_up - ended
     optimising = float(np.nan_to_num(sent["optimising"]))
-    stages[Stage.PROMPT] = _at_a_prompt(run, since, start - optimising)
+    stages[Stage.PROMPT] = at_a_prompt(run, since, start - optimising)
     stages[Stage.PROGRAM] = max(start - optimising - since - stages[Stage.PROMPT], 0.0)
     stages[Stage.OPTIMISING] = float(sent["optimising"])
     stages[Stage.PICKLING] = ended - start
@@ -128,7 +128,7 @@ def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
     return time if 0 <= float(graph["time"]) - time < _LONGEST else np.nan
 
 
-def _at_a_prompt(run: Run, begin: float, end: float) -> float:
+def at_a_prompt(run: Run, begin: float, end: float) -> float:
     """Return for how long a client's main thread waited for its user: to within a second."""
     seen = run.clients_under_way
     if not len(seen):

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from dasfprof.analysis.model.client_time import meanwhile
+from dasfprof.analysis.numeric.intervals import overlap
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.spent import WAITING, Samples, Spent, samples_of, spent
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -526,6 +527,30 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
     if line is None or not seconds > _MOSTLY * samples.interval.sum() or not is_of_user(line):
         return None
     return line
+
+
+def client_fraction(
+    run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
+) -> float:
+    """Return the fraction of the client's samples in time ranges that are of a phase or in files.
+
+    Parameters
+    ----------
+    run
+        The run.
+    begins, ends
+        Unix seconds, in order and apart.
+    phase, files
+        The phase, or a pattern of the files of which one is in the stack.
+    """
+    table, stacks = run.client_samples, all_stacks(run)
+    time = table["time"].to_numpy(dtype=float)
+    table = table[overlap(time, time + 1e-6, begins, ends) > 0]
+    if files is None:
+        return float((table["phase"].astype(object) == phase).mean()) if len(table) else 0.0
+    rows = [stacks[row] if row >= 0 else () for row in table["stack"].tolist()]
+    inside = [any(files.search(frame.file) for frame in stack) for stack in rows]
+    return float(np.mean(inside)) if inside else 0.0
 
 
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:

@@ -1,0 +1,141 @@
+"""Rules about threads that are idle as the work is not done by tasks, or for other reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.accounting import accounts_within, make_accounts
+from dasfprof.analysis.model.client_time import ClientTime, at_a_prompt, meanwhile
+from dasfprof.analysis.model.thread_time import HELPS, USES, ThreadTime
+from dasfprof.analysis.stack_samples.places import client_fraction, client_line, client_meanwhile
+from dasfprof.analysis.under_way.state import write_frame
+from dasfprof.analysis.wording import Seconds, Share
+from dasfprof.text import excerpt
+
+#: Thresholds: fraction of the threads' time for which they are idle, that of work which is certain
+#: to be done elsewhere, and seconds.
+_IDLE, _ELSEWHERE, _LONG = 0.5, 0.2, 1.0
+#: Modules of Dask's own schedulers, and the threshold (fraction of the client's time) of these.
+_LOCAL, _MOSTLY = re.compile(r"/dask/(?:local|threaded|multiprocessing)\.py$"), 0.5
+#: Categories in which threads could run no task.
+_NO_THREAD = (ThreadTime.STARTING, ThreadTime.CLOSING, ThreadTime.UNRECORDED)
+_OUTSIDE = "The work runs outside of tasks: "
+
+
+@rule("work-outside-tasks", explains="client-bound slow-startup too-few-tasks load-imbalance")
+def outside_tasks(run: RunFigures) -> Iterator[Finding]:
+    """Find workers without tasks, as the work is done by the client, by actors, or by functions.
+
+    What the client does before its first task and between tasks is left to other rules.
+    """
+    accounts = make_accounts(run.trace)
+    if run.trace.surroundings.local or not len(accounts.lives.ids):
+        return
+    begin, end = float(accounts.lives.begin.min()), float(accounts.lives.end.max())
+    since = run.begin + run.wall if run.wall > 0 else begin
+    after = accounts_within(run.trace, since, end).of_lives
+    threads, span = float(accounts.of_lives.sum()) / max(end - begin, 1e-9), end - begin
+    functions, calls, client = (
+        float(seconds[:, spent].sum()) / max(threads, 1e-9)
+        for seconds, spent in (
+            (accounts.of_lives, ThreadTime.FUNCTIONS_OUTSIDE_TASKS),
+            (accounts.of_lives, ThreadTime.CALLS_OF_ACTORS),
+            (after, ThreadTime.NOTHING_SUBMITTED),
+        )
+    )
+    times = run.trace.begin + since, run.trace.begin + end
+    spans = np.array(times[:1]), np.array(times[1:])
+    local = client_fraction(run.trace, *spans, files=_LOCAL) >= _MOSTLY
+    if not local:  # a client that waits for workers, or for their end, does none of the work
+        waiting = client_fraction(run.trace, *spans, phase="waiting") * (end - since)
+        is_recorded = len(run.trace.client_samples) + len(run.trace.client_calls) > 0
+        running = meanwhile(run.trace, *spans).get(ClientTime.OWN, client) * is_recorded
+        client = min(client, running, end - since - waiting) - at_a_prompt(run.trace, *times)
+        client = max(client, 0.0)
+    seconds = functions + calls + client
+    least = _ELSEWHERE if local or functions + calls > client else _IDLE
+    if seconds < max(_LONG, least * span):
+        return
+    line = client_line(run.trace, *times)
+    at = "" if line is None else f", at {write_frame(line)}"
+    if functions >= max(calls, client):
+        what = f"workers run {_function(run)} for {{functions}}{at}"
+        advice = (
+            "Divide this work into tasks, with client.submit() or client.map(). A function that "
+            "client.run() starts has one thread of each worker, and workers do not balance it."
+        )
+    elif calls >= client:
+        what = f"actors are called for {{calls}}{at}"
+        advice = (
+            "Do the actor's work in tasks, or spread it over several actors, and make many calls "
+            "before you ask for the first result: an actor answers one call at a time."
+        )
+    elif local:
+        what = f"a scheduler of Dask that uses no cluster computes in the client{at}"
+        advice = (
+            'Remove scheduler="threads", "processes" or "sync" from compute(), dask.config.set() '
+            "and the configuration of Dask. Then the cluster computes."
+        )
+    else:
+        what = f"the client's program goes on for {{client}}{at}"
+        advice = (
+            "Do this work in tasks: map_partitions(), map_blocks() or client.submit(). If a "
+            "library computes there, call it in tasks, or use its version for Dask. If nothing "
+            "is left for the cluster, close it before."
+        )
+    yield Finding.of(
+        "work-outside-tasks",
+        f"{_OUTSIDE}{what}. Meanwhile, workers have no tasks, for {{idle}} in all ({{share}} of "
+        "their time).",
+        "Functions that clients run on workers took {functions} of that, calls of actors {calls}, "
+        f"and the client's program {{client}}. {client_meanwhile(run.trace, *spans)}See "
+        "time_accounting(), client_activity() and client_calls().",
+        advice,
+        idle=Seconds(seconds),
+        share=Share(seconds / span),
+        functions=Seconds(functions),
+        calls=Seconds(calls),
+        client=Seconds(client),
+        local=local,
+        costs=seconds,
+        at_least="medium",
+        at_most="medium" if client > functions + calls and not local else "high",
+        of_client=True,
+    )
+
+
+def _function(run: RunFigures) -> str:
+    """Return the name of the function that workers ran longest outside of tasks."""
+    ran = run.trace.worker_functions
+    seconds = ran.groupby(ran["function"].astype(object))["duration"].sum()
+    return excerpt(str(seconds.idxmax())) if len(seconds) else "a function"
+
+
+@rule("idle-threads", general=True)
+def idle_threads(run: RunFigures) -> Iterator[Finding]:
+    """Find threads that are idle for most of their time."""
+    seconds = make_accounts(run.trace).of_lives.sum(axis=0)
+    idle = np.array([spent >= USES and spent not in _NO_THREAD for spent in ThreadTime])
+    share = float(seconds[idle].sum() / seconds.sum()) if seconds.sum() > 0 else 0.0
+    wall = share * float(seconds.sum()) / run.threads if run.threads > 0 else 0.0
+    if share <= _IDLE or not wall >= _LONG:
+        return
+    longest = max(ThreadTime, key=lambda spent: seconds[spent] * idle[spent])
+    yield Finding.of(
+        "idle-threads",
+        f"Threads of workers are idle for {{idle}} of their time, {{longest}} of it in the "
+        f"category {longest.label}.",
+        f"{longest.meaning} No other rule shows the reason. See time_accounting().",
+        HELPS[longest],
+        idle=Share(share),
+        longest=Share(seconds[longest] / seconds[idle].sum()),
+        category=longest.label,
+        costs=wall,
+        of_client=True,
+        at_most="low",
+    )
