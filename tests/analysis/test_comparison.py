@@ -518,12 +518,21 @@ def test_recorded_runs(tmp_path: Path) -> None:
         Client(cluster) as client,
     ):
         compute_naps(client, 0.0)  # what is imported and sent once is in no run
+        taken: dict[str, list[float]] = {"before": [], "after": []}
         for turn in range(3):
             for side, seconds in (("before", 0.1), ("after", 1.1)):
                 with dasfprof.profile(client, f"naps-{turn}", directory=tmp_path / side):
+                    begin = time.perf_counter()
                     compute_naps(client, seconds)
+                    taken[side].append(time.perf_counter() - begin)
     comparison = dasfprof.compare(tmp_path / "before", tmp_path / "after")
     assert len(comparison.runs) == 6
+    # Each wall time lies between what is slept and what the program's clock tells.
+    walls = comparison.runs.groupby("Side", sort=False)["Wall Time (s)"].apply(list)
+    for side, least in (("before", 0.4), ("after", 2.4)):
+        assert all(
+            least <= wall <= most for wall, most in zip(walls[side], taken[side], strict=True)
+        )
     # On each of two threads two tasks of a second more; on a slow machine all else varies.
     path = comparison.waterfall()
     assert path["Difference (s)"].sum() == pytest.approx(comparison.verdict.difference, abs=1e-3)

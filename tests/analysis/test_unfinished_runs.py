@@ -40,6 +40,8 @@ CASES = {
     "restriction": signal.SIGINT,
     "killed": signal.SIGKILL,
 }
+#: Found in planned runs by `test_causes.py`, and in a cluster by `test_stuck.py`: with ``--long``.
+ALSO_PLANNED = ("thread-lock", "restriction")
 #: Programs that leave work behind, and the gravest that may be said of it.
 GIVEN_UP = {"forgotten": "low", "cancelled": "low", "abandoned": "medium"}
 #: Findings of no healthy run.
@@ -96,7 +98,13 @@ def until(condition: Callable[[], bool], seconds: float, what: Callable[[], obje
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize(("name", "end"), CASES.items())
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] in ALSO_PLANNED))
+        for case in CASES.items()
+    ],
+)
 def test_the_planted_cause_is_named_first(
     name: str, end: signal.Signals | str, tmp_path: Path
 ) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 
 import msgpack
 import pytest
+from click.testing import CliRunner
 from clusters import wait_until
 from distributed import LocalCluster
 from shell import BIN, DEADLINE, environment, shell
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history.over_time import kept_runs
+from dasfprof.cli.main import cli
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.runs import Run
@@ -31,10 +33,23 @@ import sys, os
 print(sys.argv, sys.path[0], __name__, __file__, __package__, __spec__ and __spec__.name)
 print(sys.modules["__main__"].__dict__ is globals(), type(__loader__).__name__, __doc__)
 """
+SURROUNDINGS = """
+import atexit, pickle, sibling
+print(sibling.value)
+x: int = 1
+print(__annotations__)
+def f(a: int): 1
+print(f.__annotations__)
+atexit.register(lambda: print(__name__, sys.argv))
+class C: pass
+print(type(pickle.loads(pickle.dumps(C()))) is C)
+os.environ['DASK_FROM__SCRIPT'] = '3'
+import dask
+print(dask.config.get('from.script'))
+"""
 
 SCRIPTS = {
-    "facts": FACTS,
-    "sibling": "import sibling; print(sibling.value)",
+    "surroundings": FACTS + SURROUNDINGS,
     "exit code": "import sys; sys.exit(7)",
     "exit without code": "raise SystemExit",
     "exit with text": "import sys; sys.exit('no input')",
@@ -43,13 +58,6 @@ SCRIPTS = {
     "syntax error": "print(1)\nprint(1",
     "interrupted": "raise KeyboardInterrupt",
     "hook": "import sys; sys.excepthook = lambda *a: print('mine', a[0].__name__)\n1 / 0",
-    "annotated": "x: int = 1\nprint(__annotations__)\ndef f(a: int): 1\nprint(f.__annotations__)",
-    "at exit": "import atexit; atexit.register(lambda: print(__name__, sys.argv)); import sys",
-    "pickle": "import pickle\nclass C: pass\nprint(type(pickle.loads(pickle.dumps(C()))) is C)",
-    "environment": (
-        "import os; os.environ['DASK_FROM__SCRIPT'] = '3'\n"
-        "import dask; print(dask.config.get('from.script'))"
-    ),
 }
 
 
@@ -228,10 +236,13 @@ def test_a_scheduler_that_refuses_what_recording_needs_is_named(tmp_path: Path) 
         ([], "SCRIPT"),
     ],
 )
-def test_wrong_usage(args: list[str], message: str, tmp_path: Path) -> None:
+def test_wrong_usage(
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "script.py").write_text("print('ran')")
-    done = shell("dasfprof", "run", *args, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["run", *args], env={"COLUMNS": "100"})
+    assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
 
 

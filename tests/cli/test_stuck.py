@@ -18,11 +18,13 @@ import dask
 import hung_programs as hung
 import planted_faults as faults
 import pytest
+from click.testing import CliRunner
 from clusters import new_client, wait_until
 from distributed import Client, Nanny, Scheduler, SpecCluster
 from shell import BIN, environment, shell
 
 import dasfprof
+from dasfprof.cli.main import cli
 from dasfprof.handles.inspection import look_at
 
 pytestmark = pytest.mark.whole_program
@@ -178,19 +180,11 @@ def test_a_table_has_the_same(cluster: SpecCluster, document: Any) -> None:
     assert list(table)[:4] == ["Certainty", "Cause", "Waiting Tasks", "Time (s)"]
 
 
-def test_an_asynchronous_client_awaits_it(cluster: SpecCluster) -> None:
-    async def ask() -> Any:
-        async with Client(cluster.scheduler_address, asynchronous=True) as client:
-            return await dasfprof.stuck(client, limit=LIMIT)
-
-    assert "lock-cycle" in set(asyncio.run(ask())["Kind"])
-
-
 def test_nothing_is_left_behind(cluster: SpecCluster) -> None:
     """The look registers no client, task or plugin, and imports nothing on workers."""
     scheduler = cluster.scheduler
     before = [*scheduler.clients], [*scheduler.tasks], [*scheduler.plugins]
-    asyncio.run(look_at(cluster.scheduler_address, limit=LIMIT))
+    asyncio.run(look_at(cluster.scheduler_address, limit=3.0))
     assert ([*scheduler.clients], [*scheduler.tasks], [*scheduler.plugins]) == before
     with Client(cluster) as client:
         many = next(w.address for w in scheduler.workers.values() if w.name == "many")
@@ -249,6 +243,10 @@ def test_parents_that_hold_all_threads() -> None:
 
 
 def test_restrictions_that_no_worker_meets() -> None:
+    async def ask(address: str) -> Any:
+        async with Client(address, asynchronous=True) as other:
+            return await dasfprof.stuck(other, limit=LIMIT)
+
     with in_process() as client:
         futures = [
             plant(client, len, "", number=0, resources={"GPU": 2}),
@@ -257,7 +255,9 @@ def test_restrictions_that_no_worker_meets() -> None:
         ]
         wait_until(lambda: len(client.cluster.scheduler.unrunnable) == 3)
         found = {cause["Function"]: cause for cause in causes_of(client)}
+        awaited = asyncio.run(ask(client.cluster.scheduler_address))
         del futures
+    assert found.keys() == set(awaited["Function"])
     assert {cause["Certainty"] for cause in found.values()} == {"certain"}
     assert "no worker has GPU=2; the most that one has is 0" in found["len"]["Cause"]
     assert "no worker tcp://10.1.2.3:4" in found["abs"]["Cause"]
@@ -376,11 +376,10 @@ def test_watch_looks_again_until_ctrl_c(tmp_path: Path) -> None:
         ((), "pass the scheduler's address"),
     ],
 )
-def test_a_bad_address(address: Any, words: str, tmp_path: Path) -> None:
-    done = stuck(*([address] if address else []), cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_bad_address(address: Any, words: str) -> None:
+    done = CliRunner().invoke(cli, ["stuck", *([address] if address else [])])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in " ".join(done.stderr.split())
 
 
 def test_a_worker_is_no_scheduler(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from distributed import Client, LocalCluster
 from jsonschema import Draft202012Validator
 from shell import shell
 
 import dasfprof
+from dasfprof.cli.main import cli
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial import runs as runs_module
 from dasfprof.handles.trial.process import Done, Program, run_program
@@ -156,10 +158,11 @@ def test_programs_that_fail(tmp_path: Path) -> None:
     ("end", "limit", "words"),
     [
         ("time.sleep(3600)", "10s", "did not end within 10 s, so it was ended"),
-        (
+        pytest.param(
             "__import__('threading').Thread(target=time.sleep, args=[3600]).start()",
             "25s",
             "but its process went on for all of 25 s and was ended",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["program", "thread"],
@@ -218,17 +221,23 @@ def test_nothing_to_try(tmp_path: Path) -> None:
     assert "setting that can be tried" in done.stdout or "nothing to try" in done.stdout
 
 
-def test_wrong_usage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--change", "threads=2", "program.py"), "there is no setting 'threads': give one of"),
+        (("--time-limit", "soon", "program.py"), "--time-limit"),
+        (("no.py",), "no.py"),
+        (("--parameter", "rows", "program.py"), "no parameter of a program"),
+    ],
+)
+def test_wrong_usage(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path)
-    done = shell("dasfprof", "try", "--change", "threads=2", "program.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no setting 'threads': give one of n_workers" in " ".join(done.stderr.split())
-    assert (
-        shell("dasfprof", "try", "--time-limit", "soon", "program.py", cwd=tmp_path).returncode == 2
-    )
-    assert shell("dasfprof", "try", "no.py", cwd=tmp_path).returncode == 2
-    done = shell("dasfprof", "try", "--parameter", "rows", "program.py", cwd=tmp_path)
-    assert (done.returncode, "no parameter of a program" in done.stderr) == (2, True)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["try", *arguments], env={"COLUMNS": "100"})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in " ".join(done.stderr.replace("│", "").split())
 
 
 # --- functions ------------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from distributed import LocalCluster
 from jsonschema import Draft202012Validator
 from shell import shell
 
 import dasfprof
+from dasfprof.cli.main import cli
 from dasfprof.report.documents import read_schema
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
@@ -131,7 +133,8 @@ def test_programs_that_cannot_be_tuned(tmp_path: Path) -> None:
     assert "makes no LocalCluster" in done.stderr
 
 
-def test_wrong_usage(tmp_path: Path) -> None:
+def test_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     program(tmp_path)
     (tmp_path / "mine.yaml").write_text("array:\n  chunk-size: 1GiB\n")
     for arguments, words in (
@@ -140,6 +143,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
         (("--parameter", "n_workers=2,more"), "n_workers=more: give numbers"),
         (("--parameter", f"--size={','.join(map(str, range(1, 20)))}"), "give 12 at most"),
     ):
-        done = shell("dasfprof", "tune", *arguments, "program.py", cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (2, "")
+        arguments = ["tune", *arguments, "program.py"]
+        done = CliRunner().invoke(cli, arguments, env={"COLUMNS": "100"})
+        assert (done.exit_code, done.stdout) == (2, "")
         assert words in " ".join(done.stderr.replace("│", "").split())

@@ -86,8 +86,17 @@ def test_a_leak_is_found_with_its_bytes(client: Client, tmp_path: Path) -> None:
 
 def test_memory_that_is_given_back_does_not_grow(client: Client, tmp_path: Path) -> None:
     analyser = recorded(client, tmp_path, churn)
+    own = dasfprof.recording.probes.process.resident_memory()
     assert rising(analyser) == {}
     assert found(analyser, tmp_path) == []
+    # This process has the scheduler and the client.
+    trace = analyser.trace
+    for table in (trace.scheduler_states, trace.clients_under_way):
+        assert len(table) > 0
+        assert table["memory"].iloc[-1] == pytest.approx(own, rel=0.3)
+    assert set(trace.clients_under_way["pid"]) == set(
+        trace.workers["pid"][trace.workers["kind"] == "scheduler"]
+    )
 
 
 def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> None:
@@ -99,14 +108,3 @@ def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> No
     assert "Results stay" in finding["Finding"]
     assert "which a client wanted" in finding["Evidence"]
     assert "by futures made at test_growing_memory.py" in finding["Evidence"]
-
-
-def test_the_scheduler_and_the_client_are_one_process_here(client: Client, tmp_path: Path) -> None:
-    trace = recorded(client, tmp_path, churn).trace
-    own = dasfprof.recording.probes.process.resident_memory()  # of this one, which is both
-    for table in (trace.scheduler_states, trace.clients_under_way):
-        assert len(table) > 0
-        assert table["memory"].iloc[-1] == pytest.approx(own, rel=0.3)
-    assert set(trace.clients_under_way["pid"]) == set(
-        trace.workers["pid"][trace.workers["kind"] == "scheduler"]
-    )

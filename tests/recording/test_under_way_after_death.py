@@ -124,7 +124,9 @@ def workers_of(traces: Path) -> list[int]:
     return [file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")]
 
 
-@pytest.mark.parametrize("cause", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    "cause", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow), "SIGKILL"]
+)
 def test_the_client_and_its_cluster_die(processes: Processes, cause: str) -> None:
     process, script, traces = start(processes, "local")
     pids = workers_of(traces)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from compared_runs import pixels, write_sampled, write_steps
 from opened_pages import GUTTER, RULER, OpenedPage, Opener
-from traces import Plan, Task, compute, record, write_as_dasf
+from traces import Plan, Task, compute, write_as_dasf
 from traces.hung import hung
 from traces.noisy import Noisy
 
@@ -205,22 +205,12 @@ def odd(tmp_path: Path) -> dict[str, Any]:
     Plan(run_uuid="2").write_files(tmp_path / "empty")
     Plan([Task(f"x-{n}", 0, n, n + 1.0) for n in range(9)], run_uuid="3").write(tmp_path / "x")
     hung().write(tmp_path / "hung")
-    failed = Noisy().plan(2)
-    failed.tasks[-1].state, failed.tasks[-1].exception = "erred", "ValueError('no')"
-    failed.write(tmp_path / "failed")
-    damaged = Noisy().write(tmp_path / "damaged", 4)
-    file = next(damaged.glob("*TracePlugin*"))
-    file.write_bytes(file.read_bytes()[:-200])
     events = [compute(f"load-{n}", 1.79e9 + n, 1.0, "w") for n in range(5)]
     return {
         "the same run": (good, good, "The same run is on both sides"),
         "no task": (good, tmp_path / "empty", "has no task runs"),
-        "nothing at all": (tmp_path / "empty", tmp_path / "empty", "The same run"),
         "another pipeline": (good, tmp_path / "x", "seem to be different pipelines"),
         "did not end": (good, tmp_path / "hung", "did not end"),
-        "failed": (good, tmp_path / "failed", "has 1 failed task"),
-        "damaged": (good, damaged, "has damaged files"),
-        "older recorder": (good, record(tmp_path / "old", events), "no scheduler's file"),
         "DASF's": (write_as_dasf(tmp_path / "dasf", events), good, "no scheduler's file"),
     }
 
