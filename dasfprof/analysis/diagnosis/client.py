@@ -154,12 +154,12 @@ _SPARED = {
     "from_pandas() of a table that the client holds, which is hashed and sent each time.",
     "from_array": "Give name=False to from_array(): it is not hashed then.",
     "scatter": "Give hash=False to scatter(): it is not hashed then.",
-    **dict.fromkeys(("submit", "map"), f"Give pure=False or key= to submit() and map(){_OR_ONCE}"),
+    **dict.fromkeys(("submit", "map"), f"Give pure=False to submit() and map(){_OR_ONCE}"),
     "delayed": f"Give dask_key_name= to delayed functions, or name= to delayed(value){_OR_ONCE}",
 }
 _SPARED_BY_ANY = (
-    "Give names that need no hashing: name=False in from_array(), pure=False or key= in submit() "
-    f"and map(), dask_key_name= of delayed functions; have tasks read large tables{_OR_ONCE}"
+    "Give names that need no hashing: name=False in from_array(), pure=False in submit() and "
+    f"map(), dask_key_name= of delayed functions; have tasks read large tables{_OR_ONCE}"
 )
 _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 

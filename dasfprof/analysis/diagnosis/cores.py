@@ -273,6 +273,21 @@ def _other_programs(run: RunFigures) -> Figures | None:
     return Figures(host=str(host), cores=cores, looks=looks, programs=used)
 
 
+def idle_share(run: RunFigures) -> float:
+    """Return the fraction of the hosts' CPU that was idle during the run.
+
+    1 where it is unknown, or where other programs used much of it.
+    """
+    samples, others = run.trace.samples, _other_programs(run)
+    if "host_cpu" not in samples or (others is not None and others.cores >= BLAMED):
+        return 1.0
+    since = run.trace.since_begin(samples["time"]) - run.begin
+    during = (since >= 0) & (since <= run.wall) & (samples["host_read"].to_numpy() == 1)
+    busy = samples["host_cpu"].to_numpy(dtype=float)[during]
+    busy = busy[np.isfinite(busy)]
+    return 1.0 - float(busy.mean()) / 100 if len(busy) else 1.0
+
+
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
     """Return a sentence about other programs, and the names of those that are the cause."""
     if others is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.client import line_of
+from dasfprof.analysis.diagnosis.cores import idle_share
 from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
@@ -209,9 +210,11 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
         called=called,
-        # Without a replay, their work as if it were spread over all threads.
-        seconds=run.saved(
-            max(seconds - float(run.working.sum()) / run.threads, 0.0), together=True
+        # Without a replay, their work as if it were spread over all threads. Client, scheduler and
+        # workers that share cores take these in any case.
+        seconds=min(
+            run.saved(max(seconds - float(run.working.sum()) / run.threads, 0.0), together=True),
+            idle_share(run) * run.wall,
         ),
     )
 
