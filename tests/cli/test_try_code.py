@@ -138,7 +138,39 @@ def test_a_directory_that_is_no_git_work_tree(
     assert [path.name for path in copy.iterdir()] == ["program.py"]
     assert changed.patched == ("program.py",)
     # The working directory is not part of the copy, so the program runs there.
-    assert (changed.directory, changed.command[1:]) == (str(tmp_path), ("in.csv",))
+    assert (changed.directory, changed.command[1:]) == ("", ("in.csv",))
+
+
+def test_the_working_directory_is_never_patched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A patch with names that are relative to it does not apply, if it is not copied."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "program.py").write_text(PROGRAM)
+    (tmp_path / "fix.diff").write_text(FIX.replace("/program.py", "/scripts/program.py"))
+    monkeypatch.chdir(tmp_path)
+    had = contents(tmp_path)
+    program = Program("program", ("scripts/program.py",))
+    with pytest.raises(TrialError, match="does not apply"):
+        with_patch(program, Path("fix.diff"), tmp_path / "work")
+    assert {name: text for name, text in contents(tmp_path).items() if name[:4] != "work"} == had
+
+
+@pytest.mark.parametrize("tool", ["git", "patch"])
+def test_what_is_only_linked_is_never_patched(
+    tool: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = project.parent / "bin"
+    programs.mkdir()
+    (programs / tool).symlink_to(f"/usr/bin/{tool}")
+    (project / "fix.diff").write_text("--- a/data/x.csv\n+++ b/data/x.csv\n@@ -1 +1 @@\n-1\n+2\n")
+    monkeypatch.chdir(project)
+    names = project, ["program.py", "data"]
+    monkeypatch.setattr("dasfprof.handles.trial.code._files_of", lambda *_: names)
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(TrialError, match="does not apply"):
+        with_patch(Program("p", ("program.py",)), Path("fix.diff"), project.parent / "work")
+    assert (project / "data" / "x.csv").read_text() == "1\n"
 
 
 def test_arguments_that_name_files_outside_the_copy(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -60,20 +60,22 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
             f"{clean(root)} has more than {_MOST:,} files, so it was not copied. Put the script "
             "into a git repository or a directory of its own, or use --with."
         )
-    is_inside = here.is_relative_to(root)
-    if is_inside:
+    places = [start]
+    if here.is_relative_to(root):
         arguments = [_from_here(one, root) for one in arguments]
+        places.append(here)
     copies = []
     for copy in (work.resolve() / "as-it-is", work.resolve() / "changed"):
         _copy(root, names, copy)
-        directory = copy / here.relative_to(root) if is_inside else here
-        directory.mkdir(parents=True, exist_ok=True)
+        for place in places:
+            (copy / place.relative_to(root)).mkdir(parents=True, exist_ok=True)
         if not program.as_module:
             target = str(copy / script.relative_to(root))
-        moved = replace(program, directory=str(directory), moved=(str(root), str(copy)))
+        directory = str(copy / here.relative_to(root)) if here in places else ""
+        moved = replace(program, directory=directory, moved=(str(root), str(copy)))
         copies.append(replace(moved, command=(target, *arguments)))
     before = files_below(copy)
-    _apply(patch.resolve(), (copy, copy / start.relative_to(root), directory))
+    _apply(patch.resolve(), [copy, *(copy / place.relative_to(root) for place in places)])
     patched = (name for name, status in files_below(copy).items() if before.get(name) != status)
     return copies[0], replace(copies[1], patched=tuple(patched))
 
@@ -96,18 +98,18 @@ def _files_of(start: Path, script: Path) -> tuple[Path, list[str]]:
         listed = f"{listed or ''}{_git(root, 'ls-files', *ignored) or ''}"
         names = dict.fromkeys(name.rstrip("/") for name in listed.split("\0") if name)
         return root, [name for name in names if Path(name).name not in SKIPPED]
-    return start, [name for _, name in zip(range(_MOST + 1), _walk(start), strict=False)]
-
-
-def _walk(root: Path) -> Iterator[str]:
-    for place, directories, names in os.walk(root):
-        linked = [name for name in directories if Path(place, name).is_symlink()]
-        yield from (os.path.relpath(os.path.join(place, name), root) for name in [*names, *linked])
+    found: list[str] = []
+    for place, directories, files in os.walk(start):
+        links = [name for name in directories if Path(place, name).is_symlink()]
+        found += (os.path.relpath(os.path.join(place, name), start) for name in [*files, *links])
         directories[:] = [
             name
             for name in directories
             if name not in (*SKIPPED, ".git") and not Path(place, name, "pyvenv.cfg").exists()
         ]
+        if len(found) > _MOST:
+            break
+    return start, found
 
 
 def _git(directory: Path, *arguments: str) -> str | None:

@@ -140,7 +140,7 @@ class ProgramRuns:
         which = f" (turn {turn} of at most {LOOKS[-1]})" if turn else ""
         self.tell(f"run {self.count}{which}, {elide(side.how, _LONGEST)}: {_ended(done)}")
         self._left_behind.update(dict.fromkeys(done.left_behind))
-        if not program.moved:
+        if not program.directory:
             self._written.update(dict.fromkeys(done.written or ()))
         return done
 
