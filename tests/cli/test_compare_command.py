@@ -48,17 +48,14 @@ def test_the_lines_of_a_waterfall_sum_to_the_whole(sides: Path) -> None:
     assert sum(shown) == pytest.approx(whole, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("limit", "code", "words"),
-    [
+def test_the_gate(sides: Path) -> None:
+    for limit, code, words in (
         ("10%", 3, "Certain to be slower by more than 10 %"),
         ("80 %", 0, "Not certain to be slower by more than 80 %"),
-    ],
-)
-def test_the_gate(sides: Path, limit: str, code: int, words: str) -> None:
-    result = compare("--fail-if-slower", limit, sides / "before", sides / "after")
-    assert (result.exit_code, words in result.stdout) == (code, True)
-    back = compare("--fail-if-slower", limit, sides / "after", sides / "before")
+    ):
+        result = compare("--fail-if-slower", limit, sides / "before", sides / "after")
+        assert (result.exit_code, words in result.stdout) == (code, True)
+    back = compare("--fail-if-slower", "10%", sides / "after", sides / "before")
     assert back.exit_code == 0
 
 

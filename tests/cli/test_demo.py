@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from distributed import Client
 from refuters import refute
 from shell import shell
@@ -16,12 +17,13 @@ from shell import shell
 from dasfprof import TraceAnalyser
 from dasfprof.cli import demo
 from dasfprof.cli.demo_pipeline import Size, write_points
+from dasfprof.cli.main import cli
 from dasfprof.database.multi import find_runs
 
 pytestmark = pytest.mark.whole_program
 
 
-def test_demo(tmp_path: Path) -> None:
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = shell("dasfprof", "demo", "--size", "small", cwd=tmp_path, COLUMNS=80)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -41,7 +43,9 @@ def test_demo(tmp_path: Path) -> None:
     assert sum(counts) == 200_000
     assert all(60_000 < count < 73_000 for count in counts)
 
-    shell("dasfprof", "report", "-o", "run.html", f"dasfprof-demo/{run.name}", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    source = f"dasfprof-demo/{run.name}"
+    assert CliRunner().invoke(cli, ["report", "-o", "run.html", source]).exit_code == 0
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert len(page) < 400_000
     # It begins with the gravest finding, and what to do about it.
@@ -50,7 +54,7 @@ def test_demo(tmp_path: Path) -> None:
     *_, finding, advice = re.findall(r"[^.]+(?:\.\S[^.]*)*\.(?= |$)", facts["summary"]["headline"])
     assert first["Finding"].startswith(finding.strip(" ."))
     assert first["Suggestion"].startswith(advice.strip(" ."))
-    shell("dasfprof", "analyse", "-o", "tables", f"dasfprof-demo/{run.name}", cwd=tmp_path)
+    assert CliRunner().invoke(cli, ["analyse", "-o", "tables", source]).exit_code == 0
     with (tmp_path / "tables" / "function_bottleneck.csv").open(newline="") as file:
         functions = list(csv.DictReader(file))
     chunks: dict[str, int] = {}

@@ -62,7 +62,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
         ("--nanny", PRELOAD, PRELOAD),
         ("--no-nanny", PRELOAD, ()),
         ("--no-nanny", (), PRELOAD),
-        ("--nanny", (), PRELOAD),
+        pytest.param("--nanny", (), PRELOAD, marks=pytest.mark.slow),
     ],
     ids=["both, nanny", "scheduler, no nanny", "workers, no nanny", "workers, nanny"],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -194,25 +192,3 @@ class TestSlurm:
         assert row["Task Runs"] >= 20
         (life,) = analyser.trace.workers.query("kind == 'worker'").index
         assert f"its job was SLURM_JOB_ID {job}: " in departure(analyser.trace, life).evidence
-
-
-# --- without a batch system ----------------------------------------------------------------------
-
-
-@pytest.mark.whole_program
-@pytest.mark.parametrize("nanny", [True, False])
-def test_sigterm_to_a_worker_keeps_what_it_recorded(
-    nanny: bool, processes: Processes, tmp_path: Path
-) -> None:
-    _, (worker,) = processes.cluster(nanny)
-    traces = tmp_path / "traces"
-    with processes.client() as client:
-        client.wait_for_workers(1)
-        run = dasfprof.register_default_profiler(client, directory=traces, flush_interval="1h")
-        client.gather(client.map(slow, range(10)))
-        os.kill(worker.pid, signal.SIGTERM)
-        wait_until(lambda: worker.poll() is not None)
-        run.stop()
-    analyser = TraceAnalyser(traces, progress=False)
-    assert analyser.workers()["Task Runs"].tolist() == [10]
-    assert analyser.trace.workers.query("kind == 'worker'")["closed"].all()
