@@ -32,6 +32,7 @@ Time: TypeAlias = float | datetime | str
 LASTING = frozenset(
     (
         *("Step", "Step End", "Step Layer", "Stack", "Graph", "Graph Sent", "Function Code"),
+        *("Client", "Client Tasks"),
         *("Function Sent", "Client Calls", "Sent Value", "Line", "Line Layer", "Line Graph"),
         *("GPU Devices", "GPU Failure", "Worker Added", "Worker Removed", "Worker Exit", "Clock"),
         *("Call Profile", "Worker Error", "Cluster Change"),

@@ -28,11 +28,12 @@ from dasfprof.recording.cluster.clients import (
 )
 from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink, is_on_network, within
+from dasfprof.recording.cluster.task_clients import announce
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker_profiler import WorkerProfiler
 from dasfprof.recording.settings import RunSettings, check_names, documented, make_settings
-from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
+from dasfprof.recording.steps.recorder import StepRecorder, program_facts, stop_recorders
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -98,7 +99,7 @@ def register_default_profiler(
         name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
     )
     # The number tells a forked child from its parent.
-    return start_run(pipeline, replace(settings, owner=f"{os.getpid()}-{_PROCESS}"))
+    return start_run(pipeline, replace(settings, owner=_this_process()))
 
 
 def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
@@ -181,6 +182,7 @@ async def _register(
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
         await _stop_earlier(client, link, settings.owner)
+        await announce_client(client)
         await home.prepare(link)
     except BaseException as error:
         await home.leave()
@@ -204,6 +206,15 @@ async def _register(
     steps.start()
     names = [plugin.name for plugin in plugins]
     return ProfiledRun(client, settings, names, owned, steps, home=home)
+
+
+async def announce_client(client: Client) -> None:
+    """Tell a client's scheduler what the client is called, and that it is of this process."""
+    await announce(client, program_facts()["command"], _this_process())
+
+
+def _this_process() -> str:
+    return f"{os.getpid()}-{_PROCESS}"
 
 
 def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:

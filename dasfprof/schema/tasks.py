@@ -323,6 +323,28 @@ step            value    object   names of the steps that it was computed in, th
 """,
 )
 
+CLIENT = event_kind(
+    "Client",
+    "A client sent its first graph while it was recorded.",
+    recorder="SchedulerPlugin",
+    columns="""
+client          text     text     the client's id
+name            text     text     user, host and script, if dasfprof runs in its process, else the
+    host of its connection; None: unknown
+""",
+)
+
+CLIENT_TASKS = event_kind(
+    "Client Tasks",
+    "Tasks of a client that came with no graph of its own: unfinished when recording began, or "
+    "brought by the graph of another client and wanted by this one as well.",
+    recorder="SchedulerPlugin",
+    columns="""
+client          text     text     the client's id
+keys            keys     keys     the keys of the tasks
+""",
+)
+
 STEAL = event_kind(
     "Steal",
     "A task was moved from a busy worker to an idle one before it ran.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -21,6 +20,7 @@ from dasfprof.analysis.model.account_sums import (
     used_time,
 )
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
+from dasfprof.analysis.model.steps import groups_of
 from dasfprof.analysis.model.thread_time import OF_USES, USES, ThreadTime, idle_classes
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
@@ -299,10 +299,6 @@ IDLE, WAITING = "(idle)", "(waiting)"
 _NOBODYS = (ThreadTime.NOTHING_SUBMITTED, ThreadTime.STARTING, ThreadTime.CLOSING)
 #: What stands for a client where none is known.
 NO_CLIENT = "(no client)"
-#: How the id of a client ends that was given a name.
-_UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-#: And how it begins.
-_CLIENT = re.compile(r"^Client-(?:worker-)?")
 
 
 @dataclass(frozen=True)
@@ -357,34 +353,9 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
 
 
 def client_groups(run: Run) -> tuple[Array, list[str]]:
-    """Number the clients whose graphs the slots of `Run.whole` came with.
-
-    Returns
-    -------
-    codes, names
-        Slot ``i`` is of ``names[codes[i]]``; the last one is `NO_CLIENT`.
-    """
+    """Number the clients of the slots of `Run.whole`; the last name is `NO_CLIENT`."""
     ran = run.whole
-    stimuli = [
-        table["graph"].to_numpy(dtype=float) if "graph" in table else np.full(len(table), np.nan)
-        for table in (ran.tasks, ran.unseen)
-    ]
-    columns = (run.graphs[name].astype(object).tolist() for name in ("stimulus", "client"))
-    of_graph = {
-        stimulus: client_name(str(client)) for stimulus, client in zip(*columns, strict=True)
-    }
-    names = [*dict.fromkeys(of_graph.values()), NO_CLIENT]
-    places = {name: place for place, name in enumerate(names)}
-    nobody = len(names) - 1
-    of_slots = np.nan_to_num(np.concatenate(stimuli), nan=-1.0).astype(np.int64).tolist()
-    codes = [places.get(of_graph.get(stimulus, ""), nobody) for stimulus in of_slots]
-    return np.array(codes, dtype=np.int64), names
-
-
-def client_name(client: str) -> str:
-    """Return the name that a client was given; of one without, its id."""
-    named = _UUID.sub("", client)
-    return _CLIENT.sub("", named) if named not in {"Client", "Client-worker"} else client
+    return groups_of("client", NO_CLIENT, (ran.tasks, ran.unseen))
 
 
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:

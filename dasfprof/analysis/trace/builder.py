@@ -9,6 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
+from dasfprof.analysis.trace.clients import TaskClients, client_names
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Note, Surroundings, call_profiles
 from dasfprof.analysis.trace.lines import TaskLines
@@ -322,7 +323,7 @@ class TraceBuilder:
         return pd.DataFrame(columns, copy=False)
 
     def _task_tables(
-        self, graphs: pd.DataFrame, clients: set[str]
+        self, graphs: pd.DataFrame, senders: set[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
@@ -337,7 +338,14 @@ class TraceBuilder:
             self._keys,
             graphs,
             came_with,
-            clients,
+            senders,
+        )
+        clients = TaskClients(
+            graphs,
+            came_with,
+            client_names(self._columns.pop("Client")),
+            self._columns.pop("Client Tasks"),
+            self._facts["Client Tasks"].list_items("keys", self._ids),
         )
         lengths = worker.pop("dependencies").astype(np.int32)
         items = self._facts["Compute"].list_items("dependencies", self._ids)
@@ -380,6 +388,7 @@ class TraceBuilder:
         self._notes += gaps.of_input_sizes(runs["input_size"])
         self._notes += gaps.of_lost_runs(rest, self._register.workers)
         runs["step"], rest["step"] = steps.find(runs), steps.find(rest)
+        runs["client"], rest["client"] = clients.find(runs), clients.find(rest)
         runs["line"], runs["no_line"] = self._lines.find(runs, (lengths, items))
         rest["line"], rest["no_line"] = self._lines.find(rest)
         self._notes += gaps.of_steps(runs["step"], has_steps=len(self._steps) > 0)

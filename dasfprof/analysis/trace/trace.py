@@ -47,9 +47,9 @@ class Trace:
     #: wanted, priority_user, priority_generation, priority_order, annotations``, and rows of
     #: `stimuli`: ``cause`` (of being sent), ``end_cause`` and ``graph`` (the one that made it
     #: runnable: its row of `graphs` has the same). ``step`` is that of the pipeline, NA where none
-    #: is known; ``line`` that of the program which built it, and where that is NA ``no_line`` says
-    #: why. ``source`` is ``worker``; or ``scheduler``, for all rows, where no worker's file is
-    #: there.
+    #: is known; ``client`` the names of those who wanted it, NA where they are unknown; ``line``
+    #: that of the program which built it, and where that is NA ``no_line`` says why. ``source`` is
+    #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
     tasks: pd.DataFrame
     #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
     #: memory or erred, so that they ran for certain.

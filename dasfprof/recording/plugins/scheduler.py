@@ -21,6 +21,7 @@ from distributed.protocol.pickle import dumps
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
+from dasfprof.recording.cluster.task_clients import TOPIC, TaskClients
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
@@ -93,6 +94,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
         self._changes: ClusterChanges | None = None
+        self._clients: TaskClients | None = None
         self.absence = Absence(settings)
         self._receiver: Receiver | None = None
         self.sender: Sender | None = None
@@ -132,6 +134,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)
             self._changes = ClusterChanges(scheduler, changed, self._guard)
             self._undo += [self._exits.stop, self._changes.stop]
+            self._clients = TaskClients(scheduler, self._tell)
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
             self._under_way = SchedulerUnderWay(scheduler, rows, self._guard)
@@ -322,6 +325,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             step = take_step(annotations, self._tasks)
             self._tell(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
+            if self._clients is not None:
+                self._clients.sent(client, keys)
         except Exception:
             self._guard.caught("update_graph")
 
@@ -340,6 +345,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 if key in self._sent:
                     self._stolen[key] = time()
                     self._sent[key] = *self._sent[key][:2], thief
+            elif topic == TOPIC and self._clients is not None:
+                self._clients.announced(msg)
             elif isinstance(msg, dict) and self._changes is not None:
                 self._changes.logged(topic, msg)
         except Exception:
