@@ -44,7 +44,11 @@ class Analyser(Questions):
     """
 
     def __init__(
-        self, source: Source | Trace, *, client: Client | None = None, progress: bool | None = None
+        self,
+        source: Source | Trace,
+        *,
+        client: Client | str | None = None,
+        progress: bool | None = None,
     ) -> None:
         self._progress = is_wanted(progress)
         self._large: LargeRun | None = None
@@ -52,6 +56,11 @@ class Analyser(Questions):
             self.trace = source
             return
         self._source = source
+        self._client = client if isinstance(client, str) else None
+        if isinstance(client, str):
+            refuse_whole(needed_memory(self._databases))
+            self.trace = self._read()
+            return
         if client is not None:
             self._large = cluster_run(client, source, progress=self._progress)
             return
@@ -68,7 +77,7 @@ class Analyser(Questions):
         return databases_of(self._source)
 
     def _read(self) -> Trace:
-        return Trace.from_database(self._databases, progress=self._progress)
+        return Trace.from_database(self._databases, client=self._client, progress=self._progress)
 
     @cached_property
     def trace(self) -> Trace:

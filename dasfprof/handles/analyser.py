@@ -19,8 +19,9 @@ class TraceAnalyser(Analyser):
         list of databases or paths; or what `dasfprof.open_run` takes: a file, a directory, a
         glob, or a run's name.
     client
-        A Dask client, whose cluster then analyses the run part by part, on the workers that see
-        all of its files.
+        The name of a client, such as ``"ann"``: the analysis is of its tasks alone, errors and
+        findings too. The tasks of all others are the thread time *Other clients*. Or a Dask client,
+        whose cluster then analyses the run part by part, on the workers that see all of its files.
     progress
         Whether to show progress bars on standard error; None leaves it to the config's
         ``dasfprof.progress``, whose null means: when a person is watching.
@@ -28,7 +29,7 @@ class TraceAnalyser(Analyser):
     Raises
     ------
     InvalidArgumentError
-        If the source is of another type, or stands for several runs.
+        If the source is of another type, or stands for several runs, or has no client of the name.
     SourceNotFoundError, NotATraceError
         If there is no such trace, or no worker of the client's cluster sees all of its files.
 

@@ -198,13 +198,17 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
 
 
 def own_causes_of(
-    slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives, workers: int
+    run: Run, slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives
 ) -> Iterator[tuple[Array, idle_time.OwnCauses]]:
     """Yield for each life the rows of its slots, and what explains its free threads there."""
+    workers, others = len(run.workers), run.others
     rows_of = _rows_by(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
+    others_of = _rows_by(others["worker_id"].to_numpy(), workers)
+    offsets = np.where(others["by_worker"], run.offsets[others["worker_id"].to_numpy()], 0.0)
+    begun, ended = (run.since_begin(others[name]) - offsets for name in ("begin", "end"))
     taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), workers)
     for place, number in enumerate(lives.ids.tolist()):
-        rows, taken = rows_of(number), taken_of(number)
+        rows, taken, foreign = rows_of(number), taken_of(number), others_of(number)
         times, sent = slots.times, slots.sent[rows]
         received = times.received[rows]
         unknown = slots.reception_unknown[rows]
@@ -222,6 +226,7 @@ def own_causes_of(
                 np.append(unfinished.sent[taken], sent[unknown]),
                 np.append(unfinished.known[taken], received[unknown]),
             ),
+            (begun[foreign], ended[foreign]),
         )
         yield rows, own
 

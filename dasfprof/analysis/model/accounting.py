@@ -248,7 +248,7 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
     bounds = _bounds(run, demand)
     of_lives = [
         (rows, own_cells(causes, bounds, span, count))
-        for rows, causes in own_causes_of(slots, unfinished, lives, len(run.workers))
+        for rows, causes in own_causes_of(run, slots, unfinished, lives)
     ]
     threads = [(rows, own) for rows, (own, *_) in of_lives]
     used, whole = used_time(slots, threads), (-np.inf, np.inf)
@@ -266,7 +266,7 @@ def account_window(run: Run) -> WindowAccount:
     lives = whole.lives.within(part.begin, part.end)
     threads = [
         (rows, idle_threads(causes))
-        for rows, causes in own_causes_of(slots, unfinished, lives, len(whole.workers))
+        for rows, causes in own_causes_of(whole, slots, unfinished, lives)
     ]
     window, used = (part.begin, part.end), used_time(slots, threads)
     return WindowAccount.of(whole, slots, lives, threads, used, PoolDemand.of(whole), window)[0]
@@ -293,8 +293,9 @@ def _bounds(run: Run, demand: PoolDemand) -> Array:
 
 #: Seconds of an hour.
 HOUR = 3600.0
-#: What stands for a group in the rows of threads that no task held: nobody's, and waiting ones.
-IDLE, WAITING = "(idle)", "(waiting)"
+#: What stands for a group in the rows of threads that no task held: nobody's, waiting ones, and
+#: those that tasks of clients held that the trace leaves out.
+IDLE, WAITING, OTHERS = "(idle)", "(waiting)", "(other clients)"
 #: Classes of threads that are idle because nobody has anything to do, or the worker is not there.
 _NOBODYS = (ThreadTime.NOTHING_SUBMITTED, ThreadTime.STARTING, ThreadTime.CLOSING)
 #: What stands for a client where none is known.
@@ -314,16 +315,15 @@ class Hours:
 
 
 def hours_of_run(run: Run) -> dict[str, Hours]:
-    """Return the hours of a run: ``whole``, and of these ``idle`` and ``waiting``."""
+    """Return the hours of a run: ``whole``, and of these ``idle``, ``waiting`` and ``others``."""
     accounts = make_accounts(run)
     seconds = accounts.of_lives
     idle = seconds[:, list(_NOBODYS)].sum(axis=1)
-    waiting = seconds[:, USES:].sum(axis=1) - idle
+    others = seconds[:, ThreadTime.OTHER_CLIENTS]
+    waiting = seconds[:, USES:].sum(axis=1) - idle - others
     threads = accounts.lives.threads
-    return {
-        name: _hours(own, threads)
-        for name, own in (("whole", seconds.sum(axis=1)), ("idle", idle), ("waiting", waiting))
-    }
+    parts = {"whole": seconds.sum(axis=1), "idle": idle, "waiting": waiting, "others": others}
+    return {name: _hours(own, threads) for name, own in parts.items()}
 
 
 def _hours(seconds: Array, threads: Array) -> Hours:
@@ -349,7 +349,7 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
     of_lives = spent.reshape(len(names), workers)[:, lives.ids]
     whole = hours_of_run(run)
     hours = {name: _hours(own, lives.threads) for name, own in zip(names, of_lives, strict=True)}
-    return hours | {WAITING: whole["waiting"], IDLE: whole["idle"]}
+    return hours | {OTHERS: whole["others"], WAITING: whole["waiting"], IDLE: whole["idle"]}
 
 
 def client_groups(run: Run) -> tuple[Array, list[str]]:

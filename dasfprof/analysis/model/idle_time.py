@@ -26,7 +26,9 @@ Spans = tuple[Array, Array]
 )
 #: Causes of the cluster's pool.
 SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, FUNCTIONS, CLIENT = range(7, 13)
-CAUSES = 13
+#: The cause that comes before all others: tasks of clients that the trace leaves out.
+OTHERS = 13
+CAUSES = 14
 
 _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
 
@@ -81,6 +83,7 @@ def own_causes(
     statuses: tuple[Array, Array],
     slots: list[Array],
     unrecorded: Spans,
+    others: Spans,
 ) -> OwnCauses:
     """Explain the free threads of one worker as far as its own affairs do.
 
@@ -94,22 +97,26 @@ def own_causes(
         Of its task runs: sent, received, ready, executing and end of the slot, each in order.
     unrecorded
         When runs were sent to it that its file does not hold, and when they began or were given up.
+    others
+        When tasks of clients that the trace leaves out held its threads.
     """
     threads, begin, end = life
-    edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded]
+    edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded, *others]
     times = np.clip(np.concatenate(edges), begin, end)
     order = np.argsort(times, kind="stable")
     times = times[order]
     ends = np.cumsum([len(edge) for edge in edges])
-    on_way, waiting, ready, running, lost = (
-        _count(order, ends, *pair)[:-1] for pair in ((2, 3), (3, 4), (4, 5), (5, 6), (7, 8))
+    on_way, waiting, ready, running, lost, foreign = (
+        _count(order, ends, *pair)[:-1]
+        for pair in ((2, 3), (3, 4), (4, 5), (5, 6), (7, 8), (9, 10))
     )
     status = statuses[1][np.maximum(np.searchsorted(statuses[0], times[:-1], side="right") - 1, 0)]
     free = threads - np.minimum(running, threads)
     open_ = status == OPEN
     causes = {cause: np.where(status == code, free, 0) for code, cause in _BY_STATUS.items()}
     own = free = np.where(open_, free, 0)
-    demands = {UNRECORDED: lost, WORKER_LATENCY: ready, TRANSFER: waiting, ON_ITS_WAY: on_way}
+    demands = {OTHERS: foreign, UNRECORDED: lost, WORKER_LATENCY: ready}
+    demands |= {TRANSFER: waiting, ON_ITS_WAY: on_way}
     for cause, demand in demands.items():
         causes[cause] = np.minimum(free, demand)
         free = free - causes[cause]

@@ -315,6 +315,12 @@ class ThreadTime(IntEnum):
         7,
         "The thread had no task. The reason is unknown without a file of the scheduler.",
     )
+    OTHER_CLIENTS = (
+        "Other clients",
+        3,
+        "A task of another client held the thread, or may have; its name is not shown.",
+        True,
+    )
 
 
 #: What usually helps where a class takes much of the time of threads.
@@ -341,6 +347,7 @@ HELPS = {
     ThreadTime.FUNCTIONS_OUTSIDE_TASKS: "Do the function's work as tasks, which use all threads.",
     ThreadTime.NOTHING_SUBMITTED: "Submit more in one go: see what the client does in these gaps.",
     ThreadTime.IDLE_CAUSE_UNKNOWN: "Record the scheduler too.",
+    ThreadTime.OTHER_CLIENTS: "Use a cluster of your own, or run when others do not.",
 }
 
 #: The classes in which a task's function runs in a thread.
@@ -378,6 +385,7 @@ _OF_CAUSES = {
     idle_time.ACTORS: ThreadTime.CALLS_OF_ACTORS,
     idle_time.FUNCTIONS: ThreadTime.FUNCTIONS_OUTSIDE_TASKS,
     idle_time.CLIENT: ThreadTime.NOTHING_SUBMITTED,
+    idle_time.OTHERS: ThreadTime.OTHER_CLIENTS,
 }
 #: Of these only the scheduler knows.
 NEEDS_SCHEDULER = (

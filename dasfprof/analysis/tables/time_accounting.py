@@ -233,7 +233,8 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     DataFrame
         A row a group, the dearest first, and after them the threads that no task held:
         ``(waiting)`` while clients had work under way, ``(idle)`` while they had none, or the
-        worker was coming or going: nobody's.
+        worker was coming or going: nobody's. Of the trace of one client, ``(other clients)`` is
+        the time in which tasks of others held threads.
 
         - ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and ``Worker``; or ``Finding``
           and ``Rule``
@@ -282,7 +283,7 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     )
     if declared is not None:
         table["Cost"] = [each.price(declared) for each in hours.values()]
-    last = np.maximum(np.arange(len(own)) - len(own) + 3, 0)
+    last = np.maximum(np.arange(len(own)) - len(own) + 4, 0)
     order = np.lexsort((-own, last))
     return _with_currency(table.take(order[(own > 0)[order]]).reset_index(drop=True), declared)
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
-from dasfprof.analysis.trace.clients import TaskClients, client_names
+from dasfprof.analysis.trace.clients import Selected, TaskClients, client_names, without_others
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Note, Surroundings, call_profiles
 from dasfprof.analysis.trace.lines import TaskLines
@@ -97,7 +97,8 @@ _SPANS = {
 class TraceBuilder:
     """Makes tables, once: `make` gives the fields of `Trace`."""
 
-    def __init__(self, reader: TraceReader) -> None:
+    def __init__(self, reader: TraceReader, client: str | None = None) -> None:
+        self._client = client
         self._facts = reader.facts
         self._register = reader.register
         self._plugins = reader.plugins
@@ -145,7 +146,7 @@ class TraceBuilder:
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         tables |= {name: self._under_way.table(event) for name, event in _UNDER_WAY.items()}
         tables["transfers"] = self._span_table("Transfer")
-        items = self._facts["Transfer"].list_items("keys", self._ids)
+        moved = self._facts["Transfer"].list_items("keys", self._ids)
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
         tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
         tables["worker_functions"] = self._span_table("Worker Function")
@@ -165,6 +166,9 @@ class TraceBuilder:
         if self._recording is RecordingEnd.GOES_ON:
             self._notes.append(Note("goes-on", "", "the run is still being recorded."))
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
+        items = {"lengths": dependencies[0], "dependencies": dependencies[1], "transfers": moved}
+        selected = None if self._client is None else Selected(self._client, self._clients)
+        tables["others"] = without_others(tables, items, self._keys, selected)
         history = tables["under_way_history"]
         places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
         tables["stacks"] = self._under_way.stacks
@@ -185,8 +189,8 @@ class TraceBuilder:
             "begin": begin,
             "end": end,
             "notes": tuple(self._notes),
-            "task_dependencies": dependencies,
-            "transfer_keys": (tables["transfers"]["keys"].to_numpy(), items),
+            "task_dependencies": (items["lengths"], items["dependencies"]),
+            "transfer_keys": (tables["transfers"]["keys"].to_numpy(), items["transfers"]),
             "run": self._run,
             "surroundings": self._surroundings,
             "knows_actor_calls": all(
@@ -340,7 +344,7 @@ class TraceBuilder:
             came_with,
             senders,
         )
-        clients = TaskClients(
+        self._clients = clients = TaskClients(
             graphs,
             came_with,
             client_names(self._columns.pop("Client")),

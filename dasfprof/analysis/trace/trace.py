@@ -51,6 +51,9 @@ class Trace:
     #: that of the program which built it, and where that is NA ``no_line`` says why. ``source`` is
     #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
     tasks: pd.DataFrame
+    #: When the tasks of clients that the other tables leave out held threads, or may have:
+    #: ``worker_id, begin, end``, by the clock of the worker or, not ``by_worker``, the scheduler's.
+    others: pd.DataFrame
     #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
     #: memory or erred, so that they ran for certain.
     scheduler_only: pd.DataFrame
@@ -217,7 +220,9 @@ class Trace:
     recording: RecordingEnd
 
     @classmethod
-    def from_database(cls, source: Source, *, progress: bool | None = None) -> Trace:
+    def from_database(
+        cls, source: Source, *, client: str | None = None, progress: bool | None = None
+    ) -> Trace:
         """Read a trace.
 
         Parameters
@@ -225,18 +230,18 @@ class Trace:
         source
             A `MultiEventDatabase`, `EventDatabase` or `EventProfiler`; a list of those or of
             paths; or what `dasfprof.open_run` takes: a file, a directory, a glob, a run's name.
-        progress
+        client, progress
             See `TraceAnalyser`.
 
         Raises
         ------
         InvalidArgumentError
-            If the source is of another type.
+            If the source is of another type, or it has no such client.
         SourceNotFoundError, NotATraceError
             If there is no such trace.
         """
         reader = TraceReader(databases_of(source), progress=is_wanted(progress))
-        return cls(**TraceBuilder(reader).make())
+        return cls(**TraceBuilder(reader, client).make())
 
     @cached_property
     def dependencies(self) -> tuple[Array, Array]:
