@@ -19,6 +19,7 @@ import click
 
 from dasfprof.cli.sources import (
     between_option,
+    client_option,
     connected,
     document,
     open_analyser,
@@ -134,6 +135,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @between_option
+@client_option
 def analyse(  # noqa: PLR0917
     source: str,
     analyses: tuple[str, ...],
@@ -143,6 +145,7 @@ def analyse(  # noqa: PLR0917
     head: int | None,
     between: tuple[str, str] | None,
     scheduler: str | None,
+    name: str | None,
     *,
     patch: bool,
     as_json: bool,
@@ -166,6 +169,7 @@ def analyse(  # noqa: PLR0917
       dasfprof analyse --finding tasks-too-small traces/Tutorial_5
       dasfprof analyse -a function --head 20 -o tables/ 'traces/Tutorial_5*'
       dasfprof analyse -a 'transfers("time", interval=1.0)' traces/Tutorial_5
+      dasfprof analyse --client ann traces/
       dasfprof analyse --scheduler tcp://10.0.0.5:8786 /scratch/traces/Tutorial_5
       dasfprof analyse --json traces/ | jq '.findings[].Finding'
       dasfprof analyse --patch traces/ > fix.diff
@@ -176,14 +180,17 @@ def analyse(  # noqa: PLR0917
         raise click.UsageError("--json and --output cannot be used together.")
     if scheduler is not None and between is not None:
         raise click.UsageError("--scheduler and --between cannot be used together.")
+    if scheduler is not None and name is not None:
+        raise click.UsageError("--scheduler and --client cannot be used together.")
     asked = [rule is not None, function is not None, bool(analyses or output)]
     if sum(asked) > 1:
         raise click.UsageError("--finding, --function and -a or -o cannot be used together.")
     options = ["--between", *between] if between else []
     options += ["--scheduler", scheduler] if scheduler else []
+    options += ["--client", name] if name else []
     where = shlex.join([*options, source])
     with connected(scheduler) as client:
-        analyser, title = open_analyser(source, between, client=client)
+        analyser, title = open_analyser(source, between, client=name or client)
         if patch:
             _print_patch(analyser.findings() if rule is None else findings_of(analyser, rule))
         elif rule is None and function is None:

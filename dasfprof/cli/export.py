@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.sources import between_option, open_analyser, price_option, source_argument
+from dasfprof.cli.sources import (
+    between_option,
+    client_option,
+    open_analyser,
+    price_option,
+    source_argument,
+)
 from dasfprof.report.formats import FORMATS, FormatName, file_for
 from dasfprof.report.terminal.console import say
 from dasfprof.text import clean, count_of, format_size
@@ -24,7 +30,14 @@ from dasfprof.text import clean, count_of, format_size
 @click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
 @price_option
 @between_option
-def report(source: str, output: Path | None, opened: bool, between: tuple[str, str] | None) -> None:
+@client_option
+def report(
+    source: str,
+    output: Path | None,
+    opened: bool,
+    between: tuple[str, str] | None,
+    name: str | None,
+) -> None:
     """Write a run as one HTML file that works offline.
 
     It contains the findings, the timeline, resources and tables. SOURCE is as for
@@ -35,7 +48,7 @@ def report(source: str, output: Path | None, opened: bool, between: tuple[str, s
       dasfprof report traces/Tutorial_5
       dasfprof report traces/ -o run.html --open
     """
-    analyser, title = open_analyser(source, between)
+    analyser, title = open_analyser(source, between, client=name)
     output = output or file_for(title, ".html")
     output.parent.mkdir(parents=True, exist_ok=True)
     path = analyser.report(output, title=title)
@@ -67,12 +80,14 @@ def report(source: str, output: Path | None, opened: bool, between: tuple[str, s
     "OTEL_EXPORTER_OTLP_HEADERS.",
 )
 @between_option
-def export(
+@client_option
+def export(  # noqa: PLR0917
     source: str,
     to: FormatName,
     output: Path | None,
     endpoint: str | None,
     between: tuple[str, str] | None,
+    name: str | None,
 ) -> None:
     """Write a run in the formats of other tools.
 
@@ -87,7 +102,7 @@ def export(
     """
     if endpoint is not None and (to != "otlp" or output is not None):
         raise click.UsageError("--endpoint goes with --to otlp, and not with --output.")
-    analyser, title = open_analyser(source, between)
+    analyser, title = open_analyser(source, between, client=name)
     if endpoint is not None:
         from dasfprof.report.formats.otlp import send_spans
 

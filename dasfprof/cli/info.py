@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.sources import open_source, price_option, source_argument
+from dasfprof.cli.sources import client_option, open_source, price_option, source_argument
 from dasfprof.report.documents import json_of, schema_of
 from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
 from dasfprof.text import (
@@ -40,8 +40,9 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 @click.command()
 @source_argument(required=False)
 @price_option
+@client_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def info(source: str, *, as_json: bool) -> None:
+def info(source: str, name: str | None, *, as_json: bool) -> None:
     """Show what trace files contain and which events were lost.
 
     SOURCE is as for `dasfprof analyse`. The default is the working directory, or the only
@@ -85,11 +86,13 @@ def info(source: str, *, as_json: bool) -> None:
             echo()
     database = open_source(source)
     contents = read_all_contents(database.databases)
-    cost = _cost(database)
+    cost, of_client = _cost(database, name), None if name is None else _of_client(database, name)
     if as_json:
         _run_as_json(contents, cost)
         return
     _print_run(source, contents, is_whole=not directory.is_file())
+    if of_client is not None:
+        _entry("client", of_client)
     if cost is not None:
         from dasfprof.report.run_summary import cost_in_words
 
@@ -98,7 +101,16 @@ def info(source: str, *, as_json: bool) -> None:
         _print_file(file)
 
 
-def _cost(database: MultiEventDatabase) -> dict[str, Any] | None:
+def _of_client(database: MultiEventDatabase, name: str) -> str:
+    """Say how many attempts at tasks of a client there were, and how many of them failed."""
+    from dasfprof.handles.analyser import TraceAnalyser
+
+    run = TraceAnalyser(database, client=name, progress=False).processed_tasks("function")
+    attempts, failed = int(run["Total"].sum()), int(run["Failed"].sum())
+    return f"{name}: {count_of(attempts, 'attempt')} at tasks, {failed} of them failed"
+
+
+def _cost(database: MultiEventDatabase, client: str | None) -> dict[str, Any] | None:
     """Return what a run cost, where a price is set: for that alone it is analysed."""
     from dasfprof.config import setting
 
@@ -107,7 +119,7 @@ def _cost(database: MultiEventDatabase) -> dict[str, Any] | None:
     from dasfprof.handles.analyser import TraceAnalyser
     from dasfprof.report.run_summary import run_cost
 
-    analyser = TraceAnalyser(database, progress=False)
+    analyser = TraceAnalyser(database, client=client, progress=False)
     return None if analyser.is_in_parts else run_cost(analyser.run)
 
 

@@ -36,6 +36,15 @@ between_option = click.option(
     "'2026-03-01 13:00'. Times without a time zone are UTC.",
 )
 
+#: The option of commands that read a run, for the work of one client.
+client_option = click.option(
+    "--client",
+    "name",
+    metavar="NAME",
+    help="Analyse only the tasks of this client, such as ann of Client(name='ann'). The tasks of "
+    "other clients are shown as thread time without names.",
+)
+
 
 def _checked_price(_: click.Context, _param: click.Parameter, given: str | None) -> str | None:
     if given is not None:
@@ -117,14 +126,15 @@ def open_source(source: str, between: tuple[str, str] | None = None) -> MultiEve
 
 
 def open_analyser(
-    source: str, between: tuple[str, str] | None = None, *, client: Client | None = None
+    source: str, between: tuple[str, str] | None = None, *, client: Client | str | None = None
 ) -> tuple[TraceAnalyser, str]:
     """Open a run for analysis; returns the analyser and the run's name, or that of the source.
 
-    With a client its cluster analyses the run.
+    With a Dask client its cluster analyses the run; with the name of one, its tasks are analysed.
     """
     # A wrong source is an error before pandas is loaded.
-    database = open_source(source, between) if client is None else source
+    known = client is None or isinstance(client, str)
+    database = open_source(source, between) if known else source
     from dasfprof.handles.analyser import TraceAnalyser
     from dasfprof.report.run_summary import title_of
 

@@ -336,7 +336,7 @@ name            text     text     user, host and script, if dasfprof runs in its
 
 CLIENT_TASKS = event_kind(
     "Client Tasks",
-    "Tasks of a client that came with no graph of its own: unfinished when recording began, or "
+    "Tasks of a client that came with none of its recorded graphs: known when recording began, or "
     "brought by the graph of another client and wanted by this one as well.",
     recorder="SchedulerPlugin",
     columns="""

@@ -7,13 +7,14 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dasfprof.recording.dask_internals.inspection.views import UNFINISHED
 from dasfprof.schema.tasks import CLIENT, CLIENT_TASKS
 
 #: Dask's topic in which processes that use dasfprof announce their clients to schedulers.
 TOPIC = "dasfprof-clients"
 #: Clients of a scheduler that one person uses: that of `fire_and_forget`, and the person's.
 _ALONE = 2
+#: Maximum number of tasks of a client that are written as recording begins.
+_MOST_KNOWN = 100_000
 
 
 async def announce(client: Any, command: str, process: str) -> None:
@@ -46,7 +47,7 @@ class TaskClients:
         for _, message in scheduler.get_events(TOPIC):
             self.announced(message)
         for client, state in list(scheduler.clients.items()):
-            keys = _unfinished(state.wants_what)
+            keys = _with_dependencies(state.wants_what)
             if keys:
                 self._write_name(client)
                 tell(CLIENT_TASKS, client, keys)
@@ -77,11 +78,11 @@ class TaskClients:
         self._tell(CLIENT, client, name)
 
 
-def _unfinished(wanted: Iterable[Any]) -> list[Any]:
-    """Return the keys of tasks that have not ended, and of those that they depend on."""
-    tasks, unfinished = list(wanted), {}
+def _with_dependencies(wanted: Iterable[Any]) -> list[Any]:
+    """Return the keys of tasks and of those that they depend on, `_MOST_KNOWN` at most."""
+    tasks, keys = list(wanted), dict[Any, None]()
     for task in tasks:  # it grows
-        if task.key not in unfinished and task.state in UNFINISHED:
-            unfinished[task.key] = None
+        if task.key not in keys and len(keys) < _MOST_KNOWN:
+            keys[task.key] = None
             tasks += task.dependencies
-    return list(unfinished)
+    return list(keys)

@@ -1,0 +1,108 @@
+"""Whose each task run is, and the trace of one client, worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from traces import Plan, T, Task
+
+from dasfprof import TraceAnalyser
+from dasfprof.cli.main import cli
+from dasfprof.errors import InvalidArgumentError
+
+ANN, BOB = (f"Client-{name}-{'0' * 8}-0000-0000-0000-{'0' * 12}" for name in ("ann", "bob"))
+
+
+def shared() -> Plan:
+    """Ann's task runs for 4 s on worker 0, one of hers fails later; Bob's worker dies under his.
+
+    Worker 0 is there from 0 to 10 s and worker 1 from 0 to 6 s, with one thread each: 16 s.
+    """
+    tasks = [
+        Task("load-0", 0, 0.0, 4.0, graph="update-graph-0"),
+        Task("fit-0", 0, 5.0, 10.0, arrival=1.0, graph="update-graph-1"),
+        Task(
+            "parse-0", 0, 4.0, 5.0, graph="update-graph-0", state="erred", exception="ValueError: x"
+        ),
+    ]
+    # Sent to worker 1 again as it was lost there: by then the graph is not told any more.
+    lost = {"key": "fit-0", "run_id": 98, "worker": "tcp://10.0.0.1:4001", "state": "released"}
+    lost |= {"timestamp": T + 1.0, "duration": 5.0, "waiting": T + 1.0, "graph": "other-1"}
+    lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}
+    used = [(0, 0.0, {}), (0, 10.0, {}), (1, 0.0, {}), (1, 6.0, {})]
+    return Plan(
+        tasks,
+        threads=1,
+        graphs=(0.0, 1.0),
+        clients=(ANN, BOB),
+        used=used,
+        held=[(who, at, {"state": "running"}) for who, at, _ in used],
+        unseen=[lost],
+        left=[(1, 6.0, "handle-worker-cleanup")],
+        killed=(1,),
+    )
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("shared")
+    shared().write_files(directory)
+    return directory
+
+
+def of(directory: Path, client: str | None = None) -> TraceAnalyser:
+    return TraceAnalyser(directory, client=client, progress=False)
+
+
+def seconds(table: Any, label: str) -> float:
+    return float(table.set_index(table.columns[0])["Thread Time (s)"].get(label, 0.0))
+
+
+def test_task_runs_have_the_client_whose_graph_brought_their_key(directory: Path) -> None:
+    trace = of(directory).trace
+    clients = dict(zip(trace.tasks["function"], trace.tasks["client"], strict=True))
+    assert clients == {"load": "ann", "fit": "bob", "parse": "ann"}
+    # An attempt that its worker took with it is of the client of the key's other attempts.
+    assert trace.scheduler_only["client"].tolist() == ["bob"]
+
+
+def test_the_hours_of_clients_add_up_to_those_of_workers(directory: Path) -> None:
+    for client in (None, "ann", "bob"):
+        assert of(directory, client).cost("client")["Worker Hours"].sum() * 3600 == pytest.approx(
+            16
+        )
+
+
+def test_one_client_has_its_errors_and_deaths_alone(directory: Path) -> None:
+    rules = {name: set(of(directory, name).diagnose()["Rule"]) for name in ("ann", "bob")}
+    assert "failed-tasks" in rules["ann"] and "lost-workers" not in rules["ann"]
+    assert "lost-workers" in rules["bob"] and "failed-tasks" not in rules["bob"]
+    tasks = {name: of(directory, name).processed_tasks()["Task"].tolist() for name in rules}
+    assert tasks == {"ann": ["load-0", "parse-0"], "bob": ["fit-0", "fit-0"]}
+
+
+def test_tasks_of_others_are_thread_time_without_names(directory: Path, tmp_path: Path) -> None:
+    # Bob's held the thread of worker 0 for 5 s, and may have held that of worker 1 for 5 s.
+    assert seconds(of(directory, "ann").time_accounting(), "Other clients") == pytest.approx(10)
+    assert seconds(of(directory, "bob").time_accounting(), "Other clients") == pytest.approx(5)
+    assert seconds(of(directory).time_accounting(), "Other clients") == 0
+    page = of(directory, "bob").report(tmp_path / "bob.html").read_text(encoding="utf-8")
+    assert not any(text in page for text in ("load-0", "parse", "ValueError"))
+
+
+def test_an_unknown_client_is_an_error_that_names_the_known(directory: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"client='eve'.*ann, bob"):
+        of(directory, "eve")
+
+
+@pytest.mark.parametrize("command", ["analyse", "report", "info", "export --to perfetto"])
+def test_commands_select_a_client(command: str, directory: Path, tmp_path: Path) -> None:
+    with CliRunner().isolated_filesystem(tmp_path):
+        done = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "bob"])
+        assert done.exit_code == 0, done.output
+        assert "ValueError" not in done.output
+        wrong = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "eve"])
+        assert wrong.exit_code != 0 and "Its clients: ann, bob" in str(wrong.exception)
