@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
-import uuid
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,12 +26,13 @@ from dasfprof.recording.cluster.clients import (
 )
 from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink, is_on_network, within
-from dasfprof.recording.cluster.task_clients import announce
+from dasfprof.recording.cluster.program import announce, this_process
+from dasfprof.recording.cluster.task_clients import sent_before
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker_profiler import WorkerProfiler
 from dasfprof.recording.settings import RunSettings, check_names, documented, make_settings
-from dasfprof.recording.steps.recorder import StepRecorder, program_facts, stop_recorders
+from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,8 +49,6 @@ _PATIENCE = 12
 _COMPANION = "dasfprof.handles.live"
 #: The owner of runs that preloads start.
 PRELOAD = "preload"
-#: Tells this process from others of the same number, on other hosts and later.
-_PROCESS = uuid.uuid4().hex
 
 
 @documented
@@ -99,7 +96,7 @@ def register_default_profiler(
         name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
     )
     # The number tells a forked child from its parent.
-    return start_run(pipeline, replace(settings, owner=_this_process()))
+    return start_run(pipeline, replace(settings, owner=this_process()))
 
 
 def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
@@ -177,12 +174,14 @@ async def _register(
             await client
         if is_on_network(client):
             settings = replace(settings, client=client.id)
+        if not owned and client.cluster is None:  # it may be the cluster of others as well
+            settings = replace(settings, process=this_process())
         plugins = default_plugins(settings)
         link = ClusterLink(client, settings.response_timeout)
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
         await _stop_earlier(client, link, settings.owner)
-        await announce_client(client)
+        await announce(client)
         await home.prepare(link)
     except BaseException as error:
         await home.leave()
@@ -193,6 +192,9 @@ async def _register(
         raise
     try:
         for plugin in plugins:
+            if settings.process and isinstance(plugin, WorkerProfiler):
+                name = settings.plugin_name("SchedulerPlugin")
+                plugin.recorder.hidden = await client.run_on_scheduler(sent_before, name)
             await within(_PATIENCE * link.limit, client.register_plugin(plugin))
             logger.info("Registered %s", describe_plugin(plugin))
     except Exception as error:
@@ -206,15 +208,6 @@ async def _register(
     steps.start()
     names = [plugin.name for plugin in plugins]
     return ProfiledRun(client, settings, names, owned, steps, home=home)
-
-
-async def announce_client(client: Client) -> None:
-    """Tell a client's scheduler what the client is called, and that it is of this process."""
-    await announce(client, program_facts()["command"], _this_process())
-
-
-def _this_process() -> str:
-    return f"{os.getpid()}-{_PROCESS}"
 
 
 def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:

@@ -402,10 +402,10 @@ class ClientRecorder:
             self.refusals.append(f"{address} was not recorded, as its scheduler answers: {what}")
 
     async def _record(self, client: Client, address: str) -> None:
-        from dasfprof.handles.registration import announce_client
         from dasfprof.recording.cluster.calls import running_plugins
+        from dasfprof.recording.cluster.program import announce
 
-        await announce_client(client)
+        await announce(client)
         scheduler_id = (await client.scheduler.identity())["id"]
         with self._lock:
             if scheduler_id in self._seen:

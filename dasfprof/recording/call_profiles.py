@@ -15,7 +15,7 @@ import pstats
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
@@ -151,13 +151,20 @@ class CallProfiles:
         The file of the plugin. The profiles are written to the same directory.
     note
         Appends rows of `CALL_PROFILE`.
+    hidden
+        Keys of tasks that are not profiled.
     guard
         Handles errors.
     """
 
     def __init__(
-        self, database: FileDatabase, note: Callable[[tuple[Any, ...]], object], guard: HookGuard
+        self,
+        database: FileDatabase,
+        note: Callable[[tuple[Any, ...]], object],
+        hidden: Container[Any],
+        guard: HookGuard,
     ) -> None:
+        self._hidden = hidden
         self._database, self._note, self._guard = database, note, guard
         self._functions: dict[str, FunctionProfile] = {}
         #: Held while profiles are changed or written.
@@ -168,7 +175,7 @@ class CallProfiles:
 
         @functools.wraps(run)
         def run_profiled(task: Any, /, *args: Any, **kwargs: Any) -> Any:
-            profile = self._start(task)
+            profile = None if task.key in self._hidden else self._start(task)
             if profile is None:
                 return run(task, *args, **kwargs)
             try:
@@ -258,7 +265,11 @@ class CallProfiles:
 
 
 def profile_calls(
-    worker: Any, database: FileDatabase, constants: dict[str, Any], undo: list[Callable[[], object]]
+    worker: Any,
+    database: FileDatabase,
+    constants: dict[str, Any],
+    hidden: Container[Any],
+    undo: list[Callable[[], object]],
 ) -> CallProfiles | None:
     """Profile the tasks of a worker.
 
@@ -270,6 +281,8 @@ def profile_calls(
         The file of the plugin.
     constants
         Fields with the same value in every event.
+    hidden
+        Keys of tasks that are not profiled.
     undo
         Gets the functions that end it, to be called from last to first.
 
@@ -289,7 +302,7 @@ def profile_calls(
         logger.warning("profiler='cprofile': the calls of tasks are not profiled: %s", refused)
         note((time(), None, None, "cprofile", 0, 0, refused))
         return None
-    profiles = CallProfiles(database, note, guard)
+    profiles = CallProfiles(database, note, hidden, guard)
     undo.append(profiles.commit)
     leave = observe(worker, profiles.wrap)
     if leave is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from time import time
 from typing import Any
@@ -91,6 +91,8 @@ class FileRows:
         self.append = append
         #: Counts what is missing from the file.
         self.losses = losses
+        #: Keys of tasks about which nothing is written.
+        self.hidden: Container[Any] = ()
         #: The file's stacks.
         self.stacks = StackRows(append, losses)
 
@@ -121,5 +123,7 @@ class FileRows:
         stack
             What its column ``stack`` refers to, if it has one; empty: unknown.
         """
+        if facts.get("key") in self.hidden:
+            return
         values = {"timestamp": time(), "stack": self.stacks.number(stack), **facts}
         self.append((kind, tuple(values.get(name) for name, _ in kind.fields + kind.args)))

@@ -27,6 +27,7 @@ from dasfprof.database.storage import check_backend, is_url, shown
 from dasfprof.errors import InvalidArgumentError, UnknownOptionError
 from dasfprof.recording.dask_internals.names import missing
 from dasfprof.recording.probes.process import job_of_process
+from dasfprof.schema.tasks import MARK
 from dasfprof.text import file_part
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class RunSettings(RunOptions):
     owner: str = ""
     #: Id of the client with whose process the run ends; empty: it ends with the cluster.
     client: str = ""
+    #: The process whose clients' work is recorded, and that of others without texts, see
+    #: `this_process`; empty: everybody's work.
+    process: str = ""
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
@@ -114,6 +118,11 @@ class RunSettings(RunOptions):
     def source(self) -> str:
         """What `dasfprof.open_run` takes for this run."""
         return os.path.join(shown(self.storage) or self.directory, self.name)
+
+    @property
+    def mark(self) -> str:
+        """The annotation of tasks whose texts are not recorded."""
+        return f"{MARK}{self.uuid}"
 
     @property
     def stored_directory(self) -> str:

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from dasfprof.schema.events import EventPhases, event_kind
 
+#: Begin of the annotations by which a recording marks tasks for workers.
+MARK = "dasfprof_hidden_"
+#: The function of tasks of other clients, of which no texts are recorded.
+OTHER_CLIENTS = "other-clients"
+
 COMPUTE = event_kind(
     "Compute",
     "One attempt to run a key on a worker. The event's time is that of the user's function, in "

@@ -12,7 +12,7 @@ import pytest
 from dasfprof.analysis.trace.gaps import Surroundings
 
 PROGRAM = """import json
-from dasfprof.recording.steps.recorder import program_facts
+from dasfprof.recording.cluster.program import program_facts
 print(json.dumps(program_facts()))
 """
 

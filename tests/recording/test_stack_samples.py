@@ -299,7 +299,7 @@ def test_how_often_task_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("dasfprof.recording.stack_samples.sampled_threads.time", lambda: 1e9)
     ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
     worker, rows, os_threads = Told(1e9, **ages), Rows(), OsThreads()
-    subject = TaskThreads(worker, worker.began, rows.stacks, rows.written.append)
+    subject = TaskThreads(worker, worker.began, (), rows.stacks, rows.written.append)
 
     def mode(key: str) -> SamplingMode:
         return subject.mode(1, key, os_threads)

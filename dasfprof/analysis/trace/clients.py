@@ -13,6 +13,7 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.steps import RunGraphs
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.schema.tasks import OTHER_CLIENTS
 
 Columns = dict[str, Any]
 Tables = dict[str, pd.DataFrame]
@@ -106,8 +107,6 @@ class TaskClients:
 
 # --- The tables of one client, and when the tasks of others held threads --------------------------
 
-#: The function of tasks whose texts were not recorded, since they are of other clients.
-OTHER_CLIENTS = "other-clients"
 _RUNS = ("tasks", "scheduler_only")
 
 

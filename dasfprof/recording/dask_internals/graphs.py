@@ -21,6 +21,7 @@ from typing import Any
 import dask
 from distributed import Client
 
+from dasfprof.recording.cluster.program import announce_once
 from dasfprof.recording.dask_internals import client_calls, names
 from dasfprof.recording.dask_internals.built_lines import (
     MOST_FRESH,
@@ -208,7 +209,10 @@ def _noting_rewritten(original: Any, patch: Patch) -> Any:
 
 def _annotating(original: Any, patch: Patch) -> Any:
     def _graph_to_futures(*args: Any, **kwargs: Any) -> Any:
-        step = _safely(_note_call, args, kwargs) if patch.active else None
+        step = None
+        if patch.active:
+            step = _safely(_note_call, args, kwargs)
+            _safely(announce_once, *args[:1])
         if not step:
             return original(*args, **kwargs)
         with dask.annotate(**{ANNOTATION: step}):

@@ -21,7 +21,8 @@ from distributed.protocol.pickle import dumps
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
-from dasfprof.recording.cluster.task_clients import TOPIC, TaskClients
+from dasfprof.recording.cluster.program import TOPIC
+from dasfprof.recording.cluster.task_clients import TaskClients
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
@@ -32,6 +33,7 @@ from dasfprof.recording.shipping.sender import Sender
 from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import EventLoop
 from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.task_runs.hidden_tasks import hide_rows, hiding_sent_runs
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
 from dasfprof.recording.task_runs.task_notes import (
     RELEASE_WIDTH,
@@ -40,7 +42,7 @@ from dasfprof.recording.task_runs.task_notes import (
     scheduler_notes,
 )
 from dasfprof.recording.telemetry import add_metrics
-from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
+from dasfprof.recording.under_way.scheduler import Narrow, SchedulerUnderWay
 from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import LOOP_SAMPLE
 from dasfprof.schema.tasks import (
@@ -94,7 +96,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
         self._changes: ClusterChanges | None = None
-        self._clients: TaskClients | None = None
+        self.clients: TaskClients | None = None
         self.absence = Absence(settings)
         self._receiver: Receiver | None = None
         self.sender: Sender | None = None
@@ -134,10 +136,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)
             self._changes = ClusterChanges(scheduler, changed, self._guard)
             self._undo += [self._exits.stop, self._changes.stop]
-            self._clients = TaskClients(scheduler, self._tell)
+            narrowed = self._tell_clients(scheduler, rows)
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
-            self._under_way = SchedulerUnderWay(scheduler, rows, self._guard)
+            self._under_way = SchedulerUnderWay(scheduler, rows, self._guard, narrowed)
             self._under_way.start()
             self._undo.append(self._under_way.stop)
             frequency = self.settings.stack_frequency
@@ -157,6 +159,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._undo.append(add_metrics(*told, self.database))
         except Exception:
             self._guard.caught("dashboard")
+
+    def _tell_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
+        """Write whose tasks are known; return what leaves out the texts of hidden ones, if any."""
+        self.clients = TaskClients(scheduler, self.settings, self._tell)
+        if not self.clients.hides:
+            return None
+        hide_rows(rows, self.clients)
+        self._append = rows.append
+        self._note = hiding_sent_runs(self._note, self.clients)
+        return self.clients.narrowed
 
     def _tell(self, kind: Schema, *facts: Any) -> None:
         self._append((kind, (time(), *facts)))
@@ -225,6 +237,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if self._scheduler.status.name == "running":
                 await asyncio.gather(*(e.finish() for e in (self._receiver, self._exits) if e))
             self._note_no_more()
+            if self.clients is not None:
+                self.clients.stop()
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
@@ -303,10 +317,15 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _unfinished(self) -> Folded:
         """Return rows of the tasks that have not ended when the file is closed."""
         notes: list[Any] = []
+        append: Callable[[tuple[Any, ...]], None] = notes.extend
+        waiting = self._waiting
+        if self.clients is not None and self.clients.hides:
+            append = hiding_sent_runs(append, self.clients)
+            waiting = {key: waiting[key] for key in waiting if key not in self.clients}
         for key, (since, *_) in list(self._sent.items()):
             if key in self._tasks:
-                notes += self._task_run(key, since, "processing", "", {})
-        unsent = unsent_tasks(self._waiting, self._tasks)
+                append(self._task_run(key, since, "processing", "", {}))
+        unsent = unsent_tasks(waiting, self._tasks)
         first = len(notes) // len(SENT_RUN)
         return [*self._notes.fold(notes), (UNSENT_TASKS, unsent, range(first, first + len(unsent)))]
 
@@ -324,9 +343,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a graph arrived."""
         try:
             step = take_step(annotations, self._tasks)
-            self._tell(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
-            if self._clients is not None:
-                self._clients.sent(client, keys)
+            if self.clients is None or not self.clients.sent(client, keys, tasks):
+                self._tell(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
         except Exception:
             self._guard.caught("update_graph")
 
@@ -345,8 +363,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 if key in self._sent:
                     self._stolen[key] = time()
                     self._sent[key] = *self._sent[key][:2], thief
-            elif topic == TOPIC and self._clients is not None:
-                self._clients.announced(msg)
+            elif topic == TOPIC and self.clients is not None:
+                self.clients.announced(msg)
             elif isinstance(msg, dict) and self._changes is not None:
                 self._changes.logged(topic, msg)
         except Exception:

@@ -13,7 +13,7 @@ tracked objects would trigger a full collection, which takes tens of millisecond
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from time import time
 from typing import Any
@@ -42,6 +42,7 @@ from dasfprof.recording.stack_samples.sampled_threads import EventLoop, TaskThre
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
+from dasfprof.recording.task_runs.hidden_tasks import HiddenTasks, hide_rows, hiding_runs
 from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
 from dasfprof.recording.task_runs.outcomes import (
     STATES,
@@ -105,6 +106,8 @@ class WorkerTaskPlugin(RecordingPart):
         self._arguments: TaskArguments | None = None
         self._tracebacks: Tracebacks | None = None
         self._actor_calls: worker_calls.ActorCalls | None = None
+        #: The keys of tasks of other clients, whose texts are not recorded.
+        self.hidden: Collection[Any] = ()
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
@@ -121,6 +124,8 @@ class WorkerTaskPlugin(RecordingPart):
         self._writer.start(self._source)
         self._note = self._writer.extender(self._source)
         rows = FileRows.into(self._writer, constants)
+        if self.settings.process:
+            self._hide(worker, rows)
         self._append = rows.append
         self._undo.append(self._stop_noting)
         self._note_correction()
@@ -147,7 +152,15 @@ class WorkerTaskPlugin(RecordingPart):
         if self.settings.record_code:
             self._code = FunctionCode(self._writer, constants, self._guard)
         if self.settings.profiler is not None:
-            self.call_profiles = profile_calls(worker, database, constants, self._undo)
+            self.call_profiles = profile_calls(worker, database, constants, self.hidden, self._undo)
+
+    def _hide(self, worker: Any, rows: FileRows) -> None:
+        """Record the task runs of other clients without texts."""
+        tasks = HiddenTasks(worker, self.settings.mark, self.hidden, self._guard)
+        self.hidden = tasks.keys
+        self.transition = tasks.noting(self.transition)  # type: ignore[method-assign]
+        self._note = hiding_runs(self._note, self.hidden)
+        hide_rows(rows, self.hidden)
 
     def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
         """Record what is under way, and sample stacks."""
@@ -164,7 +177,9 @@ class WorkerTaskPlugin(RecordingPart):
         self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
         if task_functions.are_known(worker):
             self._undo.append(
-                samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, self._executing))
+                samples.sample(
+                    TASK_SAMPLE, partial(TaskThreads, worker, self._executing, self.hidden)
+                )
             )
 
     def _measure_run_queue(self, worker: Any) -> None:
@@ -242,7 +257,7 @@ class WorkerTaskPlugin(RecordingPart):
             elif label == "disk-read" and unit == "bytes":
                 disk_read_size += int(value)
         code = self._code
-        if code is not None and prefix not in code.known:
+        if code is not None and prefix not in code.known and key not in self.hidden:
             code.see(prefix, self._tasks.get(key))
         storage = self._storage.write(key, run_id) if self._moved else 0.0
         collecting = self._collected.pop(key, 0.0) if self._collected else 0.0

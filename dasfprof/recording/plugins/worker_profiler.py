@@ -61,10 +61,10 @@ class WorkerProfiler(RecordingPlugin):
         """Set up all parts if this worker can record. None of them raises."""
         if not self.can_record(worker):
             return
-        # Dask calls the recorder's method directly.
-        self.transition: Callable[..., None] = self.recorder.transition
         for part in self.parts:
             part.setup(worker)
+        # Dask calls the recorder's method directly.
+        self.transition: Callable[..., None] = self.recorder.transition
         self._ship(worker)
 
     def end_with(self, ending: dict[str, Any]) -> None:

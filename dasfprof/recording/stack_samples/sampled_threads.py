@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import IntEnum
 from math import inf
 from opcode import opmap
@@ -77,6 +77,8 @@ class TaskThreads(Subject):
         The worker; only read.
     began
         By key: when runs in progress started, Unix seconds. The event loop adds and removes them.
+    hidden
+        Keys of tasks that are not sampled.
     stacks
         Of the file.
     write
@@ -84,11 +86,16 @@ class TaskThreads(Subject):
     """
 
     def __init__(
-        self, worker: Any, began: Mapping[Any, float], stacks: StackRows, write: Write
+        self,
+        worker: Any,
+        began: Mapping[Any, float],
+        hidden: Container[Any],
+        stacks: StackRows,
+        write: Write,
     ) -> None:
         self._worker = worker
         self._tasks = worker.state.tasks
-        self._began = began
+        self._began, self._hidden = began, hidden
         self._write = write
         #: By function: its mode, and how many samples in a row have found younger runs.
         self._modes: dict[Any, tuple[SamplingMode, int]] = {}
@@ -96,7 +103,8 @@ class TaskThreads(Subject):
 
     def threads(self) -> dict[int, Any]:
         """Return those that run a task, each with its key."""
-        return task_threads(self._worker)
+        threads = task_threads(self._worker)
+        return {own: key for own, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return that of the run of a key: its own or its function's, whichever is more often."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
@@ -19,6 +17,7 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.cluster.link import SchedulerWatch, status_of
+from dasfprof.recording.cluster.program import program_facts
 from dasfprof.recording.dask_internals.graphs import (
     place_hooks,
     remove_hooks,
@@ -87,31 +86,6 @@ def _row(calls: list[ClientCall]) -> tuple[Any, ...]:
         *(sum(getattr(call, name) for call in calls) for name in _SUMS),
         *(sum(getattr(call, name) for call in calls) for name in _COUNTS),
     )
-
-
-# --- `program_facts`: which program this process runs, for the headers of its files ---------------
-
-#: Scripts that start others, by what these are called.
-_STARTERS = {"ipykernel_launcher.py": "Jupyter kernel", "-c": "python -c", "": "python"}
-
-
-def program_facts() -> dict[str, Any]:
-    """Return ``command``, the program that runs, and ``command_arguments``, their number.
-
-    The arguments themselves are not recorded, nor the path of the program: passwords and names of
-    people stand in them.
-    """
-    arguments = getattr(sys, "argv", None) or [""]
-    # A name of bytes that are no text has surrogates, which no header holds.
-    name = os.path.basename(arguments[0]).encode(errors="replace").decode()
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is not None:
-        command = f"python -m {spec.name.removesuffix('.__main__')}"
-    elif name in _STARTERS:
-        command = _STARTERS[name]
-    else:
-        command = f"python {name}" if name.endswith(".py") else name
-    return {"command": command, "command_arguments": len(arguments) - 1}
 
 
 logger = logging.getLogger(__name__)

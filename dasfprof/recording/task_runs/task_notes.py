@@ -15,7 +15,7 @@ from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.thread_time import correction_of, run_queue_seconds
 from dasfprof.schema.events import Schema
-from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN
+from dasfprof.schema.tasks import COMPUTE, MARK, RESULT_RELEASED, TASK_RUN
 
 #: The items of notes: a list for each field, by the field's name.
 Fields = dict[str, list[Any]]
@@ -356,10 +356,17 @@ def _task_run_columns(runs: Fields) -> dict[str, Any]:
         "priority_user": user,
         "priority_generation": generation,
         "priority_order": order,
-        "annotations": [told or _NO_ANNOTATIONS for told in annotations]
+        "annotations": [_without_marks(told) for told in annotations]
         if any(annotations)
         else [_NO_ANNOTATIONS] * len(annotations),
     }
+
+
+def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
+    """Return annotations but those by which recordings mark tasks for workers."""
+    if annotations and any(name.startswith(MARK) for name in annotations):
+        annotations = {key: annotations[key] for key in annotations if not key.startswith(MARK)}
+    return annotations or _NO_ANNOTATIONS
 
 
 # --- Results that were let go: as many as task runs, so that they have a source of their own ------

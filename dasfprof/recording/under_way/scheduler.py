@@ -27,6 +27,9 @@ from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
+#: Returns the part of a row that is written.
+Narrow = Callable[[dict[str, Any]], dict[str, Any]]
+
 #: Seconds between two rows while nothing changes.
 QUIET_INTERVAL = 10.0
 
@@ -49,10 +52,18 @@ class SchedulerUnderWay:
         Where they go.
     guard
         Handles errors.
+    narrowed
+        Returns the part of a row that is written; None: all of it.
     """
 
-    def __init__(self, scheduler: Any, rows: FileRows, guard: HookGuard) -> None:
-        self._scheduler = scheduler
+    def __init__(
+        self,
+        scheduler: Any,
+        rows: FileRows,
+        guard: HookGuard,
+        narrowed: Narrow | None = None,
+    ) -> None:
+        self._scheduler, self._narrowed = scheduler, narrowed
         self._rows = rows
         self._guard = guard
         self._loop = asyncio.get_running_loop()
@@ -126,5 +137,6 @@ class SchedulerUnderWay:
         self, occasion: str, client: str | None = None, most_wanted: int = MOST_WANTED
     ) -> None:
         view = scheduler_view(self._scheduler, most_wanted, self._before)
+        view = view if self._narrowed is None else self._narrowed(view)
         facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
         self._rows.write(SCHEDULER_STATE, {**facts, **view})
