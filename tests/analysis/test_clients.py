@@ -23,6 +23,7 @@ def shared() -> Plan:
     """
     tasks = [
         Task("load-0", 0, 0.0, 4.0, graph="update-graph-0"),
+        Task("load-1", 1, 0.0, 0.5, graph="update-graph-0"),
         Task("fit-0", 0, 5.0, 10.0, arrival=1.0, graph="update-graph-1"),
         Task(
             "parse-0", 0, 4.0, 5.0, graph="update-graph-0", state="erred", exception="ValueError: x"
@@ -81,7 +82,7 @@ def test_one_client_has_its_errors_and_deaths_alone(directory: Path) -> None:
     assert "failed-tasks" in rules["ann"] and "lost-workers" not in rules["ann"]
     assert "lost-workers" in rules["bob"] and "failed-tasks" not in rules["bob"]
     tasks = {name: of(directory, name).processed_tasks()["Task"].tolist() for name in rules}
-    assert tasks == {"ann": ["load-0", "parse-0"], "bob": ["fit-0", "fit-0"]}
+    assert tasks == {"ann": ["load-0", "load-1", "parse-0"], "bob": ["fit-0", "fit-0"]}
 
 
 def test_tasks_of_others_are_thread_time_without_names(directory: Path, tmp_path: Path) -> None:

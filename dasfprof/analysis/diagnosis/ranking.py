@@ -23,8 +23,11 @@ from dasfprof.analysis.diagnosis.registry import (
 )
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import (
+    NO_CLIENT,
     NO_LINES,
     NO_STEP,
+    client_groups,
+    has_clients,
     has_lines,
     has_steps,
     line_groups,
@@ -84,6 +87,8 @@ def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
     """Return findings as the table of `TraceAnalyser.diagnose`."""
     columns = list(Finding("", "", "", ()).row())
     table = pd.DataFrame([one.row() for one in findings], columns=columns, dtype=object)
+    if any("client" in one.figures for one in findings):
+        table["Client"] = [one.figures.get("client") for one in findings]
     return table.astype({name: float for name in columns if name.endswith("(s)")})
 
 
@@ -121,6 +126,15 @@ def located(finding: Finding, run: RunFigures) -> Finding:
         if line not in ("", *NO_LINES):
             words = f"{name} was built at {line_words(run.trace, line)}{_part(share)}."
             finding = finding.adding(words, built_at=excerpt(line), share_of_line=share)
+    if name is not None and has_clients(run.trace):
+        client, share = _most(name, run, *client_groups(run.trace.tasks))
+        if not client:  # none of its task runs ended
+            only = run.trace.scheduler_only
+            wanted = only["client"][(only["function"] == name).to_numpy()].dropna()
+            client, share = (str(wanted.iloc[0]), Share(1)) if len(wanted) else ("", share)
+        if client not in ("", NO_CLIENT):
+            words = f"{name} is of the client {excerpt(client)}{_part(share)}."
+            finding = finding.adding(words, client=client, share_of_client=share)
     return finding
 
 

@@ -20,7 +20,6 @@ from dasfprof.analysis.model.account_sums import (
     used_time,
 )
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
-from dasfprof.analysis.model.steps import groups_of
 from dasfprof.analysis.model.thread_time import OF_USES, USES, ThreadTime, idle_classes
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
@@ -298,8 +297,6 @@ HOUR = 3600.0
 IDLE, WAITING, OTHERS = "(idle)", "(waiting)", "(other clients)"
 #: Classes of threads that are idle because nobody has anything to do, or the worker is not there.
 _NOBODYS = (ThreadTime.NOTHING_SUBMITTED, ThreadTime.STARTING, ThreadTime.CLOSING)
-#: What stands for a client where none is known.
-NO_CLIENT = "(no client)"
 
 
 @dataclass(frozen=True)
@@ -350,12 +347,6 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
     whole = hours_of_run(run)
     hours = {name: _hours(own, lives.threads) for name, own in zip(names, of_lives, strict=True)}
     return hours | {OTHERS: whole["others"], WAITING: whole["waiting"], IDLE: whole["idle"]}
-
-
-def client_groups(run: Run) -> tuple[Array, list[str]]:
-    """Number the clients of the slots of `Run.whole`; the last name is `NO_CLIENT`."""
-    ran = run.whole
-    return groups_of("client", NO_CLIENT, (ran.tasks, ran.unseen))
 
 
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:

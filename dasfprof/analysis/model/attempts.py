@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import client_groups, step_groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import (
     LOST,
@@ -53,8 +53,9 @@ def find_attempts(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``key_id``; ``function``, ``step`` (Categorical); ``worker`` (a number of `NamedWorkers`);
-        ``life`` (its row in `Trace.workers`); ``attempt`` (from 1, of each key); ``again`` (whether
+        ``key_id``; ``function``, ``step``, ``client`` (Categorical); ``worker`` (a number of
+        `NamedWorkers`); ``life`` (its row in `Trace.workers`); ``attempt`` (from 1, of each key);
+        ``again`` (whether
         the one before it of its key failed: `RETRIED`; had made a result, which was lost or
         released: `RECOMPUTED`; or neither, as its worker was lost or it was cancelled: `RESTARTED`;
         else `FIRST`); ``status`` (Categorical, its categories in order: the state that it ended in,
@@ -69,10 +70,12 @@ def find_attempts(run: Run) -> pd.DataFrame:
     workers, ended = run.named, len(run.tasks)
     lost, earlier = left_unasked(run), earlier_attempts(run)
     run = run.whole
-    steps, step_names = step_groups(run.tasks, run.scheduler_only)
-    parts = [_recorded(run, steps[: len(run.tasks)], ended)]
+    tables, count = (run.tasks, run.scheduler_only), len(run.tasks)
+    origins = {"step": step_groups(*tables), "client": client_groups(*tables)}
+    parts = [_recorded(run, {name: codes[:count] for name, (codes, _) in origins.items()}, ended)]
     if len(run.scheduler_only):
-        parts.append(_unrecorded(run, steps[len(run.tasks) :], lost))
+        others = {name: codes[count:] for name, (codes, _) in origins.items()}
+        parts.append(_unrecorded(run, others, lost))
     names = parts[0].keys()
     columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
     order = np.argsort(columns["start"], kind="stable")
@@ -83,7 +86,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
     number = 1 + pd.Series(keys).groupby(keys).cumcount().to_numpy()
     functions = run.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
-    columns["step"] = make_categorical(columns["step"], step_names)
+    columns |= {name: make_categorical(columns[name], own) for name, (_, own) in origins.items()}
     _name_outcomes(columns)
     columns["attempt"] = number
     before = pd.Series(_follows(columns)).groupby(keys).shift(fill_value=FIRST)
@@ -116,7 +119,7 @@ def at_keys(run: Run) -> pd.DataFrame:
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
-def _recorded(run: Run, steps: Array, ended: int) -> dict[str, Array]:
+def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Array]:
     """Return the task runs that are in files of workers (or, without any, in the scheduler's).
 
     The first of them have ended.
@@ -136,7 +139,7 @@ def _recorded(run: Run, steps: Array, ended: int) -> dict[str, Array]:
         "key_id": tasks["key_id"].to_numpy(),
         "worker_id": tasks["worker_id"].to_numpy(),
         "function": tasks["function"].cat.codes.to_numpy(),
-        "step": steps,
+        **origins,
         "start": begun,
         "elapsed": elapsed,
         "run": length,
@@ -150,7 +153,7 @@ def _recorded(run: Run, steps: Array, ended: int) -> dict[str, Array]:
     }
 
 
-def _unrecorded(run: Run, steps: Array, lost: Array) -> dict[str, Array]:
+def _unrecorded(run: Run, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
     """Return what the scheduler alone tells of.
 
     Those are runs that it saw end, tasks of workers that left, those that clients gave up, and
@@ -176,7 +179,7 @@ def _unrecorded(run: Run, steps: Array, lost: Array) -> dict[str, Array]:
         "key_id": rows["key_id"].to_numpy(),
         "worker_id": rows["worker_id"].to_numpy(),
         "function": rows["function"].cat.codes.to_numpy(),
-        "step": steps[listed],
+        **{name: codes[listed] for name, codes in origins.items()},
         "start": np.where(ran, start, rows["sent"].to_numpy()),
         "elapsed": nothing,
         "run": np.where(ran, np.maximum(stop - start, 0.0), np.nan),

@@ -55,6 +55,26 @@ def groups_of(
     return np.where(named, np.cumsum(named) - 1, len(names))[texts.codes], [*names, nothing]
 
 
+# --- Task runs by their client, for every analysis that groups ------------------------------------
+
+#: What stands for a client where none is known.
+NO_CLIENT = "(no client)"
+
+
+def has_clients(run: Run) -> bool:
+    """Return whether task runs of several clients are known."""
+    names: set[str] = set()
+    for table in (run.tasks, run.scheduler_only):
+        codes = np.unique(table["client"].cat.codes.to_numpy())
+        names.update(table["client"].cat.categories[codes[codes >= 0]])
+    return len(names) > 1
+
+
+def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
+    """Number the clients of rows as `step_groups` does; the last name is `NO_CLIENT`."""
+    return groups_of("client", NO_CLIENT, tables)
+
+
 # --- Task runs by the line of the program that built them, for every analysis that groups ---------
 
 #: What stands for a line in the rows of task runs of none, with why.

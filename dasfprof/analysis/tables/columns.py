@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.steps import client_groups, has_clients, has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RunningSeconds
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
@@ -89,8 +89,8 @@ def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -
     return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 
-def step_column(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
-    """The column in which tables of task runs end, where steps are known; else nothing.
+def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
+    """The columns in which tables of task runs end: steps, if known, and clients, if several.
 
     Parameters
     ----------
@@ -101,11 +101,16 @@ def step_column(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Seri
     *more
         Further tables of task runs.
     """
-    if not has_steps(run):
-        return {}
-    codes, names = step_groups(run.tasks, *more)
-    texts = np.array([*names[:-1], np.nan], dtype=object)
-    return {"Step": text(texts[codes[rows]])}
+    columns = {}
+    for label, is_shown, grouped in (
+        ("Step", has_steps(run), step_groups),
+        ("Client", has_clients(run), client_groups),
+    ):
+        if is_shown:
+            codes, names = grouped(run.tasks, *more)
+            texts = np.array([*names[:-1], np.nan], dtype=object)
+            columns[label] = text(texts[codes[rows]])
+    return columns
 
 
 # The first rows of tables with a row a task run, of runs whose tables do not fit into memory.

@@ -13,7 +13,7 @@ from dasfprof.analysis.model.links import NAMES, find_predecessors
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import places_of, running_columns, step_column, text
+from dasfprof.analysis.tables.columns import origin_columns, places_of, running_columns, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.progress import track
 
@@ -105,7 +105,7 @@ def critical_path(run: Run) -> pd.DataFrame:
             "Run ID": run.of_slots("run_id")[rows],
             **places_of(run, slots.worker[rows]),
             "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(run).kind[rows]]),
-            **step_column(run, rows, run.unseen),
+            **origin_columns(run, rows, run.unseen),
         }
     )
 

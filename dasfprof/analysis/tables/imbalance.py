@@ -15,7 +15,7 @@ from dasfprof.analysis.model.stragglers import find_stragglers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
-from dasfprof.analysis.tables.columns import INTERVAL, flags, step_column, text
+from dasfprof.analysis.tables.columns import INTERVAL, flags, origin_columns, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, joined_rows, question
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
@@ -179,7 +179,7 @@ def stragglers(run: Run) -> pd.DataFrame:
             "Median Input Size (MB)": found.median_input / 1e6,
             "Expected for its Input (s)": found.expected,
             "Cause": text(found.cause),
-            **step_column(run, found.rows),
+            **origin_columns(run, found.rows),
         }
     )
 

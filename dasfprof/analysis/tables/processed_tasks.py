@@ -16,7 +16,7 @@ from dasfprof.analysis.model.attempts import (
     sent_tasks,
     unsent_tasks,
 )
-from dasfprof.analysis.model.steps import NO_STEP, has_steps
+from dasfprof.analysis.model.steps import NO_CLIENT, NO_STEP, has_clients, has_steps
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.run import Run
@@ -130,15 +130,22 @@ def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> 
     """Return a row an attempt, and behind them one for each task known to have had none."""
     workers = run.named
     of_attempt = attempts["worker"].to_numpy()
-    step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
+    origins = {}
+    for name, nothing, is_shown in (
+        ("step", NO_STEP, has_steps(run)),
+        ("client", NO_CLIENT, has_clients(run)),
+    ):
+        if is_shown:
+            known = attempts[name].cat.remove_categories(nothing).astype(object)
+            origins[name.capitalize()] = known
     more = len(unsent)
-    nothing, none = np.full(more, np.nan), np.full(more, None, dtype=object)
+    unknown, none = np.full(more, np.nan), np.full(more, None, dtype=object)
 
     def texts(values: Any, added: Any = none) -> pd.Series:
         return text(np.append(np.asarray(values, dtype=object), np.asarray(added, dtype=object)))
 
     def seconds(name: str) -> Any:
-        return np.append(attempts[name].to_numpy(dtype=float), nothing)
+        return np.append(attempts[name].to_numpy(dtype=float), unknown)
 
     return pd.DataFrame(
         {
@@ -159,7 +166,7 @@ def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> 
             ),
             "Node": texts(workers.hosts[of_attempt]),
             "Core Wait Seconds": seconds("core_wait"),
-            **({"Step": texts(step)} if has_steps(run) else {}),
+            **{label: texts(known) for label, known in origins.items()},
         },
         copy=False,
     )

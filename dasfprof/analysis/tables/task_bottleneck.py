@@ -17,8 +17,8 @@ from dasfprof.analysis.tables.columns import (
     LISTED,
     first_rows,
     folded,
+    origin_columns,
     running_columns,
-    step_column,
 )
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace.columns import make_categorical
@@ -145,7 +145,7 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
             "Start (s)": run.since_begin(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
             **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
-            **step_column(run, order),
+            **origin_columns(run, order),
         },
         copy=not large,
     )

@@ -12,7 +12,14 @@ from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.run.slots import STATUSES
-from dasfprof.analysis.tables.columns import LISTED, Listed, first_rows, folded, step_column, text
+from dasfprof.analysis.tables.columns import (
+    LISTED,
+    Listed,
+    first_rows,
+    folded,
+    origin_columns,
+    text,
+)
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
@@ -129,7 +136,7 @@ def _listed(run: Run, first: int | None) -> pd.DataFrame:
         **{f"{name} (s)": values[order] for name, values in seconds.items()},
         "Total (s)": total[order],
         "Dominant Status": _dominant(list(seconds.values()))[order],
-        **step_column(run, order),
+        **origin_columns(run, order),
     }
     return pd.DataFrame(columns, copy=False)
 

@@ -12,13 +12,12 @@ from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accoun
 from dasfprof.analysis.model.accounting import (
     HOUR,
     account_window,
-    client_groups,
     hours_of_groups,
     hours_of_run,
     make_accounts,
     price_of_findings,
 )
-from dasfprof.analysis.model.steps import line_groups, step_groups
+from dasfprof.analysis.model.steps import client_groups, line_groups, step_groups
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
@@ -264,12 +263,10 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     if by == "worker":
         return _with_currency(_cost_of_workers(run, declared), declared)
     ran = run.whole
-    if by == "client":
-        codes, names = client_groups(run)
-    elif by == "function":
+    if by == "function":
         codes, names = ran.slots.function, list(ran.slots.functions)
     else:
-        grouped = step_groups if by == "step" else line_groups
+        grouped = {"step": step_groups, "line": line_groups, "client": client_groups}[by]
         codes, names = grouped(ran.tasks, ran.unseen)
     hours = hours_of_groups(run, codes, names)
     own = np.array([each.workers for each in hours.values()])
