@@ -61,6 +61,9 @@ def register_default_profiler(
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
 
+    On a cluster that this process did not create, tasks of other processes' clients are recorded
+    without names, errors and source: they are the thread time *Other clients*.
+
     If this process is gone for `orphan_timeout`, the run ends by itself.
 
     Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process

@@ -52,7 +52,8 @@ async def announce(client: Any) -> None:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # the system has no name for it
         user = "?"
-    name = f"{user}@{socket.gethostname()} {program_facts()['command']}"
+    script = program_facts()["command"].removeprefix("python ")
+    name = f"{user}@{socket.gethostname()} {script}"
     message = {"client": client.id, "name": name, "process": this_process()}
     await client.scheduler.log_event(topic=TOPIC, msg=message)
 
