@@ -97,8 +97,8 @@ class RunSettings(RunOptions):
     owner: str = ""
     #: Id of the client with whose process the run ends; empty: it ends with the cluster.
     client: str = ""
-    #: The process whose clients' work is recorded, and that of others without texts, see
-    #: `this_process`; empty: everybody's work.
+    #: The process whose clients' work is recorded with texts, see `this_process`. Everybody's work
+    #: is, if it is empty.
     process: str = ""
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)

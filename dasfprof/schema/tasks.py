@@ -335,7 +335,7 @@ CLIENT = event_kind(
     columns="""
 client          text     text     the client's id
 name            text     text     user, host and script, if dasfprof runs in its process, else the
-    host of its connection; None: unknown
+    host of its connection, or None
 """,
 )
 

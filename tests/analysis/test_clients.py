@@ -29,7 +29,7 @@ def shared() -> Plan:
             "parse-0", 0, 4.0, 5.0, graph="update-graph-0", state="erred", exception="ValueError: x"
         ),
     ]
-    # Sent to worker 1 again as it was lost there: by then the graph is not told any more.
+    # Sent to worker 1 again as it was lost there: by then its graph is not recorded.
     lost = {"key": "fit-0", "run_id": 98, "worker": "tcp://10.0.0.1:4001", "state": "released"}
     lost |= {"timestamp": T + 1.0, "duration": 5.0, "waiting": T + 1.0, "graph": "other-1"}
     lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}

@@ -68,7 +68,7 @@ class TaskClients:
         self._numbers: dict[tuple[str, ...], int] = {}
         ids = graphs["client"].astype(object).tolist()
         of_graph = [self._number((self.name(client),)) for client in ids]
-        #: By graph; the last is that of no graph.
+        #: By graph; the last is for task runs whose graph is unknown.
         self._of_graph = np.array([*of_graph, -1], dtype=np.int64)
         self._more: dict[int, list[str]] = {}
         clients = np.repeat(np.asarray(more["client"]).astype(object), more["keys"])
@@ -161,7 +161,7 @@ def without_others(
     keys
         The keys.
     selected
-        The client whose task runs stay; None: all but those without texts.
+        The client whose task runs stay, or None if all stay but those without texts.
 
     Returns
     -------
@@ -290,7 +290,7 @@ class Selected:
         return np.array([name == self._name for name in names], dtype=bool)
 
     def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return the columns of the scheduler's states that tell of tasks and clients."""
+        """Return the columns of the scheduler's states that list tasks and clients."""
         rows: dict[str, list[Any]] = {"tasks": [], "finished": [], "held_back": [], "clients": []}
         for state in states[list(rows)].to_dict("records"):
             for name in ("tasks", "finished"):

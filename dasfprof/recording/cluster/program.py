@@ -24,11 +24,11 @@ _STARTERS = {"ipykernel_launcher.py": "Jupyter kernel", "-c": "python -c", "": "
 def program_facts() -> dict[str, Any]:
     """Return ``command``, the program that runs, and ``command_arguments``, their number.
 
-    The arguments themselves are not recorded, nor the path of the program: passwords and names of
-    people stand in them.
+    The arguments themselves and the path of the program are not recorded: they may contain
+    passwords and names of people.
     """
     arguments = getattr(sys, "argv", None) or [""]
-    # A name of bytes that are no text has surrogates, which no header holds.
+    # A name of bytes that are not text has surrogates, which headers cannot hold.
     name = os.path.basename(arguments[0]).encode(errors="replace").decode()
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None:

@@ -25,7 +25,7 @@ class TaskClients:
 
     Where one process's own work is recorded, it contains the keys of the tasks of others, and marks
     these tasks for workers by an annotation. Those of clients that tasks use count as others' while
-    any task of others is being processed: nothing tells which task submitted them.
+    any task of others is being processed, since it is unknown which task submitted them.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class TaskClients:
         return task is not None and self._is_marked(task)
 
     def narrowed(self, view: dict[str, Any]) -> dict[str, Any]:
-        """Return what the scheduler has under way without the texts of hidden tasks."""
+        """Return a view of the scheduler without the texts of hidden tasks."""
         shown = self._functions
         tasks = {name: view["tasks"][name] for name in view["tasks"] if name in shown}
         workers = [

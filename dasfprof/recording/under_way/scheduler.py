@@ -53,7 +53,7 @@ class SchedulerUnderWay:
     guard
         Handles errors.
     narrowed
-        Returns the part of a row that is written; None: all of it.
+        Returns the part of a row that is written, or None if all of it is.
     """
 
     def __init__(
