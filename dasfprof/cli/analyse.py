@@ -178,10 +178,9 @@ def analyse(  # noqa: PLR0917
         raise click.UsageError("--patch can only be combined with --finding.")
     if as_json and output is not None:
         raise click.UsageError("--json and --output cannot be used together.")
-    if scheduler is not None and between is not None:
-        raise click.UsageError("--scheduler and --between cannot be used together.")
-    if scheduler is not None and name is not None:
-        raise click.UsageError("--scheduler and --client cannot be used together.")
+    if scheduler is not None and (between is not None or name is not None):
+        other = "--client" if between is None else "--between"
+        raise click.UsageError(f"--scheduler and {other} cannot be used together.")
     asked = [rule is not None, function is not None, bool(analyses or output)]
     if sum(asked) > 1:
         raise click.UsageError("--finding, --function and -a or -o cannot be used together.")
