@@ -179,15 +179,12 @@ def without_others(
     spans = spans_of(tables, others)
     if not len(spans) and selected is None:
         return spans
-    foreign = np.zeros(len(keys), dtype=bool)
+    foreign = np.zeros(len(keys) + 1, dtype=bool)  # the last is that of unknown keys, -1
     for chosen in (True, False):
         for name in _RUNS:
             foreign[tables[name]["key_id"].to_numpy()[others[name] == chosen]] = chosen
-    ran = tables["tasks"][others["tasks"]]
-    if len(tables["task_samples"]):
-        tables["task_samples"] = _rows(
-            tables["task_samples"], ~_within(tables["task_samples"], ran)
-        )
+    samples, ran = tables["task_samples"], tables["tasks"][others["tasks"]]
+    tables["task_samples"] = _rows(samples, ~_within(samples, ran))
     counts = np.maximum(items["lengths"], 0)
     items["dependencies"] = items["dependencies"][np.repeat(~others["tasks"], counts)]
     items["lengths"] = items["lengths"][~others["tasks"]]
@@ -197,10 +194,8 @@ def without_others(
     mine |= (counts == 0) & (selected is None)
     items["transfers"] = items["transfers"][np.repeat(mine, counts)]
     tables["transfers"] = _rows(tables["transfers"], mine)
-    theirs = set(np.unique(function[foreign]).tolist()) - set(
-        np.unique(function[~foreign]).tolist()
-    )
-    hidden = {names[code] for code in theirs}
+    theirs = np.setdiff1d(function[foreign[:-1]], function[~foreign[:-1]])
+    hidden = {names[code] for code in theirs.tolist()}
     for name, table in tables.items():
         if name in _RUNS:
             tables[name] = _rows(table, ~others[name])

@@ -33,7 +33,7 @@ from dasfprof.recording.shipping.sender import Sender
 from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import EventLoop
 from dasfprof.recording.stack_samples.sampler import SampleFile
-from dasfprof.recording.task_runs.hidden_tasks import hide_rows, hiding_sent_runs
+from dasfprof.recording.task_runs.hidden_tasks import hide_rows, hiding_runs
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
 from dasfprof.recording.task_runs.task_notes import (
     RELEASE_WIDTH,
@@ -167,7 +167,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             return None
         hide_rows(rows, self.clients)
         self._append = rows.append
-        self._note = hiding_sent_runs(self._note, self.clients)
+        self._note = hiding_runs(self._note, self.clients, of_worker=False)
         return self.clients.narrowed
 
     def _tell(self, kind: Schema, *facts: Any) -> None:
@@ -320,7 +320,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         append: Callable[[tuple[Any, ...]], None] = notes.extend
         waiting = self._waiting
         if self.clients is not None and self.clients.hides:
-            append = hiding_sent_runs(append, self.clients)
+            append = hiding_runs(append, self.clients, of_worker=False)
             waiting = {key: waiting[key] for key in waiting if key not in self.clients}
         for key, (since, *_) in list(self._sent.items()):
             if key in self._tasks:

@@ -159,7 +159,7 @@ class WorkerTaskPlugin(RecordingPart):
         tasks = HiddenTasks(worker, self.settings.mark, self.hidden, self._guard)
         self.hidden = tasks.keys
         self.transition = tasks.noting(self.transition)  # type: ignore[method-assign]
-        self._note = hiding_runs(self._note, self.hidden)
+        self._note = hiding_runs(self._note, self.hidden, of_worker=True)
         hide_rows(rows, self.hidden)
 
     def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:

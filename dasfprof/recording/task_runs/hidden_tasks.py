@@ -19,44 +19,37 @@ from dasfprof.schema.tasks import OTHER_CLIENTS
 Note = tuple[Any, ...]
 Append = Callable[[Note], None]
 
-#: What stands for texts and sizes in a worker's note of a task run.
-_NOTHING = {"prefix": OTHER_CLIENTS, "state": "memory", "size": 0, "type": None, "dtype": None}
-_NOTHING |= {"shape": None, "dependencies": (), "input_size": 0, "exception": None}
-_NOTHING |= {"raised_at": None}
-_OF_WORKER = tuple((RUN.index(name), value) for name, value in _NOTHING.items())
+#: What is written of a hidden task run in place of texts and sizes, by workers and schedulers.
+_OF_WORKER = {"prefix": OTHER_CLIENTS, "state": "memory", "size": 0, "type": None, "dtype": None}
+_OF_WORKER |= {"shape": None, "dependencies": (), "input_size": 0, "exception": None}
+_OF_WORKER |= {"raised_at": None}
+_OF_SCHEDULER = {"annotations": None, "exception": None}
 
 
-def _key(run_id: Any) -> str:
-    """Return the key that stands for that of a task run."""
-    return f"{OTHER_CLIENTS}-{-1 if run_id is None else run_id}"
+def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> Append:
+    """Return a function that appends notes of task runs, those of hidden tasks without texts.
 
-
-def hiding_runs(append: Append, hidden: Container[Any]) -> Append:
-    """Return a function that appends a worker's notes of task runs, hidden ones without texts."""
-    run_id = RUN.index("run_id")
+    Parameters
+    ----------
+    append
+        Appends a note.
+    hidden
+        The keys of hidden tasks.
+    of_worker
+        Whether the notes are a worker's; else they are a scheduler's.
+    """
+    fields, nothing = (RUN, _OF_WORKER) if of_worker else (SENT_RUN, _OF_SCHEDULER)
+    run_id, places = (
+        fields.index("run_id"),
+        [(fields.index(name), nothing[name]) for name in nothing],
+    )
 
     def hide(note: Note) -> None:
         if note[0] in hidden:
             items = list(note)
-            items[0] = _key(note[run_id])
-            for place, value in _OF_WORKER:
+            items[0] = f"{OTHER_CLIENTS}-{-1 if note[run_id] is None else note[run_id]}"
+            for place, value in places:
                 items[place] = value
-            note = tuple(items)
-        append(note)
-
-    return hide
-
-
-def hiding_sent_runs(append: Append, hidden: Container[Any]) -> Append:
-    """Return the same for a scheduler's notes."""
-    places = [SENT_RUN.index(name) for name in ("run_id", "state", "annotations", "exception")]
-    run_id, state, annotations, exception = places
-
-    def hide(note: Note) -> None:
-        if note[0] in hidden:
-            items = list(note)
-            items[0], items[annotations], items[exception] = _key(note[run_id]), None, None
-            items[state] = "memory" if note[state] == "erred" else note[state]
             note = tuple(items)
         append(note)
 
