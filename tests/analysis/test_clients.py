@@ -92,7 +92,7 @@ def test_tasks_of_others_are_thread_time_without_names(directory: Path, tmp_path
     assert seconds(of(directory, "bob").time_accounting(), "Other clients") == pytest.approx(5.5)
     assert seconds(of(directory).time_accounting(), "Other clients") == 0
     page = of(directory, "bob").report(tmp_path / "bob.html").read_text(encoding="utf-8")
-    assert not any(text in page for text in ("load-0", "parse", "ValueError"))
+    assert not any(text in page for text in ("load-0", "parse-0", "ValueError: x"))
 
 
 def test_an_unknown_client_is_an_error_that_names_the_known(directory: Path) -> None:
@@ -108,3 +108,15 @@ def test_commands_select_a_client(command: str, directory: Path, tmp_path: Path)
         assert "ValueError" not in done.output
         wrong = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "eve"])
         assert wrong.exit_code != 0 and "Its clients: ann, bob" in str(wrong.exception)
+
+
+@pytest.mark.parametrize(("second", "is_found"), [(ANN, True), (BOB, False)])
+def test_two_clients_that_compute_the_same_compute_it_once_each(
+    second: str, is_found: bool, tmp_path: Path
+) -> None:
+    tasks = [
+        Task("load-0", 0, 0.0, 4.0, graph="update-graph-0"),
+        Task("load-0", 0, 60.0, 64.0, arrival=60.0, graph="update-graph-1"),
+    ]
+    run = Plan(tasks, graphs=(0.0, 60.0), clients=(ANN, second)).write(tmp_path)
+    assert ("recomputation" in set(run.diagnose()["Rule"])) == is_found

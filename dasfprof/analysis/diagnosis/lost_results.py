@@ -364,7 +364,8 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     """Return masks of recomputed task runs: requested by a client, and after a lost worker.
 
-    Where the stimulus is unknown it counts as requested, unless workers were lost.
+    Where the stimulus is unknown it counts as requested, unless workers were lost. What two clients
+    request, each once, is not recomputed: neither knows of the other's results.
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]
@@ -377,7 +378,10 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     causes = stimulus_texts(run.trace, tasks["graph"].iloc[rows])
     asked = np.zeros(len(tasks), dtype=bool)
     asked[rows] = begins_with(causes, _SUBMITTED) | ((causes == "") & ~lost)
-    return asked, again & ~asked & lost
+    clients = tasks["client"].cat.codes.to_numpy()
+    pairs = np.unique(np.column_stack([keys, clients]), axis=0, return_inverse=True)[1].ravel()
+    by_client = Groups(np.where(keys < 0, -1, pairs), len(tasks)).places(start) > 0
+    return asked & by_client, again & ~asked & lost
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
