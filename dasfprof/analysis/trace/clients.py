@@ -294,8 +294,8 @@ class Selected:
             held = state["held_back"] or ()
             rows["held_back"].append([one for one in held if one.get("function") not in hidden])
             there = state["clients"] or ()
-            own = [one for one in there if self._clients.name(one["client"]) == self._name]
-            rows["clients"].append(own)
+            mine = [one for one in there if self._clients.name(one["client"]) == self._name]
+            rows["clients"].append(mine)
         unfinished = [
             sum(number for of in row.values() for kind, number in of.items() if kind in _UNFINISHED)
             for row in rows["tasks"]
