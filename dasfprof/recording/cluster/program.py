@@ -46,7 +46,7 @@ def this_process() -> str:
 
 
 async def announce(client: Any) -> None:
-    """Tell a client's scheduler what the client is called, and that it is of this process."""
+    """Report to a client's scheduler its name, and that it is of this process."""
     _announced.add(client)
     try:
         user = getpass.getuser()
