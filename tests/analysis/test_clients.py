@@ -107,7 +107,7 @@ def test_commands_select_a_client(command: str, directory: Path, tmp_path: Path)
         assert done.exit_code == 0, done.output
         assert "ValueError" not in done.output
         wrong = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "eve"])
-        assert wrong.exit_code != 0 and "Its clients: ann, bob" in str(wrong.exception)
+        assert wrong.exit_code != 0 and "Its clients: ann, bob" in wrong.output
 
 
 @pytest.mark.parametrize(("second", "is_found"), [(ANN, True), (BOB, False)])

@@ -119,11 +119,10 @@ class HiddenTasks:
 
     def _see(self, key: Any) -> None:
         task = self._tasks.get(key)
-        if task is None or task.run_spec is None:
+        if task is None or task.annotations is None:  # a result of another worker
             return
-        if self._mark not in (task.annotations or ()):
+        if self._mark not in task.annotations:
             self.keys.discard(key)
             return
         self.keys.add(key)
-        # Results of other workers have no annotations here.
-        self.keys.update(one.key for one in task.dependencies if one.run_spec is None)
+        self.keys.update(one.key for one in task.dependencies if one.annotations is None)
