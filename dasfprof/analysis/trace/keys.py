@@ -23,10 +23,12 @@ from dasfprof.analysis.numeric.groups import GrowingColumn
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
 
-# --- Numbers keys in the order of their first use, by hash ----------------------------------------
+# --- Numbers keys in the order of their first use: by their numbers, or by hash -------------------
 
 #: Rows of a chunk, see `_chunks`.
 _CHUNK = 1 << 16
+#: A head whose keys would have more places than so many for each use of a key is numbered by hash.
+_MOST_PLACES = 2
 
 
 def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
@@ -37,22 +39,68 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
     ids, first
         Each row's number, and the first row of each number.
     """
-    ids, first = _in_order(pd.factorize(hashes_of(head_ids, tails))[0])
+    numbers, count = _places(head_ids, tails)
+    rows = np.flatnonzero(numbers < 0)
+    if len(rows):
+        numbers[rows] = count + _by_hash(head_ids[rows], tails[rows])
+    return _in_order(numbers)
+
+
+def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
+    """Return each row's place in a table of all tails that the numbers of its head span.
+
+    Returns
+    -------
+    places, count
+        -1 for rows of heads that have few of those tails, as hashes are; and the table's size.
+    """
+    heads = int(head_ids.max(initial=-1)) + 1
+    sizes, spans = np.ones(heads), []
+    for word in np.flatnonzero(tails.max(axis=0, initial=0)).tolist():
+        least, most = np.full(heads, np.iinfo(np.int64).max), np.zeros(heads, dtype=np.int64)
+        for rows in _chunks(len(tails)):
+            numbers = tails[rows, word].astype(np.int64)
+            np.minimum.at(least, head_ids[rows], numbers)
+            np.maximum.at(most, head_ids[rows], numbers)
+        spans.append((word, least, most - least + 1))
+        sizes *= spans[-1][2]
+    dense = sizes <= _MOST_PLACES * np.bincount(head_ids, minlength=heads)
+    ends = np.append(0, np.cumsum(np.where(dense, sizes, 0.0)).astype(np.int64))
+    places = np.empty(len(head_ids), dtype=np.int64)
+    for rows in _chunks(len(head_ids)):
+        of_rows = head_ids[rows]
+        place = np.zeros(len(of_rows), dtype=np.int64)
+        for word, least, span in spans:
+            place *= span[of_rows]
+            place += tails[rows, word] - least[of_rows]
+        places[rows] = np.where(dense[of_rows], place + ends[of_rows], -1)
+    return places, int(ends[-1])
+
+
+def _by_hash(head_ids: Array, tails: Array) -> Array:
+    """Number distinct rows from 0 by a hash of 64 bits."""
+    numbers: Array = pd.factorize(hashes_of(head_ids, tails))[0]
+    ids, first = _in_order(numbers)
     for rows in _chunks(len(ids)):
         same = first[ids[rows]]
         if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
             # Distinct ones share a hash.
             whole = np.column_stack([head_ids.astype(np.uint32), tails])
-            numbers = np.unique(whole, axis=0, return_inverse=True)[1]
-            return _in_order(pd.factorize(numbers.ravel())[0])
-    return ids, first
+            return np.unique(whole, axis=0, return_inverse=True)[1].ravel()
+    return numbers
 
 
 def _in_order(numbers: Array) -> tuple[Array, Array]:
     """Return numbers of first use in a narrow type, and the first row of each."""
-    most = np.maximum.accumulate(numbers)
-    ids = numbers.astype(np.int32 if len(numbers) < 1 << 31 else np.int64)
-    return ids, np.flatnonzero(np.diff(most, prepend=-1))
+    rows = len(numbers)
+    first = np.full(int(numbers.max(initial=-1)) + 1, rows, np.int32 if rows < 1 << 31 else None)
+    # Of a number that is there several times, the last that is set stays: that of its first row.
+    first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
+    is_first = np.zeros(rows, dtype=bool)
+    is_first[first[first < rows]] = True
+    first_rows = np.flatnonzero(is_first)
+    first[numbers[first_rows]] = np.arange(len(first_rows))
+    return first[numbers], first_rows
 
 
 def _chunks(rows: int) -> Iterator[slice]:
