@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.workers import HOST_WIDE
-from dasfprof.database.columns import Array
+from dasfprof.database.columns import Array, repeated
 
 # --- Readings of each worker's GPU, whoever read them ---------------------------------------------
 
@@ -151,6 +152,9 @@ class GpuSamples:
             For ``gpu_utilization`` and ``gpu_memory_used`` the integrals (reading times
             seconds), and the seconds that samples cover: see `SampledIntervals`.
         """
+        if not self._sampled:
+            nothing = repeated(0.0, len(tasks))
+            return dict.fromkeys(_READINGS[1:], (nothing, nothing))
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
         sums = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
@@ -180,6 +184,8 @@ class GpuSamples:
 
     def counts(self, tasks: pd.DataFrame) -> Array:
         """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
+        if not self._sampled:
+            return repeated(np.nan, len(tasks))
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
         counts = np.full(len(tasks), np.nan)
@@ -188,13 +194,17 @@ class GpuSamples:
             counts[rows] = np.diff(np.searchsorted(times, [starts[rows], stops[rows]]), axis=0)[0]
         return counts
 
+    @cached_property
+    def _sampled(self) -> list[int]:
+        """The workers that have samples."""
+        return [number for number in range(len(self._workers)) if len(self.of(number))]
+
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
         """Return the number of each worker that has samples, and the rows of its task runs."""
-        sampled = [number for number in range(len(self._workers)) if len(self.of(number))]
         numbers = self._workers.numbers(tasks)
         order = np.argsort(numbers, kind="stable")
         bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
-        for number in sampled:
+        for number in self._sampled:
             yield number, order[bounds[number] : bounds[number + 1]]
 
     def _of_host(self, number: int) -> pd.DataFrame:

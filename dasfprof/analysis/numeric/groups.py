@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.database.columns import Array
+from dasfprof.database.columns import Array, repeated
 
 # --- `Groups`: sums, means, medians and ranks of values by group, without a loop over groups ------
 
@@ -49,13 +49,20 @@ class Groups:
 
     def known(self, values: Array) -> Array:
         """Count the values of each group."""
-        return self.sum(np.isfinite(values)).astype(np.int64)
+        if is_constant(values):
+            return self.sizes * int(np.isfinite(values[0]))
+        finite = np.isfinite(values)
+        return self.sizes if finite.all() else self.sum(finite).astype(np.int64)
 
     def sum(self, values: Array) -> Array:
         """Sum the values of each group."""
-        values = np.where(np.isfinite(values), values, 0.0)
+        if is_constant(values):
+            value = float(values[0])
+            return self.sizes * (value if np.isfinite(value) else 0.0)
+        if values.dtype.kind == "f" and not np.isfinite(values.sum()):
+            values = np.where(np.isfinite(values), values, 0.0)
         inside = self.codes >= 0 if self.sizes.sum() < len(self.codes) else slice(None)
-        return np.bincount(self.codes[inside], values[inside], self.count).astype(float)
+        return np.bincount(self.codes[inside], values[inside], self.count).astype(float, copy=False)
 
     def told(self, values: Array) -> Array:
         """Sum the values of each group; one that has rows, but no value, is NaN."""
@@ -241,13 +248,13 @@ def is_nothing(array: Array) -> bool:
 def as_type(array: Array, dtype: Any) -> Array:
     """Return an array in another type; a constant stays one."""
     if is_constant(array):
-        return np.broadcast_to(array[0].astype(dtype), len(array))
+        return repeated(array[0].astype(dtype), len(array))
     return array.astype(dtype, copy=False)
 
 
 def taken(array: Array, rows: Array) -> Array:
     """Return some rows of an array; a constant stays one."""
-    return np.broadcast_to(array[0], len(rows)) if is_constant(array) else array[rows]
+    return repeated(array[0], len(rows)) if is_constant(array) else array[rows]
 
 
 # --- A column in the making: takes the arrays of batches, one after the other ---------------------
