@@ -7,6 +7,7 @@ values. Decoding allocates at most a fixed multiple of the bytes that it reads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -131,6 +132,8 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
     """
     try:
         tag = encoded[0]
+        if tag == CONSTANT and encoded[1] is None:
+            return nothing(rows)
         if tag == DICTIONARY:
             return _decode_dictionary(encoded, rows)
         if tag == KEYS:
@@ -153,6 +156,12 @@ def repeated(value: Any, rows: int) -> Array:
     rows_of_it: Array = np.ndarray((rows,), array.dtype, array, strides=(0,))
     rows_of_it.flags.writeable = False
     return rows_of_it
+
+
+@lru_cache(maxsize=64)
+def nothing(rows: int) -> NumberColumn:
+    """Return a column without any value: blocks have many."""
+    return NumberColumn(repeated(np.nan, rows), optional=True)
 
 
 def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:

@@ -20,6 +20,7 @@ from dasfprof.database.columns import (
     DictionaryColumn,
     ListColumn,
     NumberColumn,
+    nothing,
     repeated,
 )
 from dasfprof.schema.events import Form
@@ -28,6 +29,8 @@ from dasfprof.schema.events import Form
 _LIMIT = float(1 << 63)
 #: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
 LATEST, _LARGEST = 1e12, 1e20
+#: Types of the numbers of forms; others have floats.
+_TYPES = {"category": np.int32, "object": np.int32, "int": np.int64}
 #: Of columns of categories that have none: making it takes longer than making the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
 
@@ -172,7 +175,10 @@ class FactColumns:
         return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
 
     def _add_column(self, name: str, form: Form, column: Column) -> None:
-        if form in ("category", "object"):
+        if column is nothing(len(column)) and form not in ("key", "keys"):
+            dtype = _TYPES.get(form, np.float64)
+            self._add_piece(name, np.empty(0, dtype), dtype)
+        elif form in ("category", "object"):
             categories = self._categories.setdefault(name, Categories(as_text=form == "category"))
             self._add_piece(name, categories.codes(column), np.int32)
         elif form == "key":
@@ -194,7 +200,10 @@ class FactColumns:
             self._add_piece(name, as_type(numbers, dtype), dtype)
 
     def _add_piece(self, name: str, piece: Array, dtype: Any) -> None:
-        self._growing.setdefault(name, GrowingColumn(dtype)).add(self.rows, piece)
+        column = self._growing.get(name)
+        if column is None:
+            column = self._growing[name] = GrowingColumn(dtype)
+        column.add(self.rows, piece)
 
     def _finished(self, name: str, dtype: Any, missing: float) -> Array:
         return (self._growing.pop(name, None) or GrowingColumn(dtype)).finish(self.rows, missing)
