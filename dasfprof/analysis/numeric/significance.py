@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -122,6 +123,7 @@ def student_p(t: float, free: float) -> float:
     return _incomplete_beta(free / 2, 0.5, free / (free + t * t))
 
 
+@lru_cache(maxsize=256)
 def student_quantile(p: float, free: float) -> float:
     """Return the t beyond which, to either side, Student's distribution has a share `p`."""
     low, high = 0.0, 1.0

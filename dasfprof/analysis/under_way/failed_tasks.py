@@ -247,16 +247,19 @@ class Stacks:
 
     def __init__(self, run: Run) -> None:
         self._frames = run.stacks["frames"].tolist()
+        #: The frames that were returned: stacks share most of theirs.
+        self._known: dict[tuple[Any, ...], Frame] = {}
 
     def __getitem__(self, row: int) -> Stack:
         """Return a stack; an empty one for -1, and where its frames are damaged."""
         if not 0 <= row < len(self._frames) or not isinstance(self._frames[row], tuple | list):
             return ()
-        return tuple(
-            Frame(str(frame[0]), str(frame[1]), int(frame[2]))
-            for frame in self._frames[row]
-            if len(frame) == len(Frame._fields)
-        )
+        frames = [frame for frame in self._frames[row] if len(frame) == len(Frame._fields)]
+        return tuple([self._known.get(frame) or self._frame(frame) for frame in frames])
+
+    def _frame(self, frame: tuple[Any, ...]) -> Frame:
+        self._known[frame] = made = Frame(str(frame[0]), str(frame[1]), int(frame[2]))
+        return made
 
 
 def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:

@@ -6,6 +6,7 @@ import linecache
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from dasfprof.schema.steps import DYNAMIC
@@ -246,7 +247,12 @@ _WHERE_INSTALLED = re.compile(r"^.*/((site|dist)-packages|lib/python\d+\.\d+)/")
 
 def is_of_user(frame: Frame) -> bool:
     """Return whether a frame runs code of neither Python nor an installed package."""
-    return not _OF_LIBRARIES.search(frame.file.replace("\\", "/"))
+    return _is_of_user(frame.file)
+
+
+@lru_cache(maxsize=4096)
+def _is_of_user(file: str) -> bool:
+    return not _OF_LIBRARIES.search(file.replace("\\", "/"))
 
 
 def user_frame(stack: Stack) -> Frame | None:
