@@ -29,8 +29,13 @@ from dasfprof.schema.events import Form
 _LIMIT = float(1 << 63)
 #: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
 LATEST, _LARGEST = 1e12, 1e20
-#: Types of the numbers of forms; others have floats.
-_TYPES = {"category": np.int32, "object": np.int32, "int": np.int64}
+#: What a block without a value adds to a column: an array without rows, and its type.
+_NO_CODES, _NO_FLOATS = (np.empty(0, np.int32), np.int32), (np.empty(0), np.float64)
+_NO_ROWS: dict[Form, tuple[Array, Any]] = {
+    "category": _NO_CODES,
+    "object": _NO_CODES,
+    "int": (np.empty(0, np.int64), np.int64),
+}
 #: Of columns of categories that have none: making it takes longer than making the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
 
@@ -176,8 +181,7 @@ class FactColumns:
 
     def _add_column(self, name: str, form: Form, column: Column) -> None:
         if column is nothing(len(column)) and form not in ("key", "keys"):
-            dtype = _TYPES.get(form, np.float64)
-            self._add_piece(name, np.empty(0, dtype), dtype)
+            self._add_piece(name, *_NO_ROWS.get(form, _NO_FLOATS))
         elif form in ("category", "object"):
             categories = self._categories.setdefault(name, Categories(as_text=form == "category"))
             self._add_piece(name, categories.codes(column), np.int32)
