@@ -257,7 +257,9 @@ def _answer(
     else:
         print_summary(analyser.run, title)
     whole = bool(head or analyses or output)
-    answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests, whole=whole)
+    answers = print_answers(
+        analyser, head or DEFAULT_ROWS, requests=requests, whole=whole, asked=bool(analyses)
+    )
     if not (analyses or output) and "findings" in answers:
         print_next(after_overview(answers["findings"]["Rule"], where)[:1])
     if output is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dasfprof.database.profiler import DasfDatabase, EventProfiler, HostDatabase
 from dasfprof.database.reader import (
     Time,
     TraceFile,
+    has_frame,
     intact_header,
     is_dasf_trace,
     is_trace,
@@ -23,7 +25,7 @@ from dasfprof.database.reader import (
 )
 from dasfprof.database.runs import Run, choose_run
 from dasfprof.database.storage import is_url, open_stored
-from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
+from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError, TraceError
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape
 
@@ -122,12 +124,12 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     SourceNotFoundError
         If no file is found.
     NotATraceError
-        If a file is neither a dasfprof nor a DASF trace.
+        If a file is neither a dasfprof nor a DASF trace, or none has a whole block.
     InvalidArgumentError
         If runs of several names begin with a prefix; the message names them. If `between` is not
         two times.
     TraceError, MissingExtraError
-        If a URL cannot be read, or needs a package that is not installed.
+        If a directory or URL cannot be read, or needs a package that is not installed.
     """
     window = make_window(between)
     text = os.fspath(source)
@@ -146,16 +148,32 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
             )
         files = [path]
     elif path.is_dir():
+        _check_access(path)
         files = choose_run(find_runs(path), "", text, text).files
     elif glob.has_magic(text) and (found := _headers(path.parent, map(Path, glob.glob(text)))):
         files = [file for file, _ in without_copies(found)]
     else:
+        _check_access(path.parent)
         runs = find_runs(path.parent)
         files = choose_run(runs, path.name, str(path.parent), text).files
+    if not any(map(has_frame, files)):
+        raise NotATraceError(
+            f"nothing can be read of {text}: {count_of(len(files), 'file')}, of which none has a "
+            "whole block. Their writers had not written yet, or were cut off."
+        )
     database = MultiEventDatabase(files)
     for each in database.databases:
         each.window = window
     return database
+
+
+def _check_access(directory: Path) -> None:
+    try:
+        os.scandir(directory).close()
+    except PermissionError as error:
+        raise TraceError(f"{directory} cannot be read: permission denied.") from error
+    except OSError:
+        pass
 
 
 def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]:
@@ -242,11 +260,20 @@ def _headers(
 
 
 def _header(path: Path) -> dict[str, Any] | None:
-    """Return the header of a trace, empty if it is lost; None for another file."""
+    """Return the header of a trace, empty if it is lost; None for another file.
+
+    A file that cannot be read is left out, with a warning.
+    """
     header = intact_header(path)
-    if header is None and _is_any_trace(path):
-        dasf = is_dasf_trace(path)
-        header = {"run_uuid": "DASF"} if dasf else TraceFile(path).read_header()
+    try:
+        if header is None and _is_any_trace(path):
+            dasf = is_dasf_trace(path)
+            header = {"run_uuid": "DASF"} if dasf else TraceFile(path).read_header()
+    except FileNotFoundError:  # it has just been removed
+        return None
+    except OSError as error:
+        why = error.strerror or error
+        warnings.warn(f"{path} is left out, as it cannot be read: {why}.", stacklevel=2)
     return header
 
 

@@ -298,6 +298,13 @@ def is_trace(path: Path) -> bool:
         return bool(found)
 
 
+def has_frame(path: Path) -> bool:
+    """Return whether a file has an intact frame, or is DASF's."""
+    with _map(path) as data:
+        found = next(frames.scan_frames(data, frames.Damage()), None)
+    return found is not None or is_dasf_trace(path)
+
+
 def is_dasf_trace(path: Path) -> bool:
     """Return whether a file begins like a trace of DASF's own profiler."""
     size = path.stat().st_size

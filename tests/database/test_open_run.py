@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import msgpack
@@ -210,3 +213,36 @@ def test_many_databases_are_one(two_runs: Path) -> None:
     for missing in (two_runs / "missing.msgpack", two_runs):
         with pytest.raises(SourceNotFoundError, match="there is no trace file"):
             MultiEventDatabase([missing])
+
+
+def test_a_file_that_cannot_be_read_is_left_out(two_runs: Path) -> None:
+    """The memory of a process: the kernel opens it, and reads nothing at its begin."""
+    (two_runs / "Other-TracePlugin-host-2.msgpack").symlink_to("/proc/self/mem")
+    with pytest.warns(UserWarning, match=r"Other-TracePlugin-host-2\.msgpack is left out"):
+        assert names(open_run(two_runs / "Other")) == names_of("2")
+
+
+def test_files_without_a_whole_block_are_an_error(two_runs: Path) -> None:
+    paths = list(two_runs.glob("Other-*"))
+    first = paths[0].read_bytes()
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:10])
+    with pytest.raises(NotATraceError, match=r"nothing can be read of .*Other: 3 files"):
+        open_run(two_runs / "Other")
+    # One that can be read is enough.
+    paths[0].write_bytes(first)
+    assert len(names(open_run(two_runs / "Other"))) == 1
+
+
+def test_a_directory_without_permission(two_runs: Path) -> None:
+    """Read by a process that may read what its permissions say, even as root."""
+    two_runs.chmod(0)
+    code = f"import dasfprof; dasfprof.open_run({str(two_runs)!r})"
+    rights = "cap_dac_override,cap_dac_read_search"
+    bounded = ["capsh", f"--drop={rights}", "--", "-c", f'{sys.executable} -c "{code}"']
+    command = bounded if os.geteuid() == 0 else [sys.executable, "-c", code]
+    if command is bounded and shutil.which("capsh") is None:
+        pytest.skip("root may read everything")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    two_runs.chmod(0o700)
+    assert f"{two_runs} cannot be read: permission denied." in done.stderr

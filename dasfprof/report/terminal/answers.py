@@ -115,6 +115,7 @@ def print_answers(
     requests: Iterable[Request] = (),
     err: bool = False,
     whole: bool = True,
+    asked: bool = False,
 ) -> dict[str, pd.DataFrame]:
     """Print answers one by one, then notes on missing data; return the whole tables.
 
@@ -133,6 +134,8 @@ def print_answers(
         Whether to print on standard error.
     whole
         Whether to print all, however long it is.
+    asked
+        Whether somebody chose the questions, maybe one after the other: notes are counted then.
     """
     answers = {}
     screen = None if whole else Screen.of_terminal(_SUMMARY_LINES, err=err)
@@ -155,7 +158,7 @@ def print_answers(
         names = ", ".join(question.short or question.name for question in left_out)
         say(f"More than a screen: -a {names}; or --head {rows} for all.", err=err, apart=True)
     notes = [note.text for note in analyser.in_memory.notes]
-    if screen is not None and len(notes) > 1:
+    if (asked or screen is not None) and len(notes) > 1:
         notes = [f"{len(notes)} notes on missing data: see dasfprof info."]
     print_notes(notes, err=err)
     return answers
