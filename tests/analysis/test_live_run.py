@@ -175,6 +175,30 @@ def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     assert (state.unknown_tasks, state.seconds_left) == (20, None)
 
 
+def test_time_left_is_that_of_the_present_batch(tmp_path: Path) -> None:
+    """An hour ago tasks of the same function took 10 s each; now they take half a second."""
+    now = time.time()
+    file = Growing(tmp_path, "SchedulerPlugin")
+    before = {"f": [100, 0, 1000.0]}
+    file.add(
+        SCHEDULER_STATE,
+        scheduler_state(now - 9, tasks={"f": {"processing": 2}}, finished={"f": [98, 0, 980.0]}),
+        scheduler_state(now - 8, finished=before),
+        scheduler_state(now - 6, tasks={"f": {"waiting": 40}}, finished=before),
+        *(
+            scheduler_state(
+                now - 6 + second,
+                tasks={"f": {"waiting": 40 - 4 * second}},
+                finished={"f": [100 + 4 * second, 0, 1000 + 2.0 * second]},
+            )
+            for second in range(1, 7)
+        ),
+    )
+    state = LiveRun(tmp_path).read()
+    assert state.seconds_left == pytest.approx(16 * 0.5 / 2, rel=0.1)
+    assert state.functions[0].mean_seconds == 0.5
+
+
 @pytest.mark.parametrize(
     ("ago", "mean", "quiet"), [(26, 0.5, True), (5, 0.5, False), (26, 60, False)]
 )

@@ -31,6 +31,10 @@ _MOST_KEYS, _MOST_DEATHS = 3, 5
 #: Kinds of causes that healthy tasks have as well, and those of a run whose tasks all ended.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere", "lost-keys")
+#: Kinds of causes that do not keep a run that goes on from its end: errors, and what may last for a
+#: moment.
+_ERRORS = ("error", "killed-worker-errors")
+_MOMENTS = ("loop-blocked", "scheduler-blocked", "worker-silent")
 
 #: Clauses about the end of a run with unfinished tasks, by the figure ``when``.
 _WHEN = {
@@ -74,6 +78,8 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         return  # the rule "cancelled-tasks" reports why they were released
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
+    if end.how is How.GOES_ON and any(map(_keeps_from_its_end, causes)):
+        grave = "high"
     yield _summary(run, state, end, first, grave)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
     for cause in causes[1:]:
@@ -195,9 +201,9 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     """Return the severity of a run that did not end."""
     seconds = max(_longest(state), (cause.seconds or 0.0) if cause is not None else 0.0)
     proven = cause is not None and cause.certainty != "open"
-    waits = cause is not None and cause.kind not in _HEALTHY and seconds >= _LONG
+    waits = cause is not None and cause.kind not in (*_HEALTHY, *_ERRORS) and seconds >= _LONG
     if end.how is How.GOES_ON:
-        return "high" if proven else "medium" if waits else "low" if seconds >= _LONG else "info"
+        return "medium" if waits else "low" if seconds >= _LONG else "info"
     if proven or waits:
         return "high"
     clients = [client.activity for client in state.clients if client.activity is not None]
@@ -206,6 +212,12 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     waited = not clients or (any(activity.waits_in for activity in clients) and not acted)
     ended = end.how is How.CLOSED or not waited or (cause is None and seconds < _LONG)
     return "medium" if ended else "high"
+
+
+def _keeps_from_its_end(cause: Cause) -> bool:
+    """Return whether a run that goes on will not end, as far as is proven."""
+    lasts = cause.kind not in _MOMENTS or (cause.seconds or 0.0) >= _LONG
+    return cause.certainty != "open" and cause.kind not in _ERRORS and lasts
 
 
 def _longest(state: ClusterState) -> float:

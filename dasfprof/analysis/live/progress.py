@@ -32,7 +32,8 @@ class FunctionProgress:
     waiting: int = 0
     #: Tasks per second that finished in the last 30 s.
     rate: float = 0.0
-    #: Compute time per successful task; None: none has succeeded.
+    #: Compute time per successful task, of the present batch of work if one has succeeded in it;
+    #: None: none has succeeded.
     mean_seconds: float | None = None
 
     @property
@@ -57,6 +58,8 @@ class Progress:
     def __init__(self) -> None:
         #: Those of the last 30 s and one before, so that differences cover 30 s.
         self._rows: deque[_Row] = deque()
+        #: What had finished before the present batch of work, by function.
+        self._before: dict[str, tuple[int, int, float]] = {}
         #: When the first task was seen, and when one was last seen to have finished.
         self.began: float | None = None
         self._last_end: float | None = None
@@ -72,6 +75,9 @@ class Progress:
             self.began = time - _INTERVAL
         if row.finished != self._rows[-1].finished:
             self._last_end = time
+        if row.unfinished and not self._rows[-1].unfinished:
+            self._before = self._rows[-1].finished
+            self._rows = deque([self._rows[-1]])
         self._rows.append(row)
         while self._rows[1].time <= time - _WINDOW:
             self._rows.popleft()
@@ -92,6 +98,9 @@ class Progress:
             earlier = before.get(function, (0, 0, 0.0))
             rate = max(done + failed - earlier[0] - earlier[1], 0) / seconds
             mean = compute / done if done else None
+            first = self._before.get(function, (0, 0, 0.0))
+            if done > first[0]:
+                mean = (compute - first[2]) / (done - first[0])
             unfinished = last.unfinished.get(function, (0, 0))
             found.append(FunctionProgress(function, done, failed, *unfinished, rate, mean))
         return found
@@ -100,7 +109,8 @@ class Progress:
         """Estimate the seconds until all tasks of known duration have finished.
 
         That is the remaining compute time, by each function's mean, divided by the compute time per
-        second of the last 30 s. The second value counts tasks of functions without a mean.
+        second of the last 30 s, both of the present batch of work: what was computed on the cluster
+        before says little of it. The second value counts tasks of functions without a mean.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
