@@ -9,7 +9,9 @@
                                               client closes
 ============================================  =====================================================
 
-Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. If the
+Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. That of a
+scheduler records runs of a day each, and removes the oldest: ``dask scheduler --preload
+dasfprof.preload --run-length 12h --keep-size 50GB --keep-days 30``. If the
 cluster is already being recorded, no recording is started. Runs that clients register later are
 recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded. A client
 that is killed cannot end its run: that ends by itself after ``dasfprof.orphan-timeout``.
@@ -24,10 +26,13 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
+
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
     from dasfprof.handles.run import AsynchronousRun
+    from dasfprof.recording.settings import RunSettings
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +43,20 @@ _RETRY_INTERVAL = 0.1
 _client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakKeyDictionary()
 
 
-async def dask_setup(service: Any) -> None:
+@click.command()
+@click.option("--run-length")
+@click.option("--keep-size")
+@click.option("--keep-days")
+async def dask_setup(service: Any, **limits: str | None) -> None:
     """Start recording. Dask calls it with a starting scheduler, worker or client."""
     from distributed import Client, Scheduler, Worker
 
+    from dasfprof.recording.guard import use_dask_logging
+
+    if not isinstance(service, Client):
+        use_dask_logging(logging.INFO)
     if isinstance(service, Scheduler):
-        await _record_cluster(service)
+        await _record_cluster(service, limits)
     elif isinstance(service, Worker):
         await _record_worker(service)
     elif isinstance(service, Client):
@@ -64,17 +77,15 @@ async def dask_teardown(service: Any) -> None:
             logger.debug("the cluster closed before the profiler was removed", exc_info=True)
 
 
-async def _record_cluster(scheduler: Scheduler) -> None:
-    from distributed.diagnostics.plugin import SchedulerPlugin
-    from distributed.protocol.pickle import dumps
-
+async def _record_cluster(scheduler: Scheduler, limits: dict[str, Any]) -> None:
+    from dasfprof.config import setting
     from dasfprof.database.storage import why_not_writable
     from dasfprof.errors import RegistrationError
-    from dasfprof.handles.registration import PRELOAD, default_plugins
+    from dasfprof.handles.rotation import Limits, Rotation
     from dasfprof.recording.cluster.calls import aside, check_process
-    from dasfprof.recording.settings import make_settings
 
-    settings = replace(make_settings(), owner=PRELOAD)
+    limit = Limits(**{name: setting(name, given) for name, given in limits.items()})
+    settings = _new_run()
     reason = check_process(settings.directory, settings.storage)
     if reason is None and settings.storage:
         where = settings.storage, f"{settings.stored_directory}/begun"
@@ -84,9 +95,34 @@ async def _record_cluster(scheduler: Scheduler) -> None:
             f"dasfprof records nothing here: {reason}. Set the directory for the trace files with "
             "`dasfprof.directory` in Dask's config or DASK_DASFPROF__DIRECTORY."
         )
+    await _begin(scheduler, settings)
+
+    async def begin_another() -> RunSettings:
+        another = _new_run()
+        await _begin(scheduler, another)
+        return another
+
+    Rotation(scheduler, limit, settings, begin_another).start()
+
+
+def _new_run() -> RunSettings:
+    from dasfprof.handles.registration import PRELOAD
+    from dasfprof.recording.settings import make_settings
+
+    return replace(make_settings(), owner=PRELOAD, removable=True)
+
+
+async def _begin(scheduler: Scheduler, settings: RunSettings) -> None:
+    from distributed.diagnostics.plugin import SchedulerPlugin
+    from distributed.protocol.pickle import dumps
+
+    from dasfprof.handles.registration import default_plugins
+
     for plugin in default_plugins(settings):
         if isinstance(plugin, SchedulerPlugin):
-            # The scheduler starts its plugins itself, right after its preloads.
+            if scheduler.status.name == "running":
+                await plugin.start(scheduler)
+            # A scheduler that starts calls its plugins itself, right after its preloads.
             scheduler.add_plugin(plugin, name=plugin.name)
         else:
             await scheduler.register_worker_plugin(

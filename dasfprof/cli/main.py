@@ -40,6 +40,10 @@ _COMMANDS = {
     "info": ("dasfprof.cli.info", "Show what trace files contain and which events were lost."),
     "report": ("dasfprof.cli.export", "Write a run as one HTML file that works offline."),
     "export": ("dasfprof.cli.export", "Write a run in the formats of other tools."),
+    "collect": (
+        "dasfprof.cli.collect",
+        "Copy the files of all runs that are being recorded on a cluster.",
+    ),
     "stuck": ("dasfprof.cli.stuck", "Explain why the work on a cluster does not finish."),
 }
 

@@ -74,7 +74,7 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
         title = f"{clean(source)}, a dump of {format_date(state.time)} UTC"
         _print(state, title, as_json=as_json, note=_NO_STACKS)
         return
-    address = _address(source)
+    address = scheduler_address(source)
     try:
         while True:
             _print(_look(address, limit), address, as_json=as_json)
@@ -104,8 +104,8 @@ def _is_dump(source: str) -> bool:
         return file.read(1) != b"{"  # with which a scheduler file begins
 
 
-def _address(source: str | None) -> str:
-    """Return the scheduler's address with its scheme."""
+def scheduler_address(source: str | None) -> str:
+    """Return the address of a scheduler with its scheme; also from a file or Dask's config."""
     import dask
 
     if source is None:

@@ -84,6 +84,16 @@ class Switch(Option):
         return value
 
 
+class Pages(Option):
+    """What the pages of a run show: all, nothing, or counts."""
+
+    def check(self, value: Any) -> bool | str:
+        """Return the value."""
+        if value == "counts" or isinstance(value, bool):
+            return bool(value) if isinstance(value, bool) else "counts"
+        raise self.refuse(value, "True, False or 'counts'")
+
+
 @dataclass(frozen=True)
 class Choice(Option):
     """One of some texts, in capitals or not."""
@@ -162,6 +172,20 @@ class Seconds(Option):
         if not seconds > 0:
             raise self.refuse(value, "a positive time, such as 0.1 or '100ms'")
         return float(seconds)
+
+
+class Days(Option):
+    """A number of days; None: no limit."""
+
+    def check(self, value: Any) -> float:
+        """Return the number."""
+        try:
+            days = math.inf if value is None else float(value)
+        except (ValueError, TypeError):
+            days = 0.0
+        if isinstance(value, bool) or not days > 0:
+            raise self.refuse(value, "a number of days, such as 30")
+        return days
 
 
 class Frequency(Option):

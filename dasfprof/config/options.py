@@ -16,9 +16,11 @@ from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from dasfprof.config.kinds import (
     Choice,
+    Days,
     Frequency,
     LogLevel,
     Option,
+    Pages,
     PriceOption,
     RunName,
     Seconds,
@@ -85,8 +87,12 @@ class AllOptions(FirstOptions, Options, total=False):
 
 
 class ConfigOptions(TypedDict, total=False):
-    """Settings of the analysis, of Dask's config alone."""
+    """Settings of preloads and of the analysis, of Dask's config alone."""
 
+    dashboard: Annotated[bool | Literal["counts"] | None, Pages()]
+    run_length: Annotated[str | float | None, Seconds()]
+    keep_size: Annotated[str | int | None, Size()]
+    keep_days: Annotated[float | None, Days()]
     analysis_memory: Annotated[str | int | None, Option()]
     price: Annotated[str | float | None, PriceOption()]
     progress: Annotated[bool | None, Option()]

@@ -16,7 +16,12 @@ from dasfprof.database import MultiEventDatabase
 from dasfprof.database.file import files_html
 from dasfprof.database.multi import files_of_run
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.recording.cluster.calls import commit_on_scheduler, commit_on_worker
+from dasfprof.recording.cluster.calls import (
+    commit_on_scheduler,
+    commit_on_worker,
+    running_plugins,
+    runs_on_scheduler,
+)
 from dasfprof.recording.cluster.clients import remove_plugins
 from dasfprof.recording.cluster.home import FileCollector, Home
 from dasfprof.recording.cluster.link import (
@@ -349,6 +354,14 @@ class ProfiledRun:
         if silent:
             self._miss(silent)
         return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")
+
+
+def recorded_runs(client: Client) -> list[ProfiledRun]:
+    """Return handles of all runs that are being recorded on a cluster, whoever registered them."""
+    if not client.run_on_scheduler(running_plugins):  # nor may dasfprof be installed there
+        return []
+    found: list[tuple[RunSettings, list[str]]] = client.run_on_scheduler(runs_on_scheduler)
+    return [ProfiledRun(client, settings, plugins, False) for settings, plugins in found]
 
 
 if TYPE_CHECKING:

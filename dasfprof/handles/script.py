@@ -402,7 +402,6 @@ class ClientRecorder:
             self.refusals.append(f"{address} was not recorded, as its scheduler answers: {what}")
 
     async def _record(self, client: Client, address: str) -> None:
-        from dasfprof.recording.cluster.calls import running_plugins
         from dasfprof.recording.cluster.program import announce
 
         await announce(client)
@@ -412,12 +411,6 @@ class ClientRecorder:
                 return
             self._seen.add(scheduler_id)
             number = len(self._seen)
-        if await client.run_on_scheduler(running_plugins):
-            self.refusals.append(
-                f"{address} was being recorded already, by a preload or another client; that run "
-                "goes on."
-            )
-            return
         name = self.name if number == 1 else f"{self.name}-{number}"
         run = await start_run(client, name=name, **self.options)
         cluster = None if client.cluster is None else weakref.ref(client.cluster)

@@ -100,6 +100,8 @@ class RunSettings(RunOptions):
     #: The process whose clients' work is recorded with texts, see `this_process`. Everybody's work
     #: is, if it is empty.
     process: str = ""
+    #: Whether the preload that records it removes its files when they are old.
+    removable: bool = False
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
@@ -162,6 +164,7 @@ class RunSettings(RunOptions):
                 "run_uuid": self.uuid,
                 "run_created": self.created,
                 "cores": cpu_count(),
+                **({"removable": True} if self.removable else {}),
                 **({"job": job} if job else {}),
                 **({"missing": lost} if lost else {}),
                 **system.header_facts(),

@@ -6,6 +6,9 @@ from enum import Enum
 
 from dasfprof.schema.events import Column, event_kind
 
+#: Seconds between two samples of a worker on which nothing changes.
+IDLE_INTERVAL = 60.0
+
 RESOURCE_USAGE = event_kind(
     "Resource Usage",
     "A sample of a worker's process, of its host too where this worker is the one that reads it.",

@@ -39,8 +39,9 @@ sys.meta_path.insert(0, NotInstalled)
 class Processes:
     """Processes of Dask's own commands; what is left of them is killed at the end."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, variables: dict[str, str] | None = None) -> None:
         self.directory = directory
+        self.variables = variables or {}
         self.scheduler_file = directory / "scheduler.json"
         self.running: list[subprocess.Popen[bytes]] = []
 
@@ -56,7 +57,7 @@ class Processes:
         process = subprocess.Popen(
             [*apart, sys.executable, *arguments],
             cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": PATHS},
+            env={**os.environ, "PYTHONPATH": PATHS, **self.variables},
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -28,7 +28,7 @@ from recorded_facts import assert_same_runs, assert_whole, computed
 import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, frames
-from dasfprof.database.multi import identity_of, received_path, was_received
+from dasfprof.database.multi import identity_of, was_received
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.settings import make_settings
@@ -81,20 +81,20 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
             received = [path for path in tmp_path.iterdir() if was_received(path)]
             assert {path.stat().st_size for path in received} != {0}
             square_all(client, "after")
+            originals = hold(tmp_path)
         # Nothing twice, neither by the run nor by its directory or a glob.
         assert_whole(run)
         for source in (run, Directory(tmp_path), Directory(tmp_path, "*.msgpack")):
             assert_same_runs(source, record.outcomes(client, "memory"))
         received = [path for path in tmp_path.iterdir() if was_received(path)]
         assert len(received) == 4
+        # What was received in full is removed where it was written.
         for path in received:
-            own = tmp_path / path.name.replace(".received", "")
-            assert path.read_bytes() == own.read_bytes()
-            own.unlink()
-        assert_same_runs(run, record.outcomes(client, "memory"))
-        assert_whole(run)
+            name = path.name.replace(".received", "")
+            assert path.read_bytes() == (originals / name).read_bytes()
+            assert not (tmp_path / name).exists()
         # Nothing of it stays on the cluster, and no mark.
-        assert not [path for path in tmp_path.iterdir() if path.suffix != ".msgpack"]
+        assert not [path for path in tmp_path.glob("[!o]*") if path.suffix != ".msgpack"]
         assert client.run_on_scheduler(handlers) == []
         assert set(client.run(shippers).values()) == {0}
 
@@ -103,6 +103,16 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
             square_all(client, "common")
             assert set(client.run(shippers).values()) == {0}
         assert not any(map(was_received, run.files()))
+
+
+def hold(where: Path) -> Path:
+    """Keep what is in a directory, and what is written to it later, when its names are gone."""
+    originals = where / "originals"
+    originals.mkdir(exist_ok=True)
+    for path in where.glob("*.msgpack"):
+        if not was_received(path) and not (originals / path.name).exists():
+            os.link(path, originals / path.name)
+    return originals
 
 
 class Directory:
@@ -322,7 +332,7 @@ class Cluster:
     def keep(self, disk: int | Path) -> None:
         """Copy what is on a disk to those that stand for a common one."""
         where = Path(f"/proc/self/fd/{disk}") if isinstance(disk, int) else disk
-        for path in where.glob("*.msgpack"):
+        for path in (*where.glob("*.msgpack"), *where.glob("originals/*.msgpack")):
             if not was_received(path):
                 shutil.copy(path, self.originals / path.name)
 
@@ -371,6 +381,7 @@ def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
             square_all(client, "two")
             run.flush()
             assert_same_runs(run, record.outcomes(client, "memory"))
+            held = [hold(Path(f"/proc/self/fd/{disk}")) for disk in disks]
             late = cluster.worker(client, nanny=True)
             disks.append(cluster.hold_disk(late[1].pid))
             square_all(client, "three")
@@ -383,8 +394,11 @@ def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
             workers[1][1].wait(240)
             record.wait_until(lambda: len(client.nthreads()) == 1)
             square_all(client, "one")
+            held.append(hold(Path(f"/proc/self/fd/{disks[-1]}")))
         assert_same_runs(run, record.outcomes(client, "memory"))
         assert_whole(run)
+        # Nothing stays on workers that the scheduler has in full.
+        assert not [path for where in held for path in where.parent.glob("*.msgpack")]
         for disk in disks:
             cluster.keep(disk)
             os.close(disk)
@@ -413,8 +427,8 @@ def test_adaptive_workers_over_tls(tmp_path: Path) -> None:
         assert len(workers) >= 4
         assert_whole(run)
         for path in workers:
-            assert not was_received(path)
-            assert received_path(path).read_bytes() == path.read_bytes()
+            assert was_received(path)
+            assert TraceFile(path).is_closed()
 
 
 @whole_program

@@ -16,6 +16,7 @@ from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
+from dasfprof.schema.resources import IDLE_INTERVAL
 
 # --- Tasks of a trace that failed for good, and those of which a message was lost -----------------
 #
@@ -202,7 +203,8 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
     keys = set(row.get("keys") or ())
     quiet = row.get("status") == "running" and keys and not row.get("executing")
     heard = float(row.get("last_seen") or 0.0) >= float(end.state["time"]) - _SILENT
-    if not (quiet and heard and float(life["last_seen"]) >= end.time - _SILENT):
+    allowed = _SILENT + idle_seconds(run, str(life["address"]))
+    if not (quiet and heard and float(life["last_seen"]) >= end.time - allowed):
         return False
     history = run.under_way_history
     if len(history):
@@ -213,6 +215,14 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
         if np.isin(run.under_way["worker_id"], at).any():
             return False
     return bool(keys & _kept_for_long(run, end.time, str(row["worker"])))
+
+
+def idle_seconds(run: Run, address: str) -> float:
+    """Return for how long a worker may write nothing: if it had no task in its last sample."""
+    lives = np.flatnonzero((run.workers["address"] == address).to_numpy(dtype=bool))
+    held = run.managed_memory.reindex(columns=["worker_id", "executing"])
+    own = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)
+    return IDLE_INTERVAL if len(own) and own[-1] == 0 else 0.0
 
 
 def _kept_for_long(run: Run, time: float, address: str) -> set[str]:

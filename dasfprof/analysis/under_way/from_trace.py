@@ -20,6 +20,7 @@ from dasfprof.analysis.under_way.failed_tasks import (
     Stacks,
     activity_of,
     failed_tasks,
+    idle_seconds,
     knows_nothing,
     tasks_at,
 )
@@ -143,7 +144,8 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
         silent = max(float(state["time"]) - float(row.get("last_seen") or state["time"]), 0.0)
         if life is not None and number in sampled and not life["left"] <= end.time:
             late = end.time - float(life["last_seen"])
-            silent = max(silent, late) if late > _LATE else silent
+            is_late = late > _LATE + idle_seconds(run, str(life["address"]))
+            silent = max(silent, late) if is_late else silent
         blocked, stack = _blocked(run, number, end.time)
         empty = knows_nothing(run, end, row, life)
         results = results_in_memory(run, number, end.time)

@@ -168,6 +168,16 @@ def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
     return [name for name in names if name.startswith("dasfprof-") and not name.startswith(others)]
 
 
+def runs_on_scheduler(dask_scheduler: Any) -> list[tuple[Any, list[str]]]:
+    """Return the settings and the names of the plugins of each run that is being recorded."""
+    names = running_plugins(dask_scheduler)
+    plugins = [dask_scheduler.plugins[name] for name in names if name in dask_scheduler.plugins]
+    return [
+        (run, [name for name in names if name.startswith(run.plugin_name(""))])
+        for run in [plugin.settings for plugin in plugins]
+    ]
+
+
 @by_value
 async def aside(function: Any, *args: Any) -> Any:
     """Run a function that reads a disk in a thread: the event loop does not wait for it."""

@@ -265,6 +265,8 @@ class FileCollector:
         self._arguments = (settings.directory, settings.uuid)
         self._destination = destination
         self._copies = copies
+        #: Copies that an earlier collection left, by the file's identity.
+        self._there: dict[str, Path] = {}
         #: Bytes of each copy, by where it came from.
         self._fetched: dict[tuple[str | None, str], tuple[Path, int]] = {}
 
@@ -297,6 +299,8 @@ class FileCollector:
         CannotWriteError
             If a copy cannot be written.
         """
+        there = await aside(list_with_profiles, str(self._destination), self._arguments[1])
+        self._there = {identity: self._destination / name for name, _, identity in there}
         listed = await aside(list_with_profiles, *self._arguments)
         best = {identity: _Found(None, name, size) for name, size, identity in listed}
         silent: dict[str, str] = {}
@@ -310,7 +314,7 @@ class FileCollector:
                 self.files[identity] = await self._take(found)
             elif found.process not in silent:
                 try:
-                    self.files[identity] = await self._fetch(link, found)
+                    self.files[identity] = await self._fetch(link, found, identity)
                 except CannotWriteError:
                     raise
                 except GONE as error:
@@ -355,11 +359,11 @@ class FileCollector:
         await in_thread(partial(_copy, path, copy))
         return copy
 
-    async def _fetch(self, link: ClusterLink, found: _Found) -> Path:
+    async def _fetch(self, link: ClusterLink, found: _Found, identity: str) -> Path:
         """Copy what a file on another disk has beyond its copy."""
         assert found.process is not None
         origin = found.process, found.name
-        path, have = self._fetched.get(origin) or (self._new_path(found.name), 0)
+        path, have = self._fetched.get(origin) or self._begin_copy(found.name, identity)
         if path.suffix != ".msgpack":
             have = 0  # profiles are written anew each time
         source = str(self._source / found.name)
@@ -377,6 +381,12 @@ class FileCollector:
     @property
     def _is_home(self) -> bool:
         return self._destination.resolve() == self._source.resolve()
+
+    def _begin_copy(self, name: str, identity: str) -> tuple[Path, int]:
+        """Return a copy and its bytes; one of an earlier call goes on, as files only grow."""
+        if identity in self._there and not self._is_home:
+            return self._there[identity], self._there[identity].stat().st_size
+        return self._new_path(name), 0
 
     def _new_path(self, name: str) -> Path:
         """Return a path for a copy; with a number if the name is that of another file."""

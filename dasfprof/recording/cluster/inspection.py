@@ -65,7 +65,6 @@ async def views_of(
         If nothing listens at the address, or something that is not a Dask scheduler.
     """
     call = _Calls(address, connection_args or {}, limit)
-    await call.check_listening()
     answers = await call.check_is_scheduler()
     first = await call.scheduler(look_at_scheduler) if answers else None
     workers = last = None
@@ -92,8 +91,12 @@ class _Calls:
         self.connection_args = connection_args
         self.limit = limit
 
-    async def check_listening(self) -> None:
-        """Raise an error at once if nothing listens: Dask would try again and again."""
+    async def _check_listening(self) -> None:
+        """Raise an error if nothing listens.
+
+        Only of an address that did not answer: a scheduler with TLS would log a warning of a
+        connection that says nothing.
+        """
         if self.address.partition("://")[0] not in _WITH_PORT:
             return
         try:
@@ -115,6 +118,7 @@ class _Calls:
         """
         identity = await self._answer(self._identity(), self.limit)
         if identity is None:
+            await self._check_listening()
             return False
         if not isinstance(identity, dict) or "workers" in identity:
             return True

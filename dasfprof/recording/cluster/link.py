@@ -170,8 +170,11 @@ class ClusterLink:
                 yield scheduler
 
     async def _check_listening(self) -> None:
-        """Raise an error at once if nothing listens: Dask would try again and again."""
-        if self.address.startswith(("tcp://", "tls://")):
+        """Raise an error at once if nothing listens: Dask would try again and again.
+
+        Not with TLS, as schedulers log a warning of connections that say nothing.
+        """
+        if self.address.startswith("tcp://"):
             _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
             writer.close()
 
@@ -326,7 +329,7 @@ class SchedulerWatch:
         while not self._stopping.wait(interval):
             if self._client.status == "running":
                 interval = _INTERVAL
-            elif self._is_gone() or self._has_ended():
+            elif self._has_ended():
                 self._gone()
                 return
             else:
@@ -345,10 +348,10 @@ class SchedulerWatch:
         return False
 
     def _has_ended(self) -> bool:
-        """Let the scheduler know that this process is there; return whether its run is not."""
+        """Let the scheduler know that this process is there; return if it or its run is gone."""
         try:
             is_there = asyncio.run(self._link.on_scheduler(hear_of_client, self._plugin))
         except Exception as error:  # it may be busy, or closing; the next time comes
             logger.debug("the scheduler at %s: %r", self._link.address, error)
-            return False
+            return self._is_gone()
         return is_there is False

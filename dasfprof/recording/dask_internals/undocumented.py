@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
+from time import time
 from typing import Any
 
 import dask
@@ -39,6 +40,21 @@ def fingerprint(scheduler: Any) -> tuple[Any, ...]:
         list(scheduler.clients),
         primitives(scheduler),
     )
+
+
+def activity(worker: Any) -> tuple[Any, ...] | None:
+    """Return what is another after each change of a worker's tasks and data; None: it is busy."""
+    state = worker.state
+    transitions = getattr(state, "transition_counter", None)
+    if transitions is None or state.executing_count or worker.active_threads:
+        return None
+    turned = last_turn(worker)
+    if turned is not None and time() - turned > 1.0 + turn_interval():  # its loop is blocked
+        return None
+    if getattr(state, "long_running", ()) or getattr(worker, "transfer_outgoing_count", 0):
+        return None
+    sent = getattr(worker, "transfer_outgoing_count_total", 0)
+    return transitions, sent, len(worker.data), worker.status
 
 
 # --- Undocumented attributes of a worker ----------------------------------------------------------

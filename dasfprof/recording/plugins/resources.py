@@ -8,10 +8,11 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any
 
 from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals.undocumented import activity
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.gpu import DeviceMemoryProbe, GpuProbe
 from dasfprof.recording.probes.host import (
@@ -21,9 +22,11 @@ from dasfprof.recording.probes.host import (
     ResourceProbe,
     WorkerProbe,
 )
+from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.probes.processes import ProcessesProbe
 from dasfprof.recording.rows import fold_rows
 from dasfprof.recording.settings import RunSettings
+from dasfprof.schema.resources import IDLE_INTERVAL
 from dasfprof.system import LINUX
 
 #: Seconds after which a worker without host duty tries to get it: its holder may have died.
@@ -31,6 +34,41 @@ _DUTY_INTERVAL = 1.0
 
 #: Seconds that a closing worker waits for the current sample.
 _LAST_TICK = 2.0
+
+#: Seconds without any change after which a worker is idle.
+IDLE_AFTER = 10.0
+#: Share of a core, and bytes of memory, that are a change.
+_BUSY, _MEMORY_CHANGE = 0.3, 1 << 24
+
+
+class Idleness:
+    """Decides whether a sample of a worker has to be written.
+
+    Parameters
+    ----------
+    worker
+        The worker; only read.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._activity: Any = None
+        self._memory = 0
+        self._cpu = 0.0
+        self._looked = self._changed = self._written = float("-inf")
+
+    def is_due(self, now: float) -> bool:
+        """Return whether something has changed just now, or the last written sample is old."""
+        memory, cpu, current = resident_memory() or 0, process_time(), activity(self._worker)
+        is_busy = cpu - self._cpu > _BUSY * (now - self._looked)
+        is_other = abs(memory - self._memory) >= _MEMORY_CHANGE or current != self._activity
+        self._cpu, self._looked = cpu, now
+        if is_busy or is_other or current is None:
+            self._changed, self._activity, self._memory = now, current, memory
+        if now - self._changed >= IDLE_AFTER and now - self._written < IDLE_INTERVAL:
+            return False
+        self._written = now
+        return True
 
 
 class ResourceMonitor(RecordingPart):
@@ -68,6 +106,9 @@ class ResourceMonitor(RecordingPart):
         ]
         if LINUX:  # where files of /proc tell of all processes
             self._probes.append(ProcessesProbe())
+        self._idleness = Idleness(worker)
+        #: The last sample, if it was not written.
+        self._held_back: list[Any] = []
         self._undo += [probe.close for probe in self._probes]
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -100,12 +141,23 @@ class ResourceMonitor(RecordingPart):
                 due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
-        duty = self._duty.held()
+        """Read all probes; keep the sample of an idle worker until something changes.
+
+        The sample before a change holds until then, so it is written with the first one after it.
+        An idle worker leaves its host to others, which may be busy.
+        """
+        is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
+        if not is_due:
+            self._duty.release()
+        duty = is_due and self._duty.held()
+        rows: list[Any] = []
         for probe in self._probes:
             try:
-                self._source.rows.extend(probe.sample(duty))
+                rows.extend(probe.sample(duty))
             except Exception:
                 self._guard.caught(type(probe).__name__)
+        self._source.rows.extend([*self._held_back, *rows] if is_due else [])
+        self._held_back = [] if is_due else rows
         if len(self._source.rows) >= self._source.wake_at:
             self._writer.threshold_reached(self._source)
 

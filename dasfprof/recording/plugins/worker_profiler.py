@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.guard import HookGuard, use_dask_logging
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
@@ -59,6 +59,7 @@ class WorkerProfiler(RecordingPlugin):
 
     def setup(self, worker: Any) -> None:
         """Set up all parts if this worker can record. None of them raises."""
+        use_dask_logging()
         if not self.can_record(worker):
             return
         for part in self.parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import uuid
@@ -11,6 +12,9 @@ from glob import escape
 from pathlib import Path
 
 from dasfprof.database import FileDatabase, frames
+from dasfprof.database.following import Writer, writer_of
+from dasfprof.database.multi import headers_of_run, identity_of, was_received
+from dasfprof.database.reader import TraceFile
 
 #: Default number of bytes per read, and the maximum for longer frames.
 PIECE_BYTES = 1 << 20
@@ -26,15 +30,24 @@ class FileTails:
         The databases.
     piece
         See `FileTail`.
+    left
+        Files that processes have left which ended without sending all of them.
     """
 
-    def __init__(self, databases: Sequence[FileDatabase], piece: int = PIECE_BYTES) -> None:
+    def __init__(
+        self,
+        databases: Sequence[FileDatabase],
+        piece: int = PIECE_BYTES,
+        left: Sequence[Path] = (),
+    ) -> None:
         self._piece = piece
+        self._left = [FileTail(partial(Path, path), piece) for path in left]
         self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(one, []) for one in databases]
         # Several threads look for new segments, and each segment must have one tail.
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[FileTail]:
+        yield from self._left
         for database, tails in self._tails:
             with self._lock:
                 for at in range(len(tails), len(database.paths)):
@@ -60,7 +73,8 @@ class FileTail:
     def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
         self._path = path
         self._piece = piece
-        #: Identifies this file among those of all workers; a new one if the file is created again.
+        #: Identifies this file among those of all workers, in any process that reads it; another
+        #: one if the file is created again.
         self.id = uuid.uuid4().hex
         #: Number of bytes that were sent and arrived.
         self.offset = 0
@@ -98,9 +112,9 @@ class FileTail:
             return b""
         with file:
             facts = os.fstat(file.fileno())
-            if self._inode and facts.st_ino != self._inode:
-                # It was removed under the writer's hands, which began a new one.
-                self.id, self.offset = uuid.uuid4().hex, 0
+            if facts.st_ino != self._inode:
+                # At first, or it was removed under the writer's hands, which began a new one.
+                self.id, self.offset = _id_of(self.path, facts.st_ino), 0
             self._inode = facts.st_ino
             left, length = facts.st_size - self.offset, length or self._piece
             while left > 0:
@@ -115,3 +129,30 @@ class FileTail:
 def profiles_of(path: Path) -> list[Path]:
     """Return the profiles of calls beside a trace file."""
     return sorted(path.parent.glob(f"{escape(path.stem)}.*.pstats"))
+
+
+def _id_of(path: Path, inode: int) -> str:
+    identity = identity_of(TraceFile(path).read_header())
+    return (
+        uuid.uuid5(uuid.NAMESPACE_URL, f"{identity} {inode}").hex if identity else uuid.uuid4().hex
+    )
+
+
+def files_left_behind(directory: Path, run_uuid: str) -> list[Path]:
+    """Return a run's files in a directory whose processes ended without closing them."""
+    return [
+        path
+        for path, header in headers_of_run(directory, run_uuid)
+        if not was_received(path)
+        and writer_of(header) is Writer.ENDED
+        and not TraceFile(path).is_closed()
+    ]
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file; equal files have equal ones."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(PIECE_BYTES):
+            digest.update(data)
+    return digest.hexdigest()

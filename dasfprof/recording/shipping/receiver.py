@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,6 +22,7 @@ from dasfprof.recording.cluster.calls import stop_on_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.dask_internals.undocumented import add_handler
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.shipping.file_tails import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +179,9 @@ class Receiver:
         Returns
         -------
         dict
-            ``have``: for files of which something was not taken, by id, how many bytes are here;
+            ``have``: for files of which something was not taken, or more is here than was sent, by
+            id, how many bytes are here; ``digests``: of files without news of a worker that has
+            closed them, by id;
             ``pause``: seconds until the next message; ``trouble``: why not, empty where all was
             taken as far as is known yet; ``over``: whether nothing will be taken any more.
         """
@@ -190,18 +194,21 @@ class Receiver:
             self._waiting.append(files)
             self._bytes += size
         loop = asyncio.get_running_loop()
+        digests: dict[str, str] = {}
         if wait:
+            known = [file["id"] for file in files] if last and not size else []
+            written = partial(self._write_and_compare, known)
             try:
-                await loop.run_in_executor(self._thread, self._write)
+                digests = await loop.run_in_executor(self._thread, written)
             except RuntimeError:  # the interpreter is exiting
-                self._write()
+                digests = written()
             if last:
                 self._left.pop(worker, None)
                 self._heard.pop(worker, None)
         elif not self._due:
             self._due = True
             loop.call_later(WRITE_EVERY, self._submit)
-        return self._answer(**self._troubles(files))
+        return self._answer(**self._troubles(files), digests=digests)
 
     def _submit(self) -> None:
         with suppress(RuntimeError):  # `stop` has written all, or will
@@ -216,11 +223,28 @@ class Receiver:
     def _troubles(self, files: list[dict[str, Any]]) -> dict[str, Any]:
         known = {file["id"]: self._files[file["id"]] for file in files if file["id"] in self._files}
         short = {identity: file for identity, file in known.items() if file.trouble}
+        have = {identity: file.size for identity, file in known.items()}
+        sent = {
+            file["id"]: file["position"] + len(file["data"])
+            for file in files
+            if isinstance(file["position"], int)
+        }
         return {
-            "have": {identity: file.size for identity, file in short.items()},
+            "have": {
+                one: have[one] for one in have if one in short or have[one] > sent.get(one, 0)
+            },
             "trouble": next((file.trouble for file in short.values()), ""),
             "over": any(file.is_refused for file in short.values()),
         }
+
+    def _write_and_compare(self, identities: list[str]) -> dict[str, str]:
+        """Append what waits; return the digests of some files."""
+        self._write()
+        digests: dict[str, str] = {}
+        for identity in identities:
+            with suppress(OSError, KeyError):
+                digests[identity] = digest_of(self._files[identity].path)
+        return digests
 
     def _write(self) -> None:
         """Append what waits; in the receiver's thread, or when that has ended."""

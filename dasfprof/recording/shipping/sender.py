@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +51,8 @@ class Sender(ABC):
         The files. When the first one was written, all are looked at.
     is_closing
         Returns whether the process is about to end.
+    left
+        See `FileTails`.
     """
 
     #: What its thread is called, and where it sends, in messages.
@@ -72,13 +74,14 @@ class Sender(ABC):
         owner: str,
         databases: Sequence[FileDatabase],
         is_closing: Callable[[], bool],
+        left: Sequence[Path] = (),
     ) -> None:
         #: Identifies the run.
         self.run_uuid = settings.uuid
         #: Why nothing could be sent just now; empty if it could.
         self.trouble = ""
         self._settings, self._owner, self._is_closing = settings, owner, is_closing
-        self._tails = FileTails(databases, self.piece_bytes)
+        self._tails = FileTails(databases, self.piece_bytes, left)
         self._told, self._failures, self._failure_pause = False, 0, 0.0
         #: How often somebody asked for all to be sent, and for how many of these it was tried.
         self._asked = self._tried_for = 0
@@ -100,6 +103,10 @@ class Sender(ABC):
         `wait`: return when it is on the disk there. `last`: the files are closed. Raises
         `OverError` if nothing more is taken, and other errors if something did not arrive.
         """
+
+    @abstractmethod
+    def _arrived(self) -> Iterable[Path]:
+        """Return files that are elsewhere in full, and are not needed here any more."""
 
     def _is_due(self) -> bool:
         """Return whether to send, although nobody asks for it."""
@@ -176,7 +183,7 @@ class Sender(ABC):
         while not self._over:
             asked, deadline = self._asked, self._deadline
             done = self._try_to_send(deadline) and deadline is not None
-            if done and self.moves:
+            if done:
                 self._remove()
             with self._changed:
                 self._tried_for, self._done = asked, done
@@ -207,7 +214,8 @@ class Sender(ABC):
         """Send what is in the files; return whether all of it has arrived."""
         left = self._settings.response_timeout if deadline is None else deadline - monotonic()
         try:
-            self._send(max(left, _LEAST), wait=self._is_asked(), last=deadline is not None)
+            is_last = deadline is not None
+            self._send(max(left, _LEAST), wait=self._is_asked() or is_last, last=is_last)
         except OverError as error:
             self._over = True
             if str(error):
@@ -226,24 +234,25 @@ class Sender(ABC):
 
     def _remove(self) -> None:
         """Remove what has arrived from this disk."""
-        for tail in self._tails:
-            for path in (*profiles_of(tail.path), tail.path):
-                with suppress(OSError):
-                    path.unlink()
-        with suppress(OSError):  # others write there, too
-            Path(self._settings.directory).rmdir()
+        for path in self._arrived():
+            with suppress(OSError):
+                path.unlink()
+        if self.moves:
+            with suppress(OSError):  # others write there, too
+                Path(self._settings.directory).rmdir()
 
     def _tell(self, trouble: str) -> None:
         if not self._told:
             self._told = True
             logger.warning(
                 "the trace of %s does not reach %s now: %s. Further failures are not logged. "
-                "Everything is in %s on this host; run.collect(destination) copies what has not "
-                "arrived while this process is there.",
+                "Everything is in %s on this host; %s copies what has not arrived while this "
+                "process is there.",
                 self._owner,
                 self.where,
                 trouble,
                 self._settings.directory,
+                "run.collect(destination)" if self._settings.client else "`dasfprof collect`",
             )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FuturesTimeoutError  # another one on Python 3.10
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,7 +17,12 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, shown
 from dasfprof.recording.settings import RunSettings, sees_mark
-from dasfprof.recording.shipping.file_tails import FileTail, profiles_of
+from dasfprof.recording.shipping.file_tails import (
+    FileTail,
+    digest_of,
+    files_left_behind,
+    profiles_of,
+)
 from dasfprof.recording.shipping.receiver import is_receiving, operation
 from dasfprof.recording.shipping.sender import NotTakenError, OverError, Sender
 
@@ -47,13 +53,16 @@ class SchedulerSender(Sender):
         self._loop = asyncio.get_running_loop()
         #: The scheduler's address is gone once the worker is closed.
         self._address = str(worker.scheduler.address)
+        #: Files that the scheduler has in full, by their digests.
+        self._complete: list[Path] = []
         self._interval = min(settings.flush_interval, _LONGEST_INTERVAL)
         self.pause, self.write_wait = 0.5 * self._interval, 0.75 * self._interval
         self._call: Future[Any] | None = None
         #: Whether the worker's connections are not to be used any more.
         self._apart = False
         owner = f"worker {worker.name}"
-        super().__init__(settings, owner, databases, lambda: worker.status.name == "closing")
+        left = files_left_behind(Path(settings.directory), settings.uuid)
+        super().__init__(settings, owner, databases, lambda: worker.status.name == "closing", left)
 
     def _leave_loop(self) -> None:
         """Send over a connection of its own: those of a worker that closes may be closed."""
@@ -88,7 +97,19 @@ class SchedulerSender(Sender):
         if reply["trouble"]:
             raise (OverError if reply["over"] else NotTakenError)(reply["trouble"])
         self.pause = max(self._interval, reply["pause"]) - 0.5 * self._interval
+        if last and not sent:
+            self._compare(reply.get("digests", {}))
         return sent
+
+    def _compare(self, digests: dict[str, str]) -> None:
+        """Note which files the scheduler has in full."""
+        for tail in self._tails:
+            with suppress(OSError):
+                if tail.id in digests and digest_of(tail.path) == digests[tail.id]:
+                    self._complete.append(tail.path)
+
+    def _arrived(self) -> Iterable[Path]:
+        return self._complete
 
     def _over_worker(self, message: dict[str, Any], limit: float) -> Any:
         """Send a message over the worker's connections; in any thread but its event loop's."""
@@ -160,6 +181,9 @@ class StorageSender(Sender):
             if self._profiles.get(path) != written:
                 storage.put(f"{self._directory(tail)}/{path.name}", path.read_bytes())
                 self._profiles[path] = written
+
+    def _arrived(self) -> Iterable[Path]:
+        return [path for tail in self._tails for path in (*profiles_of(tail.path), tail.path)]
 
     def _directory(self, tail: FileTail) -> str:
         run = self._settings.stored_directory

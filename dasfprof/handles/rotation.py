@@ -1,0 +1,163 @@
+"""`Rotation`: cuts the run that a scheduler's preload records, and removes the oldest runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dasfprof.database.ends import SCHEDULER
+from dasfprof.database.reader import TraceFile, intact_header
+from dasfprof.recording.cluster.calls import aside, running_plugins
+from dasfprof.recording.cluster.clients import end_run, go_on_with
+from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.shipping.file_tails import profiles_of
+from dasfprof.text import format_size
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at the size of the run.
+_INTERVAL = 60.0
+#: A run has at most this share of the bytes of all runs, so that there are older ones to remove.
+_SHARE = 0.25
+_DAY = 86400.0
+#: Seconds after the last write from which a file without an end counts as left behind: a scheduler
+#: writes at least every 10 s.
+_LEFT_BEHIND = 3600.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a preload keeps: see the settings of these names."""
+
+    run_length: float
+    keep_size: int
+    keep_days: float
+
+
+class Rotation:
+    """Cuts a run that is long or large, and removes the oldest runs. Used on the scheduler's loop.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    limits
+        The limits.
+    settings
+        The run that is being recorded.
+    begin
+        Begins another run and returns its settings.
+    clock
+        Returns Unix seconds.
+    """
+
+    def __init__(
+        self,
+        scheduler: Any,
+        limits: Limits,
+        settings: RunSettings,
+        begin: Callable[[], Awaitable[RunSettings]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler, self._limits, self._begin, self._clock = scheduler, limits, begin, clock
+        #: The run that is being recorded.
+        self.settings = settings
+        self._since = clock()
+
+    def start(self) -> None:
+        """Begin to look: at once, as an earlier scheduler may have left runs."""
+        go_on_with(self._remove())
+        self._wait()
+
+    def _wait(self) -> None:
+        interval = min(_INTERVAL, self._limits.run_length)
+        asyncio.get_running_loop().call_later(interval, lambda: go_on_with(self._next()))
+
+    async def _next(self) -> None:
+        if self._scheduler.status.name not in ("init", "running"):
+            return
+        try:
+            await self.look()
+        except Exception:
+            logger.warning("dasfprof could not cut its run", exc_info=True)
+        self._wait()
+
+    async def look(self) -> None:
+        """Cut the run if it is due."""
+        size = await aside(_bytes_of, self.settings)
+        age = self._clock() - self._since
+        if age < self._limits.run_length and size < _SHARE * self._limits.keep_size:
+            return
+        before, self._since = self.settings, self._clock()
+        self.settings = await self._begin()
+        prefix = before.plugin_name("")
+        names = [name for name in running_plugins(self._scheduler) if name.startswith(prefix)]
+        await end_run(names, before.response_timeout, {}, self._scheduler)
+        await self._remove()
+
+    async def _remove(self) -> None:
+        if not self.settings.storage:
+            now = self._clock()
+            await aside(remove_old_runs, self.settings, self._limits, now)
+
+
+def _bytes_of(settings: RunSettings) -> int:
+    files = Path(settings.directory).glob(f"{escape(settings.name)}-*")
+    return sum(path.stat().st_size for path in files)
+
+
+class _Kept(NamedTuple):
+    """A run that a preload has recorded, and its files."""
+
+    name: str
+    created: float
+    files: list[Path]
+    size: int
+
+
+def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
+    """Remove the oldest runs of preloads in a directory that are beyond the limits.
+
+    Parameters
+    ----------
+    settings
+        The run that is being recorded, for which there has to be room.
+    limits
+        The limits.
+    now
+        Unix seconds.
+    """
+    runs = sorted(_ended_runs(settings), key=lambda run: run.created)
+    total = sum(run.size for run in runs)
+    for run in runs:
+        is_old = now - run.created > limits.keep_days * _DAY
+        if total <= (1 - _SHARE) * limits.keep_size and not is_old:
+            return
+        for path in run.files:
+            with suppress(OSError):
+                path.unlink()
+        total -= run.size
+        logger.info("removed run %r (%s): %s", run.name, format_size(run.size), settings.directory)
+
+
+def _ended_runs(settings: RunSettings) -> Iterator[_Kept]:
+    runs: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
+    for path in Path(settings.directory).glob("*.msgpack"):
+        header = intact_header(path)
+        if header is not None and header.get("removable"):
+            runs.setdefault(str(header.get("run_uuid")), []).append((path, header))
+    runs.pop(settings.uuid, None)
+    for files in runs.values():
+        facts = [path.stat() for path, _ in files]
+        closed = any(h.get("plugin") == SCHEDULER and TraceFile(p).is_closed() for p, h in files)
+        if closed or time.time() - max(fact.st_mtime for fact in facts) > _LEFT_BEHIND:
+            name, created = str(files[0][1]["run"]), float(files[0][1]["run_created"])
+            paths = [each for path, _ in files for each in (path, *profiles_of(path))]
+            yield _Kept(name, created, paths, sum(fact.st_size for fact in facts))
