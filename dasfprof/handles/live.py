@@ -4,6 +4,7 @@
 
 ====================== ===========================================================================
 ``state FILES``        prints the run's state as a line of JSON per line of input (dashboard)
+``counts FILES``       prints the same without keys, functions, workers' addresses and findings
 ``findings SOURCE``    prints the findings as JSON
 ``metrics SOURCE``     prints the findings and the thread time by category as JSON (Prometheus)
 ``report SOURCE PATH`` writes the report
@@ -172,8 +173,8 @@ class FindingsSoFar:
 
 def main(what: str, source: str, *others: str) -> None:
     """Print the answer on standard output; see the module's docstring."""
-    if what == "state":
-        _tell_states([source, *others])
+    if what in ("state", "counts"):
+        _print_states([source, *others], counts=what == "counts")
         return
     from dasfprof.database import open_run
     from dasfprof.handles.analyser import TraceAnalyser
@@ -193,12 +194,13 @@ def main(what: str, source: str, *others: str) -> None:
         analyser.report(others[0], title=title)
 
 
-def _tell_states(files: Sequence[str]) -> None:
+def _print_states(files: Sequence[str], *, counts: bool) -> None:
     run = LiveRun([Path(name) for name in files])
     with FindingsSoFar(run) as findings:
         for _ in sys.stdin:
             state = run.read()
-            html = state_html(state, findings.latest(state))
+            state = state.counts() if counts else state
+            html = state_html(state, None if counts else findings.latest(state))
             sys.stdout.write(json_of({"state": state.document(), "html": html}) + "\n")
             sys.stdout.flush()
 

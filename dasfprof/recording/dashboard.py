@@ -22,6 +22,7 @@ from typing import Any
 
 from tornado.web import RequestHandler
 
+from dasfprof.config import setting
 from dasfprof.database.multi import files_of_run
 from dasfprof.recording.dask_internals.undocumented import add_routes, individual_plots
 from dasfprof.recording.settings import RunSettings
@@ -46,10 +47,12 @@ class Companion:
         The run.
     module
         The module that the process runs, see `dasfprof.handles.live`.
+    what
+        What `state` returns: ``state``, or ``counts`` alone.
     """
 
-    def __init__(self, settings: RunSettings, module: str) -> None:
-        self._settings = settings
+    def __init__(self, settings: RunSettings, module: str, what: str) -> None:
+        self._settings, self._what = settings, what
         self._command = [sys.executable, "-m", module]
         self._process: subprocess.Popen[bytes] | None = None
         self._asking, self._reporting = threading.Lock(), threading.Lock()
@@ -102,7 +105,7 @@ class Companion:
         files = files_of_run(Path(self._settings.directory), self._settings.uuid)
         if files:
             self._process = subprocess.Popen(
-                [*self._command, "state", *map(str, files[:100])],
+                [*self._command, self._what, *map(str, files[:100])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -138,19 +141,23 @@ _AT = r"(?:/.*)?/"
 
 
 def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[[], object]:
-    """Add the page of a run to a scheduler's HTTP server, if it has one.
+    """Add the page of a run to a scheduler's HTTP server, if it has one and ``dashboard`` is set.
 
     Returns
     -------
     callable
         Removes the page.
     """
-    asked = Companion(settings, companion)
+    shown = setting("dashboard")
+    if not shown:
+        return lambda: None
+    asked = Companion(settings, companion, "counts" if shown == "counts" else "state")
     routes: list[tuple[str, type, dict[str, Any]]] = [
-        (f"{_AT}dasfprof", _PageHandler, {}),
+        (f"{_AT}dasfprof", _PageHandler, {"has_report": shown != "counts"}),
         (f"{_AT}dasfprof/state.json", _StateHandler, {"companion": asked}),
-        (f"{_AT}dasfprof/report.html", _ReportHandler, {"companion": asked}),
     ]
+    if shown != "counts":
+        routes.append((f"{_AT}dasfprof/report.html", _ReportHandler, {"companion": asked}))
     plots = individual_plots()
     if plots is not None:
         listed = type("Plots", (_WithPage, plots), {})
@@ -167,8 +174,13 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
 class _PageHandler(RequestHandler):
     """The page, which requests the state once per second while it is visible."""
 
+    def initialize(self, has_report: bool) -> None:
+        self._has_report = has_report
+
     def get(self) -> None:
         page = _PAGE.read_text(encoding="utf-8")
+        if not self._has_report:
+            page = re.sub('<a href="dasfprof/report.html.*?</a>', "", page)
         (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         self.set_header(

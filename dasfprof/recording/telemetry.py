@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.config import setting
 from dasfprof.database import FileDatabase
 from dasfprof.recording.dask_internals.inspection.views import UNFINISHED, task_counts
 from dasfprof.recording.settings import RunSettings
@@ -76,6 +77,7 @@ class RunMetrics:
         self, scheduler: Any, settings: RunSettings, module: str, database: FileDatabase
     ) -> None:
         self._scheduler, self._settings, self._database = scheduler, settings, database
+        self._most_functions = 0 if setting("dashboard") == "counts" else _MOST_FUNCTIONS
         self._process = SideProcess(module, 19, _LONGEST)
         self._was_analysed = False
 
@@ -107,7 +109,7 @@ class RunMetrics:
         }
         order = sorted(by_function, key=lambda name: -sum(by_function[name].values()))
         for position, function in enumerate(order):
-            label = function if position < _MOST_FUNCTIONS else _OTHERS
+            label = function if position < self._most_functions else _OTHERS
             for state, number in by_function[function].items():
                 counts[label, state] = counts.get((label, state), 0) + number
         for labels, number in counts.items():

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 import pytest
 from clusters import wait_until
@@ -74,6 +75,38 @@ def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
     assert run.page == "no page: the run has ended"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(address)
+
+
+def test_counts_alone(client: Client, tmp_path: Path) -> None:
+    """No key, error or source of the program is on the pages, and no page makes a report."""
+    secrets = ("hidden", "test_dashboard_page")
+    with (
+        dask.config.set({"dasfprof.dashboard": "counts"}),
+        dasfprof.profile(client, name="run", directory=tmp_path) as run,
+    ):
+        page = get(run.page).read().decode()
+        assert "report.html" not in page
+        client.submit(int, "hidden-value", key="hidden-1").exception()
+
+        def state() -> Any:
+            run.flush()
+            text = get(f"{run.page}/state.json").read().decode()
+            return text if json.loads(text).get("state", {}).get("failed") == 1 else None
+
+        text = wait_until(state)
+        assert not [secret for secret in secrets if secret in text]
+        assert json.loads(text)["state"]["functions"] == []
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(f"{run.page}/report.html")
+
+
+def test_no_pages(client: Client, tmp_path: Path) -> None:
+    with (
+        dask.config.set({"dasfprof.dashboard": False}),
+        dasfprof.profile(client, directory=tmp_path) as run,
+        pytest.raises(urllib.error.HTTPError, match="404"),
+    ):
+        get(run.page)
 
 
 def test_jupyterlab_finds_the_page(client: Client, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.live.progress import FunctionProgress
@@ -92,6 +92,10 @@ class RunState:
         """Whether something of it seems not to end; `TraceAnalyser.diagnose` tells why."""
         signs = self.quiet_for is not None or bool(self.long_tasks) or self.client_is_gone
         return signs and self.goes_on is not False
+
+    def counts(self) -> RunState:
+        """Return the state without what names tasks, functions or workers."""
+        return replace(self, functions=(), workers=(), long_tasks=(), notes=())
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
