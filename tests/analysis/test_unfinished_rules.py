@@ -14,6 +14,8 @@ from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, end
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.unfinished import _keeps_from_its_end
+from dasfprof.analysis.under_way.state import Cause, Certainty
 
 
 def told(run: Hung, directory: Path) -> dict[str, dict[str, Any]]:
@@ -394,3 +396,25 @@ def test_ends_that_workers_alone_tell_of_are_ends(tmp_path: Path) -> None:
 
     one_less = Hung(states=[(2.0, state)], ended=ended[1:], closed=False)
     assert told(one_less, tmp_path / "less")["unfinished-run"]["tasks"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "certainty", "seconds", "keeps"),
+    [
+        ("lock-cycle", "certain", 1.0, True),
+        ("no-worker", "certain", None, True),
+        ("lock-wait", "open", 60.0, False),
+        # Of another client, whose futures are still there.
+        ("error", "certain", 60.0, False),
+        ("killed-worker-errors", "certain", None, False),
+        # A busy host.
+        ("loop-blocked", "certain", 2.0, False),
+        ("loop-blocked", "certain", 60.0, True),
+        ("worker-silent", "likely", 4.0, False),
+    ],
+)
+def test_what_keeps_a_run_in_progress_from_its_end(
+    kind: str, certainty: Certainty, seconds: float | None, keeps: bool
+) -> None:
+    cause = Cause(kind, certainty, "text", "evidence", "suggestion", seconds=seconds)
+    assert _keeps_from_its_end(cause) == keeps

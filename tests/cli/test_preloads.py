@@ -121,6 +121,9 @@ def test_servers_with_the_preload(
         expected["SchedulerPlugin"] = 1
         assert states == {"memory": TASKS}
     assert kinds == expected
+    if scheduler_preload:
+        told = (tmp_path / "scheduler.log").read_text()
+        assert f"dasfprof.preload - INFO - dasfprof records run '{run.name}' in" in told
     for log in tmp_path.glob("*.log"):
         assert "dasfprof/recording/" not in log.read_text(), "a traceback of ours"
 

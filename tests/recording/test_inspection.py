@@ -242,7 +242,7 @@ def test_a_process_where_others_take_the_core(program: str, state: str) -> None:
         assert asyncio.run(processes.process_state(started[0].pid)) == state
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     security = certificates(tmp_path)
     with LocalCluster(
         n_workers=1, processes=False, protocol="tls", security=security, dashboard_address=None
@@ -251,6 +251,7 @@ def test_tls(tmp_path: Path) -> None:
         assert address.startswith("tls://")
         views = asyncio.run(views_of(address, security.get_connection_args("client"), 60.0))
         assert ["view" in answer for answer in views["workers"].values()] == [True]
+        assert "handshake" not in caplog.text
         with pytest.raises(NoSchedulerError, match="tls"):
             asyncio.run(views_of(address.replace("tls:", "tcp:"), limit=10.0))
 
