@@ -35,6 +35,7 @@ BESIDE_THE_CODE = {
     "parquet": "dasfprof/report/formats/PARQUET.md",
     "disks": "dasfprof/recording/shipping/CLUSTERS.md",
     "gate": "dasfprof/analysis/comparison/CI.md",
+    "security": ".github/SECURITY.md",
     "changelog": "CHANGELOG.md",
 }
 _FINDINGS = "<!-- findings -->"
