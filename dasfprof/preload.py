@@ -51,7 +51,7 @@ async def dask_setup(service: Any, **limits: str | None) -> None:
     """Start recording. Dask calls it with a starting scheduler, worker or client."""
     from distributed import Client, Scheduler, Worker
 
-    from dasfprof.recording.guard import use_dask_logging
+    from dasfprof.recording.dask_internals.undocumented import use_dask_logging
 
     if not isinstance(service, Client):
         use_dask_logging(logging.INFO)

@@ -13,22 +13,6 @@ from dasfprof.database.writer import TraceWriter
 logger = logging.getLogger(__name__)
 
 
-def use_dask_logging(level: int = logging.NOTSET) -> None:
-    """Write records of dasfprof as Dask writes its own, where nothing else writes them.
-
-    Parameters
-    ----------
-    level
-        The least level of records, where none is set; default: that of Python, warnings.
-    """
-    ours = logging.getLogger("dasfprof")
-    if not ours.hasHandlers():
-        for handler in logging.getLogger("distributed").handlers:
-            ours.addHandler(handler)
-    if ours.level == logging.NOTSET:
-        ours.setLevel(level)
-
-
 async def in_thread(function: Callable[[], object]) -> None:
     """Call a function in a thread; on the event loop if the interpreter is exiting.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from inspect import iscoroutinefunction
 from time import time
@@ -15,6 +16,25 @@ from dasfprof.recording.dask_internals.inspection.views import primitives
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.resources import MEMORY_SIZES
+
+# --- Where Dask's records of logs go -------------------------------------------------------------
+
+
+def use_dask_logging(level: int = logging.NOTSET) -> None:
+    """Write records of dasfprof as Dask writes its own, where nothing else writes them.
+
+    Parameters
+    ----------
+    level
+        The least level of records, where none is set; default: that of Python, warnings.
+    """
+    ours = logging.getLogger("dasfprof")
+    if not ours.hasHandlers():
+        for handler in logging.getLogger("distributed").handlers:
+            ours.addHandler(handler)
+    if ours.level == logging.NOTSET:
+        ours.setLevel(level)
+
 
 # --- When the event loop of a worker or scheduler last turned, by Dask's own clock of it ----------
 

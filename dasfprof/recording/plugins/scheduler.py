@@ -25,7 +25,8 @@ from dasfprof.recording.cluster.program import TOPIC
 from dasfprof.recording.cluster.task_clients import TaskClients
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
-from dasfprof.recording.guard import HookGuard, in_thread, use_dask_logging
+from dasfprof.recording.dask_internals.undocumented import use_dask_logging
+from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings, place_mark, recorded_settings, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dasfprof.recording.guard import HookGuard, use_dask_logging
+from dasfprof.recording.dask_internals.undocumented import use_dask_logging
+from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
