@@ -1,0 +1,534 @@
+"""Every call that a rule can advise, and a small program for each in which it is followed.
+
+``advised_calls.py [NAME ...]`` runs each program as it is and as advised, and prints the rule, the
+call, the program, and before and after: its seconds, and those at stake in the rule's finding.
+`advised_calls` reads the calls out of the texts of the rules. Each of these is in `PROGRAMS` or in
+`WITHOUT`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import logging
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import joblib
+import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster, as_completed
+from distributed import wait as wait_for
+
+import dasfprof
+from dasfprof import TraceAnalyser
+from dasfprof.analysis import diagnosis
+from dasfprof.analysis.diagnosis import chunk_arguments, registry, run_figures, task_figures
+from dasfprof.analysis.diagnosis.ranking import RULES
+
+# --- The calls that rules advise, by their texts --------------------------------------------------
+
+#: A call or an argument in a text.
+_CALL = re.compile(r"(?<![\w{])([A-Za-z_][\w.]*)\(|(?<![\w{.(])([a-z_]\w*)=(?=[\w\"'{\[(,. ]|$)")
+#: Modules whose texts are of no rule.
+_SHARED = {module.__name__ for module in (registry, run_figures, task_figures)}
+#: What texts name besides: the program's own functions, and what it had better not call.
+_NO_ADVICE = {
+    *("f()", "b()", "acquire()", "apply()", "iterrows()", "__import__()", "compute()", "wait()"),
+    *("from_pandas()", "groupby()", "merge()", "rejoin()", "GridSearchCV()", "Parallel()"),
+    "ctypes.CDLL()",
+}
+
+
+def advised_calls() -> dict[str, set[str]]:
+    """Return the calls and arguments that each rule can advise."""
+    analyses = {name for name in dir(TraceAnalyser) if not name.startswith("_")}
+    found = {}
+    for slug, rule in RULES.items():
+        texts = _texts(sys.modules[rule.find.__module__], rule.find.__name__, set())
+        calls = {
+            f"{call}()" if call else f"{argument}="
+            for text in texts
+            for call, argument in _CALL.findall(text)
+            if call not in analyses
+        }
+        found[slug] = calls - _NO_ADVICE
+    arguments = {f"{name}=" for name in chunk_arguments._ARGUMENTS}
+    found["tasks-too-small"] |= arguments
+    return {slug: calls for slug, calls in found.items() if calls}
+
+
+def _texts(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> Iterator[str]:
+    """Return the texts of a function or constant, and of those in diagnosis that it uses."""
+    value = getattr(module, name, None)
+    owner = getattr(value, "__module__", module.__name__) if callable(value) else module.__name__
+    if owner in _SHARED or (owner, name) in seen or not owner.startswith(diagnosis.__name__):
+        return
+    seen.add((owner, name))
+    home = importlib.import_module(owner)
+    for node in ast.parse(inspect.getsource(home)).body:
+        if name not in _defined(node):
+            continue
+        doc = ast.get_docstring(node, clean=False) if isinstance(node, ast.FunctionDef) else None
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value != doc:
+                yield part.value
+            if isinstance(part, ast.Name) and part.id != name:
+                yield from _texts(home, part.id, seen)
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+# --- Programs in which they are followed ----------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """A program for one or more calls of a rule; it returns a result."""
+
+    rule: str
+    calls: tuple[str, ...]
+    run: Callable[[Client, bool], Any]
+    #: Workers and threads of each, as it is and as advised.
+    cluster: tuple[int, int] = (2, 1)
+    advised: tuple[int, int] | None = None
+
+
+PROGRAMS: dict[str, Program] = {}
+
+
+def follows(
+    rule: str,
+    *calls: str,
+    cluster: tuple[int, int] = (2, 1),
+    advised: tuple[int, int] | None = None,
+) -> Callable[[Callable[[Client, bool], Any]], Callable[[Client, bool], Any]]:
+    """Register a program."""
+
+    def register(run: Callable[[Client, bool], Any]) -> Callable[[Client, bool], Any]:
+        PROGRAMS[run.__name__] = Program(rule, calls, run, cluster, advised)
+        return run
+
+    return register
+
+
+def pause(number: int, seconds: float = 0.1, *_: Any) -> int:
+    """Sleep."""
+    time.sleep(seconds)
+    return number
+
+
+def slow_load(block: Any) -> Any:
+    """Make a block in 0.1 s."""
+    time.sleep(0.1)
+    return block + 1
+
+
+def _blocks() -> Any:
+    return da.ones((20, 1000), chunks=(1, 1000)).map_blocks(slow_load)
+
+
+@follows("recomputation", "persist()")
+def two_uses_of_blocks(_: Client, advised: bool) -> Any:
+    blocks = _blocks().persist() if advised else _blocks()
+    return [float(blocks.sum().compute()), float(blocks.max().compute())]
+
+
+@follows("recomputation", "dask.compute()")
+def two_results_of_blocks(_: Client, advised: bool) -> Any:
+    results = _blocks().sum(), _blocks().max()
+    together = dask.compute(*results) if advised else [each.compute() for each in results]
+    return list(map(float, together))
+
+
+@follows("sequential-submission", "dask.compute()")
+def computes_in_a_loop(_: Client, advised: bool) -> Any:
+    parts = [dask.delayed(pause)(number) for number in range(24)]
+    return list(dask.compute(*parts)) if advised else [part.compute() for part in parts]
+
+
+@follows("sequential-submission", "pre_dispatch=")
+def dispatches_one(_: Client, advised: bool) -> Any:
+    dispatch = {} if advised else {"pre_dispatch": 1}
+    with joblib.parallel_backend("dask"):
+        return joblib.Parallel(**dispatch)(joblib.delayed(pause)(n, 0.15) for n in range(24))
+
+
+@follows("repeated-gathers", "client.gather()")
+def results_one_by_one(client: Client, advised: bool) -> Any:
+    futures = client.map(pause, range(1200), seconds=0.0)
+    wait_for(futures)
+    return client.gather(futures) if advised else [future.result() for future in futures]
+
+
+@follows("repeated-gathers", "as_completed()", "batches()")
+def results_in_batches(client: Client, advised: bool) -> Any:
+    futures = client.map(pause, range(1200), seconds=0.0)
+    wait_for(futures)
+    if not advised:
+        return sorted(future.result() for future in futures)
+    batches = as_completed(futures, with_results=True).batches()
+    return sorted(result for batch in batches for _, result in batch)
+
+
+@follows("slow-tokenization", "submit()", "pure=")
+def submits_arrays(client: Client, advised: bool) -> Any:
+    arrays = [np.full(10_000_000, float(n)) for n in range(6)]
+    pure = {"pure": False} if advised else {}
+    return client.gather([client.submit(total, array, **pure) for array in arrays])
+
+
+@follows("slow-tokenization", "map()", "pure=")
+def maps_arrays(client: Client, advised: bool) -> Any:
+    arrays = [np.full(10_000_000, float(n)) for n in range(6)]
+    pure = {"pure": False} if advised else {}
+    return client.gather(client.map(total, arrays, **pure))
+
+
+@follows("slow-tokenization", "from_array()", "name=")
+def cuts_an_array(_: Client, advised: bool) -> Any:
+    values = np.ones((8, 10_000_000))
+    name = {"name": False} if advised else {}
+    return float(da.from_array(values, chunks=(1, 10_000_000), **name)[:, :10].sum().compute())
+
+
+@follows("slow-tokenization", "scatter()", "hash=")
+def scatters_arrays(client: Client, advised: bool) -> Any:
+    arrays = [np.full(10_000_000, float(n)) for n in range(6)]
+    given = {"hash": False} if advised else {}
+    return client.gather(client.map(total, client.scatter(arrays, **given)))
+
+
+@follows("slow-tokenization", "delayed()", "dask_key_name=")
+def delays_arrays(_: Client, advised: bool) -> Any:
+    arrays = [np.full(10_000_000, float(n)) for n in range(6)]
+    parts = [
+        dask.delayed(total, pure=True)(
+            array, **({"dask_key_name": f"total-{n}"} if advised else {})
+        )
+        for n, array in enumerate(arrays)
+    ]
+    return list(dask.compute(*parts))
+
+
+def total(array: Any) -> float:
+    """Add up."""
+    return float(array.sum())
+
+
+@follows("large-objects-in-graph", "client.scatter()", "broadcast=", "hash=")
+def sends_a_table(client: Client, advised: bool) -> Any:
+    table: Any = np.arange(3_000_000.0)
+    if advised:
+        table = client.scatter([table], broadcast=True, hash=False)[0]
+    return client.gather([client.submit(picked, table, n, pure=False) for n in range(30)])
+
+
+@follows("large-objects-in-graph", "pickle.dumps()", "pickle.loads()", "scatter()")
+def sends_a_dict(client: Client, advised: bool) -> Any:
+    import pickle
+
+    table: Any = {number: str(number) for number in range(100_000)}
+    if advised:
+        table = client.scatter(pickle.dumps(table), broadcast=True)
+    return client.gather([client.submit(looked_up, table, n, pure=False) for n in range(20)])
+
+
+def picked(table: Any, number: int) -> float:
+    """Return an item."""
+    return float(table[number])
+
+
+def looked_up(table: Any, number: int) -> str:
+    """Return an item of a dict, which may be pickled."""
+    import pickle
+
+    return (pickle.loads(table) if isinstance(table, bytes) else table)[number]
+
+
+@follows("tasks-too-small", "chunks=")
+def small_chunks(_: Client, advised: bool) -> Any:
+    side = 2000 if advised else 50
+    values = da.ones((2000, 2000), chunks=(side, side))
+    return float((values + values.T).sum().compute())
+
+
+@follows("tasks-too-small", "npartitions=")
+def small_partitions(_: Client, advised: bool) -> Any:
+    partitions = {"npartitions": 8 if advised else 1500}
+    return db.from_sequence(range(6000), **partitions).map(pause, seconds=0.0).sum().compute()
+
+
+@follows("tasks-too-small", "partition_size=")
+def partitions_of_items(_: Client, advised: bool) -> Any:
+    size = {"partition_size": 700 if advised else 4}
+    return db.from_sequence(range(6000), **size).map(pause, seconds=0.0).sum().compute()
+
+
+@follows("tasks-too-small", "blocksize=")
+def small_blocks(_: Client, advised: bool) -> Any:
+    with tempfile.TemporaryDirectory() as directory:
+        path = str(Path(directory, "x.csv"))
+        pd.DataFrame({"a": range(400_000), "b": 1}).to_csv(path, index=False)
+        table = dd.read_csv(path, blocksize="2MB" if advised else "8kB")
+        return int(table["a"].sum().compute())
+
+
+@follows("no-workers", "client.wait_for_workers()", cluster=(0, 1))
+def submits_before_workers(client: Client, advised: bool) -> Any:
+    if advised:
+        client.cluster.scale(2)
+        client.wait_for_workers(2)
+    futures = client.map(pause, range(20))
+    if not advised:
+        time.sleep(1.0)
+        client.cluster.scale(2)
+    return client.gather(futures)
+
+
+@follows("row-wise", "numpy.where()")
+def applies_by_row(_: Client, advised: bool) -> Any:
+    table = dd.from_pandas(pd.DataFrame({"a": np.arange(150_000) % 7, "b": 2.0}), npartitions=6)
+    if advised:
+        values = table.map_partitions(by_column, meta=("x", "f8"))
+    else:
+        values = table.apply(by_row, axis=1, meta=("x", "f8"))
+    return float(values.sum().compute())
+
+
+def by_row(row: Any) -> float:
+    """Compute with values of a row."""
+    return row["a"] * row["b"] if row["a"] > 3 else 0.0
+
+
+def by_column(table: Any) -> Any:
+    """Compute the same with columns."""
+    return pd.Series(np.where(table["a"] > 3, table["a"] * table["b"], 0.0), table.index)
+
+
+@follows("row-wise", "Series.map()")
+def labels_by_row(_: Client, advised: bool) -> Any:
+    table = dd.from_pandas(pd.DataFrame({"a": np.arange(150_000) % 7}), npartitions=6)
+    if advised:
+        labels = table["a"].map({number: number * 10 for number in range(7)}, meta=("x", "i8"))
+    else:
+        labels = table.map_partitions(labelled, meta=("x", "i8"))
+    return int(labels.sum().compute())
+
+
+def labelled(table: Any) -> Any:
+    """Loop over rows."""
+    return pd.Series([row["a"] * 10 for _, row in table.iterrows()], table.index)
+
+
+@follows("gil-contention", "threads_per_worker=", cluster=(1, 2), advised=(2, 1))
+def python_in_threads(client: Client, _: bool) -> Any:
+    return client.gather(client.map(counted, range(24), pure=False))
+
+
+def counted(number: int) -> int:
+    """Compute in pure Python."""
+    found = number
+    for step in range(1_500_000):
+        found = (found + step) % 1_000_003
+    return found
+
+
+@follows("blocked-tasks", "threads_per_worker=", cluster=(2, 1), advised=(2, 10))
+def waits_for_a_service(client: Client, _: bool) -> Any:
+    return client.gather(client.map(pause, range(40), seconds=0.15))
+
+
+@follows("data-skew", "broadcast=")
+def merges_a_hot_key(_: Client, advised: bool) -> Any:
+    random, rows = np.random.default_rng(0), 1_500_000
+    keys = np.where(random.random(rows) < 0.8, 7, random.integers(0, 1000, rows))
+    others = {f"c{number}": random.normal(size=rows) for number in range(6)}
+    sales = dd.from_pandas(pd.DataFrame({"key": keys, **others}), npartitions=16)
+    rates = dd.from_pandas(pd.DataFrame({"key": range(1000), "rate": 2}), npartitions=4)
+    merged = sales.merge(rates, on="key", broadcast=advised)
+    return int(merged["rate"].sum().compute())
+
+
+@follows("per-process-lock", "threads_per_worker=", cluster=(1, 4), advised=(4, 1))
+def takes_a_lock(client: Client, _: bool) -> Any:
+    return client.gather(client.map(locked, range(30)))
+
+
+LOCK = threading.Lock()
+
+
+def locked(number: int) -> int:
+    """Sleep with a lock of the process."""
+    with LOCK:
+        time.sleep(0.08)
+    return number
+
+
+@follows("poor-placement", "workers=")
+def pins_to_one_worker(client: Client, advised: bool) -> Any:
+    workers = {} if advised else {"workers": [min(client.nthreads())]}
+    return client.gather(client.map(pause, range(40), **workers))
+
+
+@follows("client-bound", "dask.compute()")
+def works_between_results(_: Client, advised: bool) -> Any:
+    rounds = [[dask.delayed(pause)(4 * n + k, 0.05) for k in range(4)] for n in range(6)]
+    if advised:
+        return list(dask.compute(*[dask.delayed(slow_sum)(parts) for parts in rounds]))
+    return [slow_sum(dask.compute(*parts)) for parts in rounds]
+
+
+def slow_sum(numbers: Any) -> int:
+    """Add up in 0.4 s."""
+    time.sleep(0.4)
+    return sum(numbers)
+
+
+@follows("large-gathers", "persist()", "gather()")
+def fetches_blocks(client: Client, advised: bool) -> Any:
+    blocks = da.ones((12, 6_000_000), chunks=(1, 6_000_000))
+    blocks = client.persist(blocks) if advised else blocks.compute()
+    return float(blocks.sum().compute() if advised else blocks.sum())
+
+
+#: Calls without a program.
+WITHOUT: dict[str, set[str]] = {
+    "cancelled-tasks": {"cancel()", "client.restart()"},
+    "unfinished-run": {"client.call_stack()"},
+    "retried-tasks": {"retries="},
+    "failed-tasks": {"retries="},
+    "slow-startup": {"client.scatter()", "map()", "persist()", "submit()"},
+    "warm-up": {"cache=", "client.run()"},
+    "repeated-gathers": {"dask.compute()"},
+    "large-gathers": {"to_parquet()", "to_zarr()"},
+    "slow-tokenization": {"dd.from_map()", "dd.read_parquet()"},
+    "missing-secede": {"distributed.secede()", "worker_client()"},
+    "resource-limit": {"resources="},
+    "tasks-too-small": {"pickle.dumps()", "scatter()"},
+    "slow-dispatch": {"client.scatter()"},
+    "slow-deserialization": {"broadcast=", "client.scatter()"},
+    "client-bound": {"client.scatter()", "persist()"},
+    "work-outside-tasks": {
+        "client.map()",
+        "client.run()",
+        "client.submit()",
+        "dask.config.set()",
+        "map_blocks()",
+        "map_partitions()",
+        "scheduler=",
+    },
+    "no-workers": {"cluster.adapt()"},
+    "slowing-functions": {"client.restart()"},
+    "data-skew": {"agg()", "array.rechunk()", "read_csv()", "read_parquet()", "split_row_groups="},
+    "slow-worker": {"client.retire_workers()"},
+    "load-imbalance": {"client.rebalance()", "workers="},
+    "poor-placement": {
+        "allow_other_workers=",
+        "client.rebalance()",
+        "client.replicate()",
+        "resources=",
+    },
+    "memory-growth": {"client.cancel()", "client.run()", "malloc_trim()"},
+    "transfer-bound": {"client.replicate()", "pickle.dumps()", "scatter()"},
+    "serial-chain": {"agg()", "drop_duplicates()", "split_every=", "split_out=", "value_counts()"},
+    "gil-contention": {"nogil="},
+    "cpu-oversubscribed": {
+        "n_jobs=",
+        "threadpoolctl.threadpool_limits()",
+        "torch.set_num_threads()",
+    },
+    "garbage-collection": {"client.run()"},
+    "chunk-mismatch": {"chunks=", "rechunk()"},
+    "small-requests": {"block_size=", "cache_type=", "chunks=", "fsspec.open()"},
+    "io-bound": {"threads_per_worker="},
+    "shared-bottleneck": {"threads_per_worker="},
+    "gpu-idle": {"dask.config.set()"},
+    "gpu-memory-full": {"enable_cudf_spill="},
+    "incomplete-trace": {"run.collect()", "run.stop()"},
+}
+
+
+# --- How a program is run -------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """A run of a program: its seconds, those at stake in the rule's finding, and its result."""
+
+    seconds: float
+    at_stake: float
+    found: bool
+    result: Any
+
+
+def run(program: Program, advised: bool, directory: Path) -> Run:
+    """Run a program under the profiler."""
+    workers, threads = (advised and program.advised) or program.cluster
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        if workers:
+            client.wait_for_workers(workers)
+            client.run(pause, 0, 0.0)  # loads this module, which is none of the program's work
+        with dasfprof.profile(client, directory=directory):
+            begin = time.perf_counter()
+            result = program.run(client, advised)
+            seconds = time.perf_counter() - begin
+    findings = TraceAnalyser(directory, progress=False).diagnose()
+    own = findings[findings["Rule"] == program.rule]["Seconds at stake (s)"]
+    return Run(seconds, float(own.fillna(0.0).sum()), len(own) > 0, result)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each program, and the calls that none follows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="NAME")
+    options = parser.parse_args(arguments)
+    print(f"{'rule':24}{'program':26}{'seconds':>15}{'at stake':>15}  calls")
+    for name in options.programs or PROGRAMS:
+        with tempfile.TemporaryDirectory() as directory:
+            runs = [run(PROGRAMS[name], each, Path(directory, str(each))) for each in (False, True)]
+        print(line_of(name, *runs), flush=True)
+    for slug, calls in WITHOUT.items():
+        print(f"{slug:24}no program for {', '.join(sorted(calls))}")
+
+
+def line_of(name: str, before: Run, after: Run) -> str:
+    """Return a line of the table."""
+    program = PROGRAMS[name]
+    seconds = f"{before.seconds:7.2f}{after.seconds:8.2f}"
+    stake = "".join(
+        f"{run.at_stake:7.2f}" if run.found else f"{'none':>7}" for run in (before, after)
+    )
+    same = "" if before.result == after.result else "  OTHER RESULT"
+    return f"{program.rule:24}{name:26}{seconds}{stake}  {', '.join(program.calls)}{same}"
+
+
+if __name__ == "__main__":
+    # So that workers find its functions by their names.
+    from advised_calls import main as main_by_name
+
+    main_by_name()

@@ -1,0 +1,26 @@
+"""What rules advise works: it ends, has the same result, and leaves less of the finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from advised_calls import PROGRAMS, WITHOUT, advised_calls, line_of, run
+
+
+def test_each_call_has_a_program_or_is_listed_without() -> None:
+    listed = {slug: set(calls) for slug, calls in WITHOUT.items()}
+    for program in PROGRAMS.values():
+        listed.setdefault(program.rule, set()).update(program.calls)
+    assert listed == advised_calls()
+
+
+@pytest.mark.whole_program
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_advised_works(name: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+    before, after = (run(program, advised, tmp_path / str(advised)) for advised in (False, True))
+    print(line_of(name, before, after))
+    assert before.result == after.result
+    assert before.found
+    assert not after.found or after.at_stake < before.at_stake
