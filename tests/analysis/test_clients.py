@@ -101,13 +101,15 @@ def test_an_unknown_client_is_an_error_that_names_the_known(directory: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["analyse", "report", "info", "export --to perfetto"])
-def test_commands_select_a_client(command: str, directory: Path, tmp_path: Path) -> None:
-    with CliRunner().isolated_filesystem(tmp_path):
-        done = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "bob"])
-        assert done.exit_code == 0, done.output
-        assert "ValueError" not in done.output
-        wrong = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "eve"])
-        assert wrong.exit_code != 0 and "Its clients: ann, bob" in wrong.output
+def test_commands_select_a_client(
+    command: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "bob"])
+    assert done.exit_code == 0, done.output
+    assert "ValueError" not in done.output
+    wrong = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "eve"])
+    assert wrong.exit_code != 0 and "Its clients: ann, bob" in wrong.output
 
 
 @pytest.mark.parametrize(("second", "is_found"), [(ANN, True), (BOB, False)])
@@ -120,3 +122,17 @@ def test_two_clients_that_compute_the_same_compute_it_once_each(
     ]
     run = Plan(tasks, graphs=(0.0, 60.0), clients=(ANN, second)).write(tmp_path)
     assert ("recomputation" in set(run.diagnose()["Rule"])) == is_found
+
+
+def test_tasks_of_tasks_are_of_the_client_that_alone_has_tasks_then(tmp_path: Path) -> None:
+    worker = f"Client-worker-{'0' * 8}-0000-0000-0000-{'0' * 12}"
+    tasks = [
+        Task("outer-0", 0, 0.0, 4.0, graph="update-graph-0"),
+        Task("inner-0", 1, 1.0, 2.0, arrival=1.0, graph="update-graph-1"),
+        Task("fit-0", 0, 6.0, 9.0, arrival=6.0, graph="update-graph-2"),
+        Task("inner-1", 1, 7.0, 8.0, arrival=7.0, graph="update-graph-3"),
+    ]
+    run = Plan(tasks, graphs=(0.0, 1.0, 6.0, 7.0), clients=(ANN, worker, BOB, worker))
+    trace = run.write(tmp_path).trace
+    clients = dict(zip(trace.keys.texts(trace.tasks["key_id"]), trace.tasks["client"], strict=True))
+    assert clients == {"outer-0": "ann", "inner-0": "ann", "fit-0": "bob", "inner-1": "bob"}

@@ -348,8 +348,11 @@ class TraceBuilder:
             graphs,
             came_with,
             client_names(self._columns.pop("Client")),
-            self._columns.pop("Client Tasks"),
-            self._facts["Client Tasks"].list_items("keys", self._ids),
+            (
+                self._columns.pop("Client Tasks"),
+                self._facts["Client Tasks"].list_items("keys", self._ids),
+            ),
+            scheduler,
         )
         lengths = worker.pop("dependencies").astype(np.int32)
         items = self._facts["Compute"].list_items("dependencies", self._ids)

@@ -24,6 +24,8 @@ _UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 #: End of the id of a client that was given a name, and begin of the id of any client.
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _CLIENT = re.compile(r"^Client-(?:worker-)?")
+#: Begin of the ids of clients that tasks use.
+_OF_TASKS = "Client-worker-"
 
 
 def client_name(client: str) -> str:
@@ -51,8 +53,10 @@ class TaskClients:
         The graphs that arrived at the scheduler, and those of task runs.
     names
         The names of clients by their ids.
-    more, keys
+    more
         The events of tasks that came with no graph of their client, and the key ids of them all.
+    recorded
+        The task runs that the scheduler recorded.
     """
 
     def __init__(
@@ -60,8 +64,8 @@ class TaskClients:
         graphs: pd.DataFrame,
         runs: RunGraphs,
         names: dict[str, str],
-        more: Columns,
-        keys: Array,
+        more: tuple[Columns, Array],
+        recorded: Columns,
     ) -> None:
         self._runs, self._names = runs, names
         #: Numbers of sets of names, in the order in which they occur.
@@ -70,8 +74,12 @@ class TaskClients:
         of_graph = [self._number((self.name(client),)) for client in ids]
         #: By graph; the last is for task runs whose graph is unknown.
         self._of_graph = np.array([*of_graph, -1], dtype=np.int64)
+        nested = np.flatnonzero([str(client).startswith(_OF_TASKS) for client in ids])
+        if len(nested) and len(recorded["sent"]):
+            self._inherit(nested, recorded)
         self._more: dict[int, list[str]] = {}
-        clients = np.repeat(np.asarray(more["client"]).astype(object), more["keys"])
+        told, keys = more
+        clients = np.repeat(np.asarray(told["client"]).astype(object), told["keys"])
         for key, client in zip(keys.tolist(), clients.tolist(), strict=True):
             self._more.setdefault(key, []).append(self.name(client))
 
@@ -100,6 +108,22 @@ class TaskClients:
                 of_graph = names[code] if code >= 0 else ()
                 codes[row] = self._number(tuple(sorted({*of_graph, *self._more[key]})))
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._numbers])
+
+    def _inherit(self, nested: Array, recorded: Columns) -> None:
+        """Assign graphs that tasks sent to the client that alone had tasks on workers then."""
+        times, codes = self._runs.arrivals[nested], self._of_graph[self._runs.find(recorded)]
+        sent, known = recorded["sent"], recorded["known"]
+        known = np.where(recorded["scheduler_state"] == "processing", np.inf, known)
+        persons = np.setdiff1d(codes, [-1, *np.unique(self._of_graph[nested])])
+        active = np.array(
+            [
+                np.searchsorted(np.sort(sent[codes == code]), times, side="right")
+                > np.searchsorted(np.sort(known[codes == code]), times)
+                for code in persons
+            ]
+        ).reshape(len(persons), len(nested))
+        alone = active.sum(axis=0) == 1
+        self._of_graph[nested[alone]] = persons[active[:, alone].argmax(axis=0)]
 
     def _number(self, names: tuple[str, ...]) -> int:
         return self._numbers.setdefault(names, len(self._numbers))
