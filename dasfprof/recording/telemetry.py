@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,10 @@ METRICS = {
         "Tasks that have not ended, by function and Dask's state.",
         ("function", "state"),
     ),
-    "dasfprof_findings": ("Findings so far, as last analysed.", ("rule", "severity")),
+    "dasfprof_findings": (
+        "Findings so far, as last analysed; client is empty unless several are known.",
+        ("rule", "severity", "client"),
+    ),
     "dasfprof_finding_seconds": (
         "Seconds that findings so far put at stake, as far as they can tell.",
         ("rule",),
@@ -124,22 +128,21 @@ def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
     """Yield the results of an analysis, see `dasfprof.handles.live`."""
     yield "dasfprof_analysed_timestamp_seconds", (), document["analysed"]
     yield "dasfprof_analysis_duration_seconds", (), document["seconds"]
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, ...]] = Counter()
     seconds: dict[str, float] = {}
     for finding in document.get("findings", ()):
         rule = str(finding["Rule"])
-        counts[rule, str(finding["Severity"])] = counts.get((rule, finding["Severity"]), 0) + 1
+        counts[rule, str(finding["Severity"]), str(finding.get("Client") or "")] += 1
         at_stake = finding.get("Seconds at stake (s)")
         if at_stake is not None:
             seconds[rule] = seconds.get(rule, 0.0) + float(at_stake)
-    for (rule, severity), number in counts.items():
-        yield "dasfprof_findings", (rule, severity), float(number)
+    for labels, number in counts.items():
+        yield "dasfprof_findings", labels, float(number)
     for rule, at_stake in seconds.items():
         yield "dasfprof_finding_seconds", (rule,), at_stake
     for row in document.get("time_accounting", ()):
         if row["Thread Time (s)"] is not None:
-            labels = (str(row["Class"]),)
-            yield "dasfprof_thread_seconds", labels, float(row["Thread Time (s)"])
+            yield "dasfprof_thread_seconds", (str(row["Class"]),), float(row["Thread Time (s)"])
 
 
 class _Collector:

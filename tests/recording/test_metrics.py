@@ -90,10 +90,11 @@ def test_findings_become_metrics(tmp_path: Path) -> None:
     """What an analysis prints, read as by hand."""
     from dasfprof.recording.telemetry import _samples_of
 
+    ann = {"Rule": "a", "Severity": "high", "Client": "ann"}
     document = {
         "findings": [
-            {"Rule": "a", "Severity": "high", "Seconds at stake (s)": 2.5},
-            {"Rule": "a", "Severity": "high", "Seconds at stake (s)": 0.5},
+            {**ann, "Seconds at stake (s)": 2.5},
+            {**ann, "Seconds at stake (s)": 0.5},
             {"Rule": "b", "Severity": "low", "Seconds at stake (s)": None},
         ],
         "time_accounting": [{"Class": "Computing", "Thread Time (s)": 4.0}],
@@ -103,8 +104,8 @@ def test_findings_become_metrics(tmp_path: Path) -> None:
     assert list(_samples_of(document)) == [
         ("dasfprof_analysed_timestamp_seconds", (), 1.7e9),
         ("dasfprof_analysis_duration_seconds", (), 5.0),
-        ("dasfprof_findings", ("a", "high"), 2.0),
-        ("dasfprof_findings", ("b", "low"), 1.0),
+        ("dasfprof_findings", ("a", "high", "ann"), 2.0),
+        ("dasfprof_findings", ("b", "low", ""), 1.0),
         ("dasfprof_finding_seconds", ("a",), 3.0),
         ("dasfprof_thread_seconds", ("Computing",), 4.0),
     ]
