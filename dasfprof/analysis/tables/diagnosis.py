@@ -40,6 +40,7 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
           ``Start (s)``, ``Stop (s)`` (from the trace's begin; NaN: the whole run): where to
           look
         - ``Cause``: the rule of the finding that brings it about; None if no other does
+        - ``Client``: the client with most of the function's seconds, if the run has several
 
     Notes
     -----
