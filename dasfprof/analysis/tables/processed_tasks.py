@@ -92,7 +92,6 @@ def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
         - ``Function``, ``Node``
         - ``Core Wait Seconds``: of its function, in which its thread could compute and the
           host gave it no core; NA where that was not recorded, as for coroutines
-
         - ``Client``: who wanted the task, if the run has several clients
 
         Tasks that a worker had been sent as it left are attempts too, though they may not
