@@ -56,6 +56,8 @@ gpu_memory_used time     bytes    of the GPU, by all processes
 gpu_process_memory time  bytes    of the GPU, by this process
 oom_kills       time     count    processes of the worker's control group that the kernel killed for
     want of memory, once a second
+throttled_seconds time   seconds  for which the worker's control group had used up its CPU quota,
+    summed over cores, once a second; None: it has none
 """,
 )
 

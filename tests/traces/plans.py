@@ -165,6 +165,8 @@ class Plan:
     memory_sizes: Sequence[dict[str, int]] = ()
     #: Of all workers' processes, variables that limit threads of libraries; None: not told.
     thread_limits: dict[str, str] | None = None
+    #: What else the headers of all workers say, such as limits of their processes.
+    limits: dict[str, Any] = field(default_factory=dict)
     #: Of each host; 0: unknown.
     cores: int = 0
     scheduler: bool = True
@@ -246,6 +248,7 @@ class Plan:
         facts["cores"] = self.cores
         facts["memory_sizes"] = self.memory_sizes[number] if self.memory_sizes else {}
         facts["thread_limits"] = self.thread_limits
+        facts["limits"] = self.limits
         return Plugin(directory, name, **facts, threads=self.threads, **self._header())
 
     def _header(self) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Plugin:
     memory_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     #: Variables of its process that limit threads of libraries; None: it does not tell.
     thread_limits: dict[str, str] | None = None
+    #: More facts about its worker, such as limits of its process.
+    limits: dict[str, Any] = dataclasses.field(default_factory=dict)
     #: That its host has; 0: unknown.
     cores: int = 0
     #: Whether it says that it records calls of actors.
@@ -73,6 +75,7 @@ class Plugin:
                 "label": self.label,
                 "nthreads": self.threads,
                 **self.memory_sizes,
+                **self.limits,
             }
             if self.thread_limits is not None:
                 header["worker"]["thread_limits"] = self.thread_limits

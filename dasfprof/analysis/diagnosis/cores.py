@@ -12,6 +12,7 @@ from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, 
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.stack_samples.places import all_stacks, library_of
 from dasfprof.analysis.stack_samples.spent import parts_of, samples_of, split
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
@@ -20,6 +21,13 @@ from dasfprof.text import excerpt
 #: Variables that limit the threads of libraries, and the threshold (cores) from which other
 #: programs are the cause.
 LIMITS, BLAMED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 0.5
+#: The same of libraries that have pools of their own, by library.
+_POOLS = {
+    "polars": "POLARS_MAX_THREADS",
+    "numba": "NUMBA_NUM_THREADS",
+    "numexpr": "NUMEXPR_NUM_THREADS",
+    "rasterio": "GDAL_NUM_THREADS",
+}
 #: Threshold (fraction of their time, times the number of them at a time): tasks use the CPU.
 _USES_CPU = 0.5
 #: Thresholds of lock contention: fraction of their time for which tasks that use the CPU wait for
@@ -229,12 +237,25 @@ def _beyond_tasks(run: RunFigures, own: float) -> float:
 
 
 def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
-    """Return which of `LIMITS` are not 1 on some worker that ran tasks; None: not recorded."""
+    """Return which variables are not 1 on some worker that ran tasks, or None if not recorded.
+
+    They are those of the libraries with pools that samples of tasks are in, or else `LIMITS`.
+    """
+    wanted = _pools_of(run) or LIMITS
     ran = np.unique(run.trace.tasks["worker_id"].to_numpy())
     limits = run.trace.workers["thread_limits"].iloc[ran].tolist()
     if not all(isinstance(each, dict) for each in limits):
         return None
-    return tuple(name for name in LIMITS if any(each.get(name) != "1" for each in limits))
+    return tuple(name for name in wanted if any(each.get(name) != "1" for each in limits))
+
+
+def _pools_of(run: RunFigures) -> tuple[str, ...]:
+    """Return the variables of the libraries with pools that samples of tasks are in."""
+    seen = np.unique(samples_of(run.trace)[0].stack)
+    stacks = all_stacks(run.trace)
+    frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])
+    libraries = {library_of(frame.file) for frame in frames}
+    return tuple(name for library, name in _POOLS.items() if library in libraries)
 
 
 def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:

@@ -81,7 +81,8 @@ class Trace:
     #: memory_limit, memory_target, memory_spill, memory_pause, memory_terminate`` (bytes, NaN:
     #: none or unknown, see `MEMORY_SIZES`), ``memory_sizes`` (those that its files report, a dict,
     #: 0: none), ``memory_group, group_limit`` (the control group that limits its process,
-    #: and those bytes; None and NaN: none, or unknown), ``thread_limits`` (variables such as
+    #: and those bytes; None and NaN: none, or unknown), ``cpu_group, cpu_quota`` (likewise, of
+    #: CPU, in cores), ``descriptor_limit`` (open files), ``thread_limits`` (variables such as
     #: OMP_NUM_THREADS that its process has, a dict; None: not recorded), ``job`` (the
     #: variables that name its job, such as SLURM_JOB_ID, a dict; None: none), ``resources`` (that
     #: tasks may ask it for, a dict of amounts; None: not recorded), ``started`` (its process did),

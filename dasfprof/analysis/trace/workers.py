@@ -31,6 +31,8 @@ _COLUMNS: dict[str, Any] = {
     "memory_sizes": object,
     "memory_group": object,
     "group_limit": float,
+    "cpu_group": object,
+    **dict.fromkeys(("cpu_quota", "descriptor_limit"), float),
     **dict.fromkeys(("thread_limits", "job", "resources"), object),
     **dict.fromkeys(("started", "first_seen", "last_seen"), float),
     "boot_id": object,
@@ -68,6 +70,11 @@ class Worker:
     #: The control group that limits its process's memory, and those bytes; None: not known.
     memory_group: str | None = None
     group_limit: float | None = None
+    #: The control group whose CPU quota limits its process, and that quota in cores, and the open
+    #: files that its process may have; None: not known.
+    cpu_group: str | None = None
+    cpu_quota: float | None = None
+    descriptor_limit: float | None = None
     #: When its process began, in Unix seconds of its host; None: not recorded.
     started: float | None = None
     boot_id: str | None = None
@@ -156,6 +163,11 @@ class WorkerRegister:
         if isinstance(facts.get("memory_group"), str):
             worker.memory_group = facts["memory_group"]
             worker.group_limit = facts.get("group_limit")
+        if isinstance(facts.get("cpu_group"), str):
+            worker.cpu_group = facts["cpu_group"]
+        for name in ("cpu_quota", "descriptor_limit"):
+            if isinstance(facts.get(name), int | float) and facts[name] > 0:
+                setattr(worker, name, float(facts[name]))
         started = facts.get("started")
         worker.started = started if isinstance(started, float) else worker.started
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")

@@ -21,8 +21,9 @@ from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.dask_internals.undocumented import memory_sizes
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.probes.process import memory_group
+from dasfprof.recording.probes.process import cpu_group, memory_group
 from dasfprof.recording.settings import RunSettings
+from dasfprof.system import descriptor_limit
 
 # --- `load_plugin`: what a run's plugins are on a worker that cannot record -----------------------
 #
@@ -88,12 +89,17 @@ def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
 # --- The facts about a worker in the headers of its files -----------------------------------------
 
 #: Variables that say how many threads of their own libraries start.
-THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREAD_LIMITS = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"),
+    *("NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "POLARS_MAX_THREADS"),
+    *("RAYON_NUM_THREADS", "GDAL_NUM_THREADS", "ZARR_ASYNC__CONCURRENCY"),
+    "ZARR_THREADING__MAX_WORKERS",
+)
 
 
 def worker_facts(worker: Any) -> dict[str, Any]:
     """Return a worker's facts for the headers of its files, with the label used in events."""
-    host, group = socket.gethostname(), memory_group()
+    host, group, cpu = socket.gethostname(), memory_group(), cpu_group()
     return {
         "id": worker.id,
         "name": worker.name,
@@ -104,6 +110,8 @@ def worker_facts(worker: Any) -> dict[str, Any]:
         "started": psutil.Process().create_time(),
         "thread_limits": {name: os.environ[name] for name in THREAD_LIMITS if name in os.environ},
         **({} if group is None else {"memory_group": group[0], "group_limit": group[1]}),
+        "descriptor_limit": descriptor_limit(),
+        **({} if cpu is None else {"cpu_group": cpu.name, "cpu_quota": cpu.quota}),
     }
 
 

@@ -13,7 +13,13 @@ import psutil
 
 from dasfprof.recording.dask_internals.undocumented import p2p_buffers, spill_metrics, spilled_bytes
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.process import ProcessUsage, ServiceCpu, count_connections, oom_kills
+from dasfprof.recording.probes.process import (
+    ProcessUsage,
+    ServiceCpu,
+    count_connections,
+    cpu_group,
+    oom_kills,
+)
 from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import (
     DISK_USAGE,
@@ -240,6 +246,7 @@ class ResourceProbe:
         self._pressure = pressure
         self._usage = ProcessUsage() if usage is None else usage
         self._service = ServiceCpu()
+        self._cpu_group = cpu_group()
         self._last_cpu = monotonic(), self._usage.read().cpu_seconds
         self._host_due = self._connections_due = self._group_due = monotonic()
         self._last: tuple[float, Any, Any] | None = None
@@ -266,6 +273,8 @@ class ResourceProbe:
         if clock >= self._group_due:
             self._group_due = clock + self.HOST_INTERVAL
             reading["oom_kills"] = _or_none(oom_kills)
+            if self._cpu_group is not None:
+                reading["throttled_seconds"] = self._cpu_group.throttled()
         if host_duty and clock >= self._host_due:
             self._host_due = clock + self.HOST_INTERVAL
             reading |= self._host(clock)

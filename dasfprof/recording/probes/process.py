@@ -206,24 +206,24 @@ def oom_kills() -> int | None:
 def _memory_files() -> tuple[Path, ...]:
     """Return the files that may tell; a container often sees its own group as the root."""
     found = []
-    for place, group, is_first in _memory_groups():
+    for place, group, is_first in _groups("memory"):
         name = "memory.oom_control" if is_first else "memory.events"
         found += [place / group.lstrip("/") / name, place / name]
     return tuple(path for path in found if path.exists())
 
 
-def _memory_groups(
-    groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
+def _groups(
+    controller: str, groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> Iterator[tuple[Path, str, bool]]:
-    """Yield where groups are that count memory, this process's, and if they are of version 1."""
+    """Yield where groups of a controller are, this process's, and if they are of version 1."""
     with contextlib.suppress(OSError):
         for line in groups.read_text().splitlines():
             fields = line.split(":", 2)
             if len(fields) < 3:  # such as nothing that the kernel writes
                 continue
             _, controllers, group = fields
-            if "memory" in controllers.split(","):
-                yield root / "memory", group, True
+            if controller in controllers.split(","):
+                yield root / controller, group, True
             elif not controllers:
                 yield root, group, False
 
@@ -241,7 +241,7 @@ def memory_group(
     this process sees it: within a container often ``/``.
     """
     found = []
-    for place, group, is_first in _memory_groups(groups, root):
+    for place, group, is_first in _groups("memory", groups, root):
         name = "memory.limit_in_bytes" if is_first else "memory.max"
         own = PurePosixPath(group)
         for around in (own, *own.parents):
@@ -250,6 +250,47 @@ def memory_group(
                 if 0 < limit < _NO_LIMIT:
                     found.append((limit, str(around)))
     return min(found)[::-1] if found else None
+
+
+class CpuGroup(NamedTuple):
+    """A control group with a CPU quota."""
+
+    #: Cores.
+    quota: float
+    #: A path as this process sees it, and the file that counts how long the group was throttled.
+    name: str
+    statistics: Path
+
+    def throttled(self) -> float | None:
+        """Return the seconds for which its quota was used up, summed over cores."""
+        with contextlib.suppress(OSError, ValueError):
+            for line in self.statistics.read_text().splitlines():
+                name, _, number = line.partition(" ")
+                if name in _THROTTLED:
+                    return int(number) * _THROTTLED[name]
+        return None
+
+
+#: The lines of both versions that say so, and their units in seconds.
+_THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+
+
+def cpu_group(
+    groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
+) -> CpuGroup | None:
+    """Return the group with the lowest CPU quota among this process's own and those around it."""
+    limited = []
+    for place, group, is_first in _groups("cpu", groups, root):
+        own = PurePosixPath(group)
+        for around in (own, *own.parents):
+            directory = place / str(around).lstrip("/")
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_first else ("cpu.max",)
+            with contextlib.suppress(OSError, ValueError):  # "max" is no quota
+                words = " ".join((directory / name).read_text() for name in names).split()
+                quota, period = map(int, words)
+                if quota > 0 and period > 0:
+                    limited.append(CpuGroup(quota / period, str(around), directory / "cpu.stat"))
+    return min(limited, default=None)
 
 
 class ServiceCpu:
