@@ -148,7 +148,7 @@ class Trials:
         words = suggested.condition
         notes = [f"The finding's words hold if {words}."] if words else []
         trial = runs.told(change, about, sides, obstacle=obstacle, notes=notes)
-        if suggested.program is None or trial.gain is None:
+        if suggested.program is None or trial.gain is None or trial.gain.pairs < LOOKS[0]:
             return trial
         before, after = ([run for done in side for run in done.runs] for side in sides)
         return trial.answering(changed_findings(before, after))
