@@ -30,9 +30,11 @@ LONGEST = (
         "under_way_after_death",
         "run_script",
     ),
-    *("gpu_cluster", "planted_causes", "growing_memory", "ends_by_itself"),
+    *("try", "tune", "shipping", "gpu_cluster", "planted_causes"),
+    *("growing_memory", "ends_by_itself"),
     *("lost_processes", "durability", "under_way", "comparison", "workloads", "diagnosis_rules"),
     *("stack_samples", "cluster_choice", "dask_internals", "critical_path", "registration"),
+    *("large_runs", "lost_files", "recorded_lines", "metrics", "client_calls", "recorded_steps"),
     *("nvtx_ranges", "held_memory", "diagnosis", "five_questions", "processed_tasks"),
 )
 

@@ -275,7 +275,7 @@ def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
     assert lengths.sum() == pytest.approx(last - first, abs=1e-9)
 
 
-@examples(34)
+@examples(16, long=102)
 @given(ANY_RUNS, st.booleans())
 def test_the_path_has_no_gap_whatever_the_times(
     runs: list[dict[str, Any]], scheduler: bool
@@ -361,7 +361,7 @@ def assert_critical(seed: int) -> None:
             assert before in made.follows(after)
 
 
-@examples(33, long=3000)
+@examples(16, long=3000)
 @given(st.integers(0, 2**32))
 def test_path_against_brute_force(seed: int) -> None:
     assert_critical(seed)

@@ -184,7 +184,7 @@ def expected_balance(events: Sequence[Event]) -> dict[str, list[float]]:
     return table
 
 
-@examples(17)
+@examples(10, long=51)
 @given(st.lists(st.one_of(_tasks, _tasks, _counts, _samples), min_size=1, max_size=25))
 def test_tables_equal_the_oracle(events: list[Event]) -> None:
     with tempfile.TemporaryDirectory() as directory:
