@@ -65,7 +65,8 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         stop = "" if died else "let run.stop() return before the cluster closes, "
         advice.append(
             f"Record the scheduler and all workers (register_default_profiler does), {stop}and "
-            "collect the files of other hosts: run.collect()."
+            "collect the files of other hosts: run.collect(), or `dasfprof collect ADDRESS` "
+            "in a shell."
         )
     yield Finding.of(
         "incomplete-trace",
