@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from math import inf
 from opcode import opmap
@@ -89,7 +89,7 @@ class TaskThreads(Subject):
         self,
         worker: Any,
         began: Mapping[Any, float],
-        hidden: Container[Any],
+        hidden: Collection[Any],
         stacks: StackRows,
         write: Write,
     ) -> None:
@@ -104,6 +104,8 @@ class TaskThreads(Subject):
     def threads(self) -> dict[int, Any]:
         """Return those that run a task, each with its key."""
         threads = task_threads(self._worker)
+        if not self._hidden:
+            return threads
         return {own: key for own, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
