@@ -87,8 +87,8 @@ def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
     """Return findings as the table of `TraceAnalyser.diagnose`."""
     columns = list(Finding("", "", "", ()).row())
     table = pd.DataFrame([one.row() for one in findings], columns=columns, dtype=object)
-    if any("client" in one.figures for one in findings):
-        table["Client"] = [one.figures.get("client") for one in findings]
+    if any("wanted_by" in one.figures for one in findings):
+        table["Client"] = [one.figures.get("wanted_by") for one in findings]
     return table.astype({name: float for name in columns if name.endswith("(s)")})
 
 
@@ -134,7 +134,7 @@ def located(finding: Finding, run: RunFigures) -> Finding:
             client, share = (str(wanted.iloc[0]), Share(1)) if len(wanted) else ("", share)
         if client not in ("", NO_CLIENT):
             words = f"{name} is of the client {excerpt(client)}{_part(share)}."
-            finding = finding.adding(words, client=client, share_of_client=share)
+            finding = finding.adding(words, wanted_by=client, share_of_client=share)
     return finding
 
 
