@@ -390,7 +390,7 @@ PLANTS = {
     "semaphore": Plant(leased, "Semaphore '?one-lease", ("lock-wait",)),
     "queue": Plant(one(read_queue), "Queue.* '?nobody-fills", ("signal-wait",)),
     "variable": Plant(one(read_variable), "Variable '?nobody-sets", ("signal-wait",)),
-    "parents": Plant(parents, "hold all 2 threads", ("threads-held-by-parents",)),
+    "parents": Plant(parents, "occupy all 2 threads", ("threads-held-by-parents",)),
     "thread-lock": Plant(
         one(lock_of_process), "lock_of_process-1 sleeps.*hung_programs", ("sleeping",)
     ),
@@ -403,15 +403,17 @@ PLANTS = {
     "frozen": Plant(one(stop_process), "does not answer", ("worker-silent",)),
     "restriction": Plant(restricted, "1 task of add_one cannot run.*GPU", ("no-worker",)),
     "lost-message": Plant(
-        lost_message, "scheduler waits for 1 task.*knows nothing", ("views-differ",), workers=1
+        lost_message, "scheduler waits for 1 task.*does not know", ("views-differ",), workers=1
     ),
     "paused": Plant(
         paused, "All 2 workers.* paused", ("all-paused",), options=(("memory_limit", "600MiB"),)
     ),
-    "killed": Plant(one(die), "die-1 was given up", ("killed-worker-errors",), wait=wait_elsewhere),
+    "killed": Plant(
+        one(die), "die-1 was abandoned", ("killed-worker-errors",), wait=wait_elsewhere
+    ),
     "error": Plant(
         failing,
-        "(fail-3 ended in an error|task ended in an error: ValueError in fail).*5 tasks",
+        "(fail-3 failed|task failed: ValueError in fail).*5 tasks",
         ("error",),
         wait=wait_all,
     ),
@@ -420,9 +422,7 @@ PLANTS = {
     "abandoned": Plant(
         abandon, "^1 task was unfinished when its client left", (), wait=lambda *_: None
     ),
-    "elsewhere": Plant(
-        elsewhere, "all tasks have ended", ("client-elsewhere",), wait=wait_elsewhere
-    ),
+    "elsewhere": Plant(elsewhere, "All tasks finished", ("client-elsewhere",), wait=wait_elsewhere),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a trace means: `Trace`, the run as tables, and `Analyser`, which answers questions."""
+"""The meaning of a trace: `Trace`, the run as tables, and `Analyser`, which answers questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis.trace import Trace
 else:
 
-    def __getattr__(name):  # `under_way` does without pandas
+    def __getattr__(name):  # `under_way` does not need pandas.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""`Analyser`: questions to a recorded run, and DataFrames for answers."""
+"""`Analyser`: questions about a recorded run, with DataFrames as answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 class Analyser(Questions):
-    """Answers questions about a recorded run: what `TraceAnalyser` is without files and pages.
+    """Answers questions about a recorded run.
+
+    Base class of `TraceAnalyser`, without files and pages.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class Analyser(Questions):
         memory = memory_of_window(self._databases)
         if memory:
             files = [item for item in self._databases if isinstance(item, FileDatabase)]
-            sources = [file.trace_file() for file in files]  # with all that is pending
+            sources = [file.trace_file() for file in files]  # Including all pending events.
             self._large = LargeRun(sources, memory, progress=self._progress)
         else:
             self.trace = self._read()
@@ -94,19 +96,19 @@ class Analyser(Questions):
 
     @property
     def is_in_parts(self) -> bool:
-        """Whether the run is analysed part by part, since it would take too much memory."""
+        """Whether the run is analysed in time windows because it would take too much memory."""
         return self._large is not None
 
     @property
     def run(self) -> Run:
-        """The run in normal form, which the questions take: the tables of `trace`, and more."""
+        """The run in normal form, which questions take: the tables of `trace`, and derived ones."""
         return Run.of(self.trace)
 
     @property
     def in_memory(self) -> Run:
-        """What is in memory of the run: `trace`, or of a run in parts all but what has many rows.
+        """The part of the run that is in memory.
 
-        Then its tables of task runs and transfers tell nothing.
+        For a run that is analysed in time windows, its tables of task runs and transfers are empty.
         """
         return self.run if self._large is None else self._large.frame
 
@@ -117,7 +119,7 @@ class Analyser(Questions):
         return self._large.answers(request.question, request.arguments)
 
     def prepare(self, requests: Iterable[Request]) -> None:
-        """Look at a run that is analysed part by part once for several questions, not for each."""
+        """Read a run that is analysed in time windows once for several questions."""
         if self._large is not None:
             self._large.gather(requests)
 

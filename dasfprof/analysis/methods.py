@@ -20,7 +20,7 @@ from dasfprof.analysis.tables.questions import Question
 
 
 class Questions:
-    """The questions, a method each."""
+    """Mixin with one method per question."""
 
     _progress: bool
     run: Run

@@ -1,4 +1,4 @@
-"""Figures that know their unit, as text and as JSON."""
+"""Figures with units, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Seconds(float):
 
 
 class Share(float):
-    """A part of a whole, 1 being all of it: ``36 %``."""
+    """A fraction: ``36 %``."""
 
     unit = "share"
 
@@ -33,7 +33,7 @@ class Share(float):
 
 
 class Factor(float):
-    """How many times as much: ``1.3``."""
+    """A factor: ``1.3``."""
 
     unit = "times"
 
@@ -60,7 +60,7 @@ class Rate(float):
 
 
 class Count(int):
-    """A number of things, whose name is its format: ``f"{Count(2):task}"`` is ``2 tasks``."""
+    """A count. The format is the noun: ``f"{Count(2):task}"`` is ``2 tasks``."""
 
     unit = "count"
 
@@ -69,7 +69,10 @@ class Count(int):
 
 
 def plain(figure: Any) -> Any:
-    """Return a figure as JSON has it: a number with its unit, of what is not there none."""
+    """Return a figure as JSON-compatible data: a number with its unit.
+
+    Missing values are left out.
+    """
     if isinstance(figure, Figures) or dataclasses.is_dataclass(figure):
         figure = vars(figure)
     if isinstance(figure, Mapping):

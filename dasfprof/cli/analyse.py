@@ -1,8 +1,8 @@
 """``dasfprof analyse``: the findings and tables of a recorded run.
 
-From the overview it leads to one finding, from there to one function, and to single task runs: each
-step prints the commands of the next one. In these ``where`` are the words of a shell that open the
-run again: its source, with the options by which it was opened.
+Each view prints the commands for the next step, from the overview to one finding, one function and
+single task runs. In this module, ``where`` is the text that opens the run again in a shell: its
+source, and the options with which it was opened.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print the questions by group; their long documentation is `TraceAnalyser`'s."""
+    """Print the questions by group. `TraceAnalyser` has their full documentation."""
     if not wanted:
         return
     from dasfprof.analysis.tables import questions
@@ -59,13 +59,14 @@ def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 
 
 _IN_PARTS = (
-    "This run is analysed part by part, since it would take too much memory. By default only what "
-    "sums up, counts and ranks is told; other questions (-a) are tried in memory."
+    "This run is analysed in time windows, since it would take too much memory otherwise. By "
+    "default, only tables of sums, counts and rankings are shown. Other questions (-a) are "
+    "computed in memory, if they fit."
 )
 
 
 def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Request]:
-    """Read what is asked for, each question once."""
+    """Parse the requested questions and remove duplicates."""
     from dasfprof.analysis.tables import questions
 
     try:
@@ -86,8 +87,8 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     "analyses",
     metavar="QUESTION",
     multiple=True,
-    help="The question to answer, by name or with arguments. Repeat the option for several "
-    "questions. --questions lists all. Default: an overview.",
+    help="Question to answer, by name or with arguments. Repeat the option for several "
+    "questions. --questions lists all of them. The default is an overview.",
 )
 @click.option(
     "--finding",
@@ -270,38 +271,38 @@ def _answer(
         say(f"Wrote {', '.join(file.name for file in files)} into {clean(output)}.", apart=True)
 
 
-# --- From an overview to one finding, to one function and to single task runs ---------------------
+# --- From the overview to one finding, one function and single task runs --------------------------
 
-#: Findings of which the next command is named after an overview.
+#: Findings for which the overview suggests the next command.
 _MOST_NEXT = 3
-#: Questions that findings name in their evidence, as ``hot_lines()`` or ``transfers("time")``.
+#: Questions in the evidence of findings, such as ``hot_lines()`` or ``transfers("time")``.
 _CALL = re.compile(r"\b([a-z_]+\((?:\"\w+\")?\))")
-#: What is shown of one function, by the names of the CSV files, and its headings.
+#: Tables about one function, by the names of their CSV files, with their headings.
 _OF_FUNCTION = {
     "function_bottleneck": "By worker",
-    "hot_lines": "Lines that ran, by samples",
-    "task_bottleneck": "Task runs, the longest first",
+    "hot_lines": "Executed lines, from samples",
+    "task_bottleneck": "Task runs, longest first",
 }
 
 
 def after_overview(rules: Iterable[str], where: str) -> list[str]:
-    """Return the commands that show the gravest findings one by one, or without any functions."""
+    """Return the commands that show the most severe findings, or functions if there are none."""
     first = list(dict.fromkeys(rules))[:_MOST_NEXT]
     commands = [_command("--finding", rule, where) for rule in first]
     return commands or [_command("-a", "function", where)]
 
 
 def after_finding(findings: list[Finding], where: str) -> list[str]:
-    """Return the commands that show the functions of findings, and what these name as evidence."""
+    """Return the commands that show functions of findings, and questions in their evidence."""
     functions = dict.fromkeys(one.function for one in findings if one.function is not None)
     commands = [_command("--function", name, where) for name in functions]
     return commands + [_command("-a", call, where) for call in _questions(findings)]
 
 
 def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> list[str]:
-    """Return the commands that give the rows of which a function's figures are made.
+    """Return the commands that list the task runs of a function.
 
-    The last command lists what the longest task run waited for.
+    The last command explains what the longest task run waited for.
     """
     longest = tables["task_bottleneck"]["Task Key"].astype(str).tolist()[:1]
     literal = json.dumps(name)
@@ -329,13 +330,15 @@ def findings_of(analyser: TraceAnalyser, rule: str) -> list[Finding]:
     findings = analyser.findings()
     of_rule = [finding for finding in findings if finding.rule == rule]
     if not of_rule:
-        there = ", ".join(dict.fromkeys(finding.rule for finding in findings)) or "none at all"
-        raise click.UsageError(f"This run has no finding {clean(rule)!r}; there are: {there}.")
+        there = ", ".join(dict.fromkeys(finding.rule for finding in findings)) or "none"
+        raise click.UsageError(
+            f"This run has no finding {clean(rule)!r}. Findings of this run: {there}."
+        )
     return of_rule
 
 
 def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]:
-    """Return what there is of one function, by the names of the CSV files.
+    """Return the tables about one function, by the names of their CSV files.
 
     Raises
     ------
@@ -347,7 +350,8 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
     if not len(own):
         there = ", ".join(map(clean, dict.fromkeys(by_worker["Function"].astype(str))))
         raise click.UsageError(
-            f"No task run is of {clean(function)!r}; functions: {elide(there, 600)}."
+            f"No task run belongs to the function {clean(function)!r}. Functions of this run: "
+            f"{elide(there, 600)}."
         )
     keys = analyser.per_task_bottleneck()
     runs = keys[(keys["Function"].astype(object) == function).to_numpy(dtype=bool)]
@@ -358,7 +362,7 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
 
 
 def print_finding(findings: list[Finding], where: str) -> None:
-    """Print findings of one rule whole, and what to ask next."""
+    """Print all findings of one rule in full, and the next commands."""
     rule = findings[0].rule
     for one in findings:
         heading(f"{one.severity}  {rule}", apart=True)
@@ -373,7 +377,7 @@ def print_finding(findings: list[Finding], where: str) -> None:
 
 
 def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, where: str) -> None:
-    """Print what there is of one function, and what to ask next."""
+    """Print the tables about one function, and the next commands."""
     heading(elide(clean(name), terminal_width()))
     for name_of_table, table in tables.items():
         shown = f" (first {rows} of {len(table)} rows)" if len(table) > rows else ""
@@ -383,7 +387,7 @@ def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, where:
 
 
 def print_next(commands: Iterable[str]) -> None:
-    """Print what may be asked next, a command a line."""
+    """Print the commands for the next step, one per line."""
     for position, command in enumerate(commands):
         if position == 0:
             heading("Next", apart=True)
@@ -395,7 +399,7 @@ def _command(option: str, value: str, where: str) -> str:
 
 
 def _questions(findings: list[Finding]) -> Iterator[str]:
-    """Yield the questions that findings name, each once."""
+    """Yield the questions that findings name in their evidence, without duplicates."""
     from dasfprof.analysis.tables import questions
 
     calls = (call for one in findings for call in _CALL.findall(one.evidence))
@@ -403,5 +407,5 @@ def _questions(findings: list[Finding]) -> Iterator[str]:
         try:
             questions.parse(call)
         except InvalidArgumentError:
-            continue  # a call of Dask's
+            continue  # This is a method of Dask.
         yield call.removesuffix("()")

@@ -1,4 +1,4 @@
-"""``dasfprof compare``: what a change did to runs, and a gate for it."""
+"""``dasfprof compare``: the effect of a change on runs, and a regression gate."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from dasfprof.analysis.comparison import Comparison, Gate
 
 _ROWS = 8
-#: What stands for the ``--``, after which Click would take options for sources; no path has it.
+#: Placeholder for the ``--``, after which Click would parse options as sources. No path contains
+#: it.
 _BETWEEN = "\0"
 _SLOWER, _UNDECIDED = 3, 4
 
 
 class _TwoSides(click.Command):
-    """A command whose arguments a ``--`` divides into two sides."""
+    """A command whose arguments are divided into two sides by ``--``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [_BETWEEN if arg == "--" else arg for arg in args])
 
 
 def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    """Read a percentage."""
+    """Parse a percentage, and return it as a fraction."""
     if text is None:
         return None
     try:
@@ -36,7 +37,7 @@ def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> fl
     except ValueError:
         share = math.nan
     if not 0 <= share < math.inf:
-        raise click.BadParameter(f"{text!r} is no percentage: give one such as 10%.")
+        raise click.BadParameter(f"{text!r} is not a percentage. Pass a value such as 10%.")
     return share
 
 
@@ -45,11 +46,13 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
         place = sources.index(_BETWEEN)
         before, after = list(sources[:place]), list(sources[place + 1 :])
         if not before or not after or _BETWEEN in after:
-            raise click.UsageError("One side has no run: give sources before and after one --.")
+            raise click.UsageError(
+                "One side has no runs. Pass sources before and after a single --."
+            )
         return before, after
     if len(sources) != 2:
         raise click.UsageError(
-            f"Got {len(sources)} sources. Give two, or several of each side with -- between: "
+            f"Got {len(sources)} sources. Pass two, or several for each side, separated by --: "
             "dasfprof compare before/* -- after/*"
         )
     return [sources[0]], [sources[1]]
@@ -62,8 +65,8 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     "limit",
     metavar="PERCENT",
     callback=_share,
-    help="Exit with code 3 if AFTER is certainly slower by more than this, such as 10%, and with 4 "
-    "if this cannot be decided.",
+    help="Exit with code 3 if AFTER is certainly slower than BEFORE by more than this, such as "
+    "10%. Exit with code 4 if this cannot be decided.",
 )
 @click.option(
     "--head",
@@ -132,7 +135,7 @@ def compare(
 
 
 def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
-    """Return a comparison as dicts and lists; tables are lists of objects by label."""
+    """Return a comparison as dicts and lists. Tables are lists of objects by label."""
     from dasfprof.report.documents import records, schema_of
 
     verdict = comparison.verdict

@@ -1,4 +1,4 @@
-"""What the files of a run hold: headers, events, losses; and what they tell of files not here."""
+"""Contents of the files of a run: headers, events, losses, and references to missing files."""
 
 from __future__ import annotations
 
@@ -22,47 +22,48 @@ from dasfprof.schema import KINDS
 from dasfprof.text import count_of, name_first
 
 CLOSED = "closed cleanly"
-CLIENT_GONE = "closed as its client was gone"
-CONTINUED = "goes on in the next segment"
-BEHIND = "not closed, though workers' files are: cut, or not written yet"
-NO_END = "DASF's format, which has no end"
+CLIENT_GONE = "closed because its client was gone"
+CONTINUED = "continued in the next segment"
+BEHIND = "not closed although the workers' files are: truncated, or not yet written"
+NO_END = "in DASF's format, which does not mark the end"
 
-#: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
+#: Events about the GPUs that a worker may use, errors when reading them, and NVTX ranges of tasks.
 _GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
-#: A file has a few of them; one that claims more is not shown whole.
+#: Maximum number of these events per file. A file with more is not shown completely.
 _MAX_GPU_EVENTS = 20
-#: Seconds beyond any clock.
+#: Maximum seconds that a clock can show.
 _LATEST = 1e15
 
 
 @dataclass
 class FileContents:
-    """What one file holds, and what was lost."""
+    """Contents of one file, and the events that were lost."""
 
     path: Path
     size: int
     state: str
     header: dict[str, Any] = field(default_factory=dict)
-    #: Whether another segment of its writer follows.
+    #: Whether the same process wrote a further segment.
     continues: bool = False
-    #: Number of events of each name.
+    #: Number of events by event name.
     events: Counter[str] = field(default_factory=Counter)
-    #: Unix seconds; seconds since the host's start in DASF's files. None without events.
+    #: Time of the first and last event in Unix seconds, or in seconds since the host's start in
+    #: DASF's files. None without events.
     first: float | None = None
     last: float | None = None
-    #: Number of events that a plugin of a later version recorded and this one does not know.
+    #: Number of events that a later version of a plugin recorded and this version cannot read.
     unknown: Counter[str] = field(default_factory=Counter)
-    #: What was lost, in words.
+    #: Descriptions of what was lost.
     losses: list[str] = field(default_factory=list)
-    #: Addresses of workers that the scheduler says to have joined.
+    #: Addresses of workers that joined, as the scheduler recorded.
     joined: set[str] = field(default_factory=set)
-    #: And of those that it says to have left.
+    #: Addresses of workers that left, as the scheduler recorded.
     left: set[str] = field(default_factory=set)
-    #: Task runs that the scheduler saw end, by the worker's address.
+    #: Number of task runs that ended, by the worker's address, as the scheduler recorded.
     task_runs: Counter[str] = field(default_factory=Counter)
-    #: Events that had been written beside those of this file and are in none that is here.
+    #: Number of events that were written but are in no existing file.
     gone: int = 0
-    #: Names and args of the events that tell of GPUs.
+    #: Names and arguments of the events about GPUs.
     gpu_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     @property
@@ -72,28 +73,28 @@ class FileContents:
 
     @property
     def is_closed(self) -> bool:
-        """Whether its writer finished it."""
+        """Whether the process that wrote the file closed it."""
         return self.state in (CLOSED, CLIENT_GONE, CONTINUED)
 
     @property
     def goes_on(self) -> bool:
-        """Whether a process of this machine still writes the file."""
+        """Whether a process of this host is still writing the file."""
         return self.state == Writer.ALIVE.value
 
     def fact(self, *names: str) -> Any:
-        """Return an entry of the header, or of a map in it; None if there is none."""
+        """Return an entry of the header, or of a map in it, or None if it does not exist."""
         found: Any = self.header
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
         return found
 
     def owner(self) -> str:
-        """Return the worker's name or ``scheduler``; empty if the header has neither."""
+        """Name of the worker, or ``scheduler``. Empty if the header has neither."""
         label = self.fact("worker", "label")
         return str(label) if label else "scheduler" if self.fact("scheduler") else ""
 
     def add(self, batches: Iterable[Batch]) -> None:
-        """Count events."""
+        """Count the events of batches."""
         for batch in batches:
             if not batch.rows:
                 continue
@@ -121,7 +122,7 @@ class FileContents:
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
-    """Read the files of a run; what is missing of one is among what was lost of its neighbour.
+    """Read the files of a run. Missing parts of a file count as losses of its neighbour.
 
     Raises
     ------
@@ -149,7 +150,7 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
-    """Mark a scheduler's file as cut that misses the end of workers, whose own files have it."""
+    """Mark the scheduler's file as truncated if it lacks the end of workers with closed files."""
     ends = [
         FileEnd.of(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
         for one in contents
@@ -170,7 +171,7 @@ def _by_address(contents: list[FileContents]) -> dict[str, list[FileContents]]:
 
 
 def read_contents(database: EventDatabase) -> FileContents:
-    """Read a whole file.
+    """Read a file completely.
 
     Raises
     ------
@@ -184,7 +185,7 @@ def read_contents(database: EventDatabase) -> FileContents:
 
 
 def _numbers(column: Column) -> Array:
-    """Return the finite numbers of a column; user code may have recorded anything there."""
+    """Return the finite numbers of a column, in which user code may have recorded any values."""
     if isinstance(column, NumberColumn):
         array: Array = np.asarray(column.array, dtype=float)
     else:
@@ -201,7 +202,8 @@ def _read_file(file: TraceFile) -> FileContents:
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
-    if file.header and "plugin" not in file.header:  # a file of user code, which names its own
+    # User code wrote this file and names its own plugin.
+    if file.header and "plugin" not in file.header:
         contents.unknown.clear()
     if file.end is not None and file.end.get("continues") is True:
         contents.continues, contents.state = True, CONTINUED
@@ -211,10 +213,10 @@ def _read_file(file: TraceFile) -> FileContents:
         contents.state = writer_of(file.header).value
     damage = file.damage
     told = (
-        (file.errors, "errors caught while recording"),
+        (file.errors, "errors during recording"),
         (damage.corrupt_bytes, f"corrupt bytes in {damage.corrupt_stretches} places"),
         (damage.cut_bytes, "bytes of an unfinished block at the end"),
-        (len(damage.unreadable), "blocks not understood"),
+        (len(damage.unreadable), "blocks of unknown kind"),
     )
     if file.dropped:
         contents.losses.append(describe_losses(file.dropped, file.dropped_by))
@@ -229,32 +231,32 @@ def _read_dasf(database: DasfDatabase) -> FileContents:
     contents.add(database.batches())
     contents.unknown.clear()
     if database.lost_bytes:
-        contents.losses.append(f"{database.lost_bytes:,} bytes at the end that hold no whole event")
+        contents.losses.append(f"{database.lost_bytes:,} bytes at the end without a complete event")
     return contents
 
 
 def absences(contents: list[FileContents]) -> Iterator[str]:
-    """Yield which files of a run are not among some, as these tell, in words."""
+    """Yield descriptions of files of a run that other files mention but that do not exist."""
     plugins = {file.fact("plugin") for file in contents}
     if plugins & {TASKS, SAMPLES} and SCHEDULER not in plugins:
-        yield "of the scheduler: it is elsewhere, or gone"
+        yield "of the scheduler, which is in another place or was deleted"
     workers = _by_address(contents)
     known = set[str]().union(*(file.joined | file.task_runs.keys() for file in contents))
     absent = sorted(known - workers.keys())
     if absent:
         ran = sum(_task_runs(contents)[address] for address in absent)
         yield (
-            f"of {_named(absent)}; it was not recorded, or its file stayed on its own disk, or is "
-            f"gone{_of_runs(ran)}"
+            f"of {_named(absent)}, which was not recorded, or whose file is on its own disk or "
+            f"was deleted{_of_runs(ran)}"
         )
     yield from _absent_files(contents)
 
 
 def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
-    """Return how many task runs the scheduler saw end, and how many of them are in no file here.
+    """Return the number of task runs that the scheduler saw end, and of those in no existing file.
 
-    Of workers whose files are whole, or still written, none is: these record more than the
-    scheduler sees.
+    Task runs are not missing for workers whose files are closed or still written, because workers
+    record more of them than the scheduler sees.
     """
     seen, workers = _task_runs(contents), _by_address(contents)
     lost = 0
@@ -267,7 +269,7 @@ def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
 
 
 def _absent_files(contents: list[FileContents]) -> Iterator[str]:
-    """Yield the files that others of the same worker name."""
+    """Yield descriptions of missing files that other files of the same worker mention."""
     by_plugin: dict[str, list[str]] = defaultdict(list)
     seen = _task_runs(contents)
     for worker, address, plugin in absent_files(file.header for file in contents):
@@ -276,7 +278,9 @@ def _absent_files(contents: list[FileContents]) -> Iterator[str]:
             seen[""] += seen[address]
     for plugin, names in sorted(by_plugin.items()):
         ran = _of_runs(seen[""]) if plugin == TASKS else ""
-        yield f"of {plugin} of {_named(sorted(names))}: it is elsewhere, or gone{ran}"
+        yield (
+            f"of {plugin} of {_named(sorted(names))}, which is in another place or was deleted{ran}"
+        )
 
 
 def _task_runs(contents: list[FileContents]) -> Counter[str]:
@@ -288,4 +292,4 @@ def _named(workers: list[str]) -> str:
 
 
 def _of_runs(count: int) -> str:
-    return f"; the scheduler saw {count_of(count, 'task run')} end there" if count else ""
+    return f". The scheduler saw {count_of(count, 'task run')} end there" if count else ""

@@ -1,4 +1,4 @@
-"""``dasfprof demo``: a pipeline on a cluster of this machine, recorded and analysed."""
+"""``dasfprof demo``: a pipeline on a cluster of this host, recorded and analysed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     import dasfprof
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Dask's advice is for the authors of pipelines
+        warnings.simplefilter("ignore")  # Advice from Dask is for the authors of pipelines.
         with _step("start", f"a Dask cluster of {workers} worker processes"):
             cluster = LocalCluster(
                 n_workers=workers,
@@ -89,9 +89,9 @@ def demo(directory: Path, workers: int, size: str) -> None:
     echo(f"\nRecorded {source}: {count_of(len(files), 'trace file')}, {size_on_disk}")
     print_answers(run.analyser(), DEFAULT_ROWS, whole=False)
     say(
-        f"Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof report "
-        f"{source}` shows the run in the browser; `dasfprof export --to perfetto {source}` writes "
-        f"it for Perfetto; `dasfprof info {source}` tells what was recorded.",
+        "Next: `dasfprof run SCRIPT.py` does the same for your pipeline. `dasfprof report "
+        f"{source}` shows the run in the browser. `dasfprof export --to perfetto {source}` "
+        f"writes it for Perfetto. `dasfprof info {source}` lists what was recorded.",
         apart=True,
     )
 
@@ -105,16 +105,16 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
 
     with (
         step("normalise"),
-        _step("normalise", "read in chunks by the workers, normalised, kept there"),
+        _step("normalise", "read in chunks by the workers, normalised, and kept in their memory"),
     ):
         points = normalise(read_points(paths, size))
         points = client.persist(points)
         wait(points)
     with step("k-means"), _step("k-means", "Lloyd's iterations") as results:
         moves = list(k_means(points, _CLUSTERS))
-        results.append(f"{len(moves)} until the centres rest")
+        results.append(f"{len(moves)} until the centres stop moving")
     centres, _ = moves[-1]
-    with step("shuffle"), _step("shuffle", "to one partition a cluster") as results:
+    with step("shuffle"), _step("shuffle", "to one partition per cluster") as results:
         try:
             import dask.dataframe  # noqa: F401
         except ImportError as error:
@@ -127,7 +127,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
 
 @contextmanager
 def _step(name: str, text: str) -> Iterator[list[str]]:
-    """Print a line when a step has ended: its name, seconds, text and results."""
+    """Print a line when a step has finished, with its name, seconds, text and results."""
     results: list[str] = []
     begin = time.perf_counter()
     yield results

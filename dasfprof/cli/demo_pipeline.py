@@ -27,7 +27,7 @@ _MAX_ITERATIONS = 40
 
 
 class Size(NamedTuple):
-    """How much work the demo is."""
+    """The amount of work of the demo."""
 
     files: int
     points_per_file: int
@@ -37,7 +37,7 @@ SIZES = {"small": Size(8, 25_000), "medium": Size(20, 100_000), "large": Size(80
 
 
 def write_points(directory: Path, size: Size) -> list[Path]:
-    """Write files of points, float64 of shape (points_per_file, 2), from three blobs."""
+    """Write files of points from three blobs, as float64 of shape (points_per_file, 2)."""
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(_SEED)
     paths = []
@@ -50,7 +50,7 @@ def write_points(directory: Path, size: Size) -> list[Path]:
 
 
 def read_points(paths: list[Path], size: Size) -> da.Array:
-    """Read the files, a chunk each, on the workers."""
+    """Read the files on the workers, one chunk per file."""
     import dask.array as da
     from dask import delayed
 
@@ -72,9 +72,10 @@ def normalise(points: da.Array) -> da.Array:
 
 
 def k_means(points: da.Array, clusters: int) -> Iterator[tuple[Points, float]]:
-    """Find clusters by Lloyd's iterations; yield the centres, and how far the furthest moved.
+    """Find clusters by Lloyd's iterations.
 
-    The first points of the file serve as the first centres; it ends when they hardly move.
+    Yield the centres and the distance of the largest move. The first centres are points of the
+    first chunk. The iteration ends when centres hardly move.
     """
     centres = _far_apart(points[:1000].compute(), clusters)
     for _ in range(_MAX_ITERATIONS):
@@ -90,7 +91,7 @@ def k_means(points: da.Array, clusters: int) -> Iterator[tuple[Points, float]]:
 
 
 def _far_apart(points: Points, count: int) -> Points:
-    """Choose points one by one, each as far as can be from those before it."""
+    """Choose points one at a time, each as far as possible from the points chosen before."""
     chosen = [points[0]]
     while len(chosen) < count:
         distances = np.min([np.sum((points - point) ** 2, axis=1) for point in chosen], axis=0)
@@ -99,7 +100,7 @@ def _far_apart(points: Points, count: int) -> Points:
 
 
 def sum_by_nearest(points: Points, centres: Points) -> Points:
-    """Sum the points of each cluster, and count them: shape (1, clusters, 3)."""
+    """Return sums and counts of the points of each cluster, with shape (1, clusters, 3)."""
     nearest = nearest_centre(points, centres)
     count = len(centres)
     sums = [np.bincount(nearest, weights=column, minlength=count) for column in points.T]
@@ -107,7 +108,7 @@ def sum_by_nearest(points: Points, centres: Points) -> Points:
 
 
 def nearest_centre(points: Points, centres: Points) -> Points:
-    """Return the number of the centre nearest to each point."""
+    """Return the index of the nearest centre of each point."""
     distances = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     return distances.argmin(axis=1)
 

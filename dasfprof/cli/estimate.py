@@ -1,4 +1,4 @@
-"""``dasfprof estimate``: what a script would compute first, and what that will take."""
+"""``dasfprof estimate``: the first computation of a script, and its expected cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from dasfprof.text import clean
 @click.option(
     "--memory-limit",
     metavar="SIZE",
-    help="Memory of each worker, such as 4GiB. Exit with code 1 if the graph certainly needs more.",
+    help=(
+        "Memory of each worker, such as 4GiB. With this option, the exit code is 1 if the graph "
+        "certainly needs more."
+    ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context

@@ -1,4 +1,4 @@
-"""``dasfprof report`` and ``dasfprof export``: a run as one HTML file, or for other tools."""
+"""``dasfprof report`` and ``dasfprof export``: a run as one HTML file, or in other formats."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def report(
     path = analyser.report(output, title=title)
     say(f"Wrote {clean(path)}, {format_size(path.stat().st_size)}.")
     if opened and not webbrowser.open(path.resolve().as_uri()):
-        say("No browser could be started; open the file by hand.", err=True)
+        say("No browser could be started. Open the file yourself.", err=True)
 
 
 @click.command()
@@ -101,7 +101,7 @@ def export(  # noqa: PLR0917
       dasfprof export traces/ --to otlp --endpoint http://localhost:4318
     """
     if endpoint is not None and (to != "otlp" or output is not None):
-        raise click.UsageError("--endpoint goes with --to otlp, and not with --output.")
+        raise click.UsageError("--endpoint requires --to otlp, and cannot be used with --output.")
     analyser, title = open_analyser(source, between, client=name)
     if endpoint is not None:
         from dasfprof.report.formats.otlp import send_spans

@@ -11,9 +11,9 @@ from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, count_of, elide
 
-#: Signs of the longest bar.
+#: Number of characters of the longest bar.
 _BAR = 16
-#: Columns that are left out first where they do not fit, in this order.
+#: Columns that are left out first if the table is too wide, in this order.
 _EXPENDABLE = (
     *("Versions", "Efficiency (%)", "Idle (%)", "Failed", "Worker Hours", "Task Runs"),
     *("Bar", "Run"),
@@ -45,7 +45,7 @@ _EXPENDABLE = (
     "reports.",
 )
 @price_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, of all runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all runs.")
 def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
     """List the runs of a directory, and the trend of their time.
 
@@ -82,7 +82,7 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         return
     table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")
     for position, (name, runs, trend) in enumerate(pipelines_of(table)):
-        shown = f" (the last {last})" if len(runs) > last else ""
+        shown = f" (showing the last {last})" if len(runs) > last else ""
         about = f", {count_of(len(runs), 'run')}{shown}{trend}"
         heading(elide(name, terminal_width()), about, apart=position > 0)
         newest = runs.tail(last).drop(columns=["Pipeline", "Directory"])

@@ -1,4 +1,4 @@
-"""``dasfprof info``: what was recorded, where, by what, and what was lost."""
+"""``dasfprof info``: the contents of trace files, and the events that were lost."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from dasfprof.database.runs import Run
 
 _MAX_VALUE = 400
-#: Stretches of missing bytes that are told.
+#: Maximum number of missing byte ranges that are listed.
 _MOST_STRETCHES = 3
-#: Versions of these are shown first.
+#: Packages whose versions are listed first.
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 
@@ -71,7 +71,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
         from dasfprof.errors import SourceNotFoundError
 
         stored: Sequence[Run] = ()
-        with suppress(SourceNotFoundError):  # it is the URL of a run
+        with suppress(SourceNotFoundError):  # The source is the URL of a run.
             stored = find_stored_runs(source)
         if len(stored) > 1:
             show_runs(source, stored)
@@ -102,7 +102,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
 
 
 def _of_client(database: MultiEventDatabase, name: str) -> str:
-    """Say how many attempts at tasks of a client there were, and how many of them failed."""
+    """Return a text with the number of a client's attempts at tasks, and of those that failed."""
     from dasfprof.handles.analyser import TraceAnalyser
 
     run = TraceAnalyser(database, client=name, progress=False).processed_tasks("function")
@@ -111,7 +111,7 @@ def _of_client(database: MultiEventDatabase, name: str) -> str:
 
 
 def _cost(database: MultiEventDatabase, client: str | None) -> dict[str, Any] | None:
-    """Return what a run cost, where a price is set: for that alone it is analysed."""
+    """Return the cost of a run, or None without a price. The run is analysed only with a price."""
     from dasfprof.config import setting
 
     if setting("price") is None:
@@ -124,7 +124,7 @@ def _cost(database: MultiEventDatabase, client: str | None) -> dict[str, Any] | 
 
 
 def _directory_with_runs(parent: Path) -> Path:
-    """Return the one directory within another that has runs, else the other one."""
+    """Return the only subdirectory with runs, or the directory itself."""
     from dasfprof.database import find_runs
 
     within = (path for path in sorted(parent.iterdir()) if any(path.glob("*.msgpack")))
@@ -141,27 +141,27 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
     for run in runs:
         began = format_date(run.created) if run.created else "unknown"
         row: dict[str, Any] = {"Run": run.name, "Began (UTC)": began}
-        if run.files:  # those in a storage have none yet: to ask for their sizes takes time
+        if run.files:  # Sizes of files in a storage are not requested, because that takes time.
             size = format_size(sum(path.stat().st_size for path in run.files))
             row |= {"Files": len(run.files), "Size": size}
         rows.append(row)
     heading(f"{len(runs)} runs in {clean(source)}")
     echo(format_table(pd.DataFrame(rows), terminal_width()))
     one = os.path.join(source, runs[0].name)
-    echo(f"\nOne of them: dasfprof info {elide(one, _MAX_VALUE)}")
+    echo(f"\nTo see one of them: dasfprof info {elide(one, _MAX_VALUE)}")
 
 
 def _name_others(directory: Path, runs: list[Run]) -> None:
-    """Print the names of files that look like traces and are not."""
+    """Print the names of files that are named like traces but are not traces."""
     known = {path for run in runs for path in run.files}
     others = [path.name for path in sorted(directory.glob("*.msgpack")) if path not in known]
     if others:
         named = name_first([elide(name, 60) for name in others])
-        echo(f"Note: not a trace in spite of its name: {named}.", err=True)
+        echo(f"Note: named like a trace file, but not one: {named}.", err=True)
 
 
 def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> None:
-    """Print what is known of a run; of a single file of it nothing is absent."""
+    """Print what is known about a run. For a single file, missing files are not listed."""
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
     heading(elide(title, terminal_width()))
@@ -197,7 +197,7 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
 
 
 def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str]) -> Iterator[str]:
-    """Yield each group of files, such as a host, with the processes that wrote them."""
+    """Yield a text for each group of files, such as a host, with the processes that wrote them."""
     owners: dict[str, set[str]] = {}
     for file in contents:
         if group := group_of(file):
@@ -210,21 +210,23 @@ def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str
 
 
 def _lost(contents: list[FileContents], is_absent: bool) -> str:
-    """Say how much of a run is lost, as far as its files tell."""
+    """Return a text about how much of a run is lost, as far as its files show."""
     from dasfprof.cli.contents import lost_task_runs
 
     told = []
     gone = sum(file.gone for file in contents)
     if gone:
-        told.append(f"{count_of(gone, 'event')} of files that are gone, cut or damaged")
+        told.append(f"{count_of(gone, 'event')} of deleted, truncated or damaged files")
     runs, lost_runs = lost_task_runs(contents)
     if lost_runs and len(contents) > 1:
-        told.append(f"{lost_runs:,} of {count_of(runs, 'task run')} are in no worker's file here")
+        told.append(
+            f"{lost_runs:,} of {count_of(runs, 'task run')} are in no worker's file that is here"
+        )
     lost = [file for file in contents if file.losses or not (file.goes_on or file.is_closed)]
     if lost:
         told.append(f"see {count_of(len(lost), 'file')} below")
     elif is_absent:
-        told.append("what is in the files that are not here")
+        told.append("events in files that are not here")
     return "; ".join(told) or "nothing"
 
 
@@ -254,11 +256,11 @@ def _print_file(file: FileContents) -> None:
         _entry("unknown", describe_unknown_events(file.unknown))
     missing = file.fact("missing")
     for path, loss in missing.items() if isinstance(missing, dict) else ():
-        _entry("missing", f"this Dask has no {path}: {loss}")
+        _entry("missing", f"this version of Dask has no {path}: {loss}")
 
 
 def _arrival(file: FileContents) -> str:
-    """Say how a file came that the scheduler or a storage received; else return an empty text."""
+    """Return how the scheduler or a storage received a file, or an empty text if neither did."""
     from dasfprof.database.multi import was_received
     from dasfprof.database.storage import stored_file
 
@@ -266,18 +268,18 @@ def _arrival(file: FileContents) -> str:
     if stored is not None:
         came = f"in {count_of(len(stored.pieces), 'piece')} from the storage"
         for begin, end in stored.missing()[:_MOST_STRETCHES]:
-            came += f"; bytes {begin:,} to {end:,} are missing there"
+            came += f", where bytes {begin:,} to {end:,} are missing"
     elif was_received(file.path):
-        came = "the worker sent each block to the scheduler, as it was written"
+        came = "the worker sent each block to the scheduler when it was written"
     else:
         return ""
     if file.is_closed or file.last is None:
         return came
-    return f"{came}; what it recorded after {format_date(file.last)} UTC has not come"
+    return f"{came}. Events that it recorded after {format_date(file.last)} UTC were not received"
 
 
 def _entry(name: str, text: str) -> None:
-    """Print a line of a name and a text, wrapped under itself."""
+    """Print a name and a text, wrapped and aligned."""
     head = f"  {elide(name, 30):<12} "
     print_entry(head, None, [Part(elide(text, _MAX_VALUE * 4))])
 
@@ -289,7 +291,7 @@ def _when(contents: list[FileContents]) -> str:
         return "no events"
     seconds = format_duration(max(lasts) - min(firsts))
     if any(file.is_dasf for file in contents):
-        return f"{seconds}, on clocks that began with their host"
+        return f"{seconds}, on clocks that started with their host"
     return f"{format_date(min(firsts))} UTC, {seconds}"
 
 
@@ -309,7 +311,7 @@ def _runs_as_json(_source: str, runs: Sequence[Run]) -> None:
 
 
 def _run_as_json(contents: list[FileContents], cost: dict[str, Any] | None) -> None:
-    """Print what is known of a run, and of each of its files."""
+    """Print what is known about a run and each of its files as JSON."""
     firsts = [file.first for file in contents if file.first is not None]
     lasts = [file.last for file in contents if file.last is not None]
     run = {

@@ -1,4 +1,4 @@
-"""``dasfprof``: the group of the commands, and where errors become messages and exit codes."""
+"""``dasfprof``: the command group, which turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CommandModules(Mapping[str, click.Command]):
 
 
 class ErrorsAsMessages(click.Group):
-    """A group whose commands' own errors end the program with one line on standard error."""
+    """A command group that prints errors of its commands as one line on standard error."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, also by its American spelling."""
@@ -82,7 +82,8 @@ class ErrorsAsMessages(click.Group):
         except DasfprofError as error:
             raise _message_of(error) from error
         except OSError as error:
-            if error.errno == errno.EPIPE:  # `dasfprof ... | head`: click ends it quietly
+            # Click ends the command quietly, as in `dasfprof ... | head`.
+            if error.errno == errno.EPIPE:
                 raise
             raise _message_of(error) from error
 
@@ -94,12 +95,13 @@ def _message_of(error: Exception) -> click.ClickException:
 
 
 @click.group(
-    "dasfprof",  # its name as a command of `dask`
+    "dasfprof",  # The name of the group as a command of `dask`.
     cls=ErrorsAsMessages,
     commands=CommandModules(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 success, 1 failure, explained by the message, 2 wrong usage, 3 slower "
-    "than allowed (compare). `dasfprof run` exits with the code of the script.",
+    epilog="Exit codes: 0 success, 1 failure (explained by the message), 2 wrong usage, 3 slower "
+    "than allowed (compare), 4 undecided (compare). `dasfprof run` exits with the code of "
+    "the script.",
 )
 @click.version_option(__version__, prog_name="dasfprof")
 def cli() -> None:
@@ -111,7 +113,8 @@ def main() -> None:
     try:
         cli(prog_name="dasfprof")
     except ScriptInterrupted:
-        # The script has shown its traceback. The interpreter, told of a KeyboardInterrupt, ends
-        # the process by SIGINT, as it would have ended the script: shells break their loops.
+        # The script has already shown its traceback. On a KeyboardInterrupt, the interpreter ends
+        # the process with SIGINT, as it would have ended the script, so that shells leave their
+        # loops.
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt from None

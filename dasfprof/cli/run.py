@@ -1,4 +1,4 @@
-"""``dasfprof run``: records an unmodified script or module, run as the interpreter would."""
+"""``dasfprof run``: recording of an unmodified script or module, run as Python would run it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from dasfprof.handles.run import ProfiledRun
     from dasfprof.handles.script import ClientRecorder
 
-# --- The options of a recording as flags of a command ---------------------------------------------
+# --- Options of a recording as flags of a command -------------------------------------------------
 
-#: A time as Dask reads it.
+#: A duration in Dask's syntax.
 _WITH_UNIT = re.compile(r"\s*[\d.]+\s*[a-zA-Z]+\s*")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class DirectoryOrURL(click.Path):
-    """A directory, or a URL as text."""
+    """Parameter type: a directory, or a URL as text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a path, or the URL."""
@@ -43,10 +43,10 @@ class DirectoryOrURL(click.Path):
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]
-    """A value that an option of a recording takes.
+    """Parameter type: a value of a recording option.
 
-    Dask reads sizes, and times with units, and is not to be imported before the script changes what
-    it reads when it is imported. So these are checked as recording begins.
+    Dask parses sizes and durations with units. It must not be imported before the script changes
+    what Dask reads on import, so these values are checked when recording starts.
     """
 
     def __init__(self, option: Option) -> None:
@@ -57,7 +57,7 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
         self.name = "number" if self._number else "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, or the number."""
+        """Return the text or the number."""
         has_unit = isinstance(self._option, Seconds) and _WITH_UNIT.fullmatch(str(value))
         if has_unit or isinstance(self._option, Size):
             return str(value)
@@ -66,11 +66,13 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
         except InvalidArgumentError as error:
             self.fail(str(error), param, ctx)
         except ValueError:
-            self.fail(f"{value!r} is no number.", param, ctx)
+            self.fail(f"{value!r} is not a number.", param, ctx)
 
 
 def recording_flags(**defaults: str) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command the flags of a recording, None where not given.
+    """Return a decorator that adds the flags of a recording to a command.
+
+    A flag that is not given is None.
 
     Parameters
     ----------
@@ -104,7 +106,10 @@ _INTERRUPTED = 130
 
 
 def of_script(command: Command) -> Command:
-    """Add the script that a command runs, whose own options are none of the command's."""
+    """Add the script that a command runs to its arguments.
+
+    Options after it belong to the script.
+    """
     module = click.option(
         "-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`."
     )
@@ -115,7 +120,7 @@ def of_script(command: Command) -> Command:
 
 
 def check_script(ctx: click.Context, target: str, module: bool) -> None:
-    """Raise a UsageError if there is no such script."""
+    """Raise a UsageError if the script does not exist."""
     if target.startswith("-"):
         raise click.NoSuchOption(target, ctx=ctx)
     if not module and not Path(target).exists():
@@ -123,7 +128,7 @@ def check_script(ctx: click.Context, target: str, module: bool) -> None:
 
 
 def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return the decorator of a command that runs a script: what follows that is its own."""
+    """Return the decorator of a command that runs a script with the arguments after it."""
     settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     return click.command(name, context_settings=settings, options_metavar="[OPTIONS]")
 
@@ -182,15 +187,16 @@ def run(
     try:
         recorder.finish()
         _report(recorder, target, head)
-    except Exception as error:  # the script's outcome counts, whatever becomes of the report
+    # The outcome of the script determines the exit code, even if the report fails.
+    except Exception as error:
         echo(f"dasfprof: {type(error).__name__}: {clean(error)}", err=True)
     if outcome.interrupted:
         raise ScriptInterrupted(_INTERRUPTED)
     ctx.exit(outcome.exit_code)
 
 
-#: Where MPI says which of its processes this one is. Those that are a scheduler or a worker, as
-#: dask-mpi makes them of the same script, have no client.
+#: Environment variables with the rank of an MPI process. Ranks that dask-mpi makes a scheduler or a
+#: worker have no client.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
@@ -210,14 +216,15 @@ def _nothing_recorded(target: str) -> str:
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
     if rank is not None:
         return (
-            f"rank {clean(rank)} of {target} connected no distributed.Client; the rank that did, "
-            "if any, has the run."
+            f"Rank {clean(rank)} of {target} did not connect a distributed.Client. If another "
+            "rank did, it has recorded the run."
         )
     return (
-        f"{target} computed nothing with Dask in its own process, so nothing was recorded: it "
-        "connected no distributed.Client, or replaced distributed.client.preload in Dask's config, "
-        "and nothing ran on Dask's own schedulers (threads, processes, sync). What another process "
-        "computes, or a scheduler that is not Dask's, cannot be observed from here."
+        f"{target} computed nothing with Dask in its own process, so nothing was recorded. "
+        "Either it created no distributed.Client and used none of Dask's local schedulers "
+        "(threads, processes, sync), or it replaced distributed.client.preload in Dask's config. "
+        "Work in other processes, or on schedulers that do not belong to Dask, cannot be "
+        "recorded."
     )
 
 
@@ -231,6 +238,6 @@ def _report_run(run: ProfiledRun, head: int) -> None:
     echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
     analyser = run.analyser()
     print_answers(analyser, head, err=True, whole=head != DEFAULT_ROWS)
-    if not is_url(run.source):  # these files are copies
+    if not is_url(run.source):  # These files are copies.
         keep_summary(files, analyser.run)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

@@ -1,4 +1,4 @@
-"""The run that a command works on, and its findings and tables as one JSON document."""
+"""The run that a command reads, and its findings and tables as one JSON document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
-#: The option of commands that read a run, for a part of it.
+#: Option of commands that read a run: a time range.
 between_option = click.option(
     "--between",
     nargs=2,
@@ -58,7 +58,7 @@ def _checked_price(_: click.Context, _param: click.Parameter, given: str | None)
 
 
 def price_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option ``--price`` to a command: it sets ``dasfprof.price`` while that runs."""
+    """Add the option ``--price`` to a command, which sets ``dasfprof.price`` while it runs."""
 
     @wraps(command)
     def priced(*args: Any, price: str | None, **arguments: Any) -> None:
@@ -80,7 +80,7 @@ def price_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _one_source(ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> str:
-    """Return the one source that a command's arguments stand for, files of one run as its name."""
+    """Return the single source of a command. Files of one run are replaced by the run's name."""
     if len(given) < 2:
         return given[0] if given else "."
     from dasfprof.database import find_runs
@@ -90,17 +90,22 @@ def _one_source(ctx: click.Context, _param: click.Parameter, given: tuple[str, .
     runs = [run for place in directories for run in find_runs(place, among=files)]
     if len(runs) != 1:
         names = ", ".join(clean(run.name) for run in runs[:5])
-        found = f"these are files of {len(runs)} runs ({names})" if runs else "none is a trace file"
+        found = (
+            f"these are files of {len(runs)} runs ({names})"
+            if runs
+            else "none of them is a trace file"
+        )
         raise click.UsageError(
-            f"Got {len(given)} sources, and `dasfprof {ctx.info_name}` takes one run: {found}."
+            f"Got {len(given)} sources, but `dasfprof {ctx.info_name}` accepts only one run: "
+            f"{found}."
         )
     return str(directories.pop() / runs[0].name)
 
 
 def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
-    """Return the argument of commands that read a run: one source, or the files of one run.
+    """Return the argument of commands that read a run: a source, or the files of one run.
 
-    Not required is that there is any: the source is then the current directory.
+    If the argument is not required, the default is the current directory.
     """
     return click.argument(
         "source", metavar="SOURCE", nargs=-1, required=required, callback=_one_source
@@ -109,7 +114,7 @@ def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print what Python warns of as notes."""
+    """Print Python warnings as notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -118,7 +123,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def open_source(source: str, between: tuple[str, str] | None = None) -> MultiEventDatabase:
-    """Open the files of a run; Python warnings are printed as notes."""
+    """Open the files of a run, and print Python warnings as notes."""
     from dasfprof.database import open_run
 
     with warnings_as_notes():
@@ -128,11 +133,12 @@ def open_source(source: str, between: tuple[str, str] | None = None) -> MultiEve
 def open_analyser(
     source: str, between: tuple[str, str] | None = None, *, client: Client | str | None = None
 ) -> tuple[TraceAnalyser, str]:
-    """Open a run for analysis; returns the analyser and the run's name, or that of the source.
+    """Open a run for analysis, and return the analyser and the name of the run or source.
 
-    With a Dask client its cluster analyses the run; with the name of one, its tasks are analysed.
+    With a Dask client, the analysis runs on its cluster. With the name of a client, only the tasks
+    of that client are analysed.
     """
-    # A wrong source is an error before pandas is loaded.
+    # Check the source first, because loading pandas takes time.
     known = client is None or isinstance(client, str)
     database = open_source(source, between) if known else source
     from dasfprof.handles.analyser import TraceAnalyser
@@ -144,7 +150,7 @@ def open_analyser(
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Client | None]:
-    """Connect to the scheduler at an address; no address, no client.
+    """Connect to the scheduler at an address. Without an address, there is no client.
 
     Raises
     ------
@@ -160,14 +166,14 @@ def connected(address: str | None) -> Iterator[Client | None]:
         client = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise NoSchedulerError(
-            f"no Dask scheduler answers at {address!r}: {error}. Give its address, such as "
-            "tcp://10.0.0.5:8786; client.scheduler_info() tells it."
+            f"No Dask scheduler answers at {address!r}: {error}. Pass its address, such as "
+            "tcp://10.0.0.5:8786, which client.scheduler_info() shows."
         ) from error
     with client:
         yield client
 
 
-#: Rows that are text at a time.
+#: Maximum number of rows that are converted to text at a time.
 _BLOCK = 1 << 12
 
 
@@ -178,13 +184,14 @@ def document(
     tables: Iterable[tuple[str, pd.DataFrame]],
     following: list[str],
 ) -> Iterator[str]:
-    """Write findings and tables as JSON, in ASCII, piece by piece.
+    """Write findings and tables as JSON in ASCII, piece by piece.
 
-    The document is an object of ``schema`` (its name and version), ``run`` (its name), ``summary``,
-    ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (on missing data) and
-    ``next`` (commands that lead on). The summary of a run that is analysed part by part is null. A
-    table is a list of objects by label; NA and numbers that are not finite are null; times are ISO
-    8601. A finding has its ``Figures``, ``Changes`` and ``Page`` besides.
+    The document is an object with ``schema`` (its name and version), ``run`` (its name),
+    ``summary``, ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (about
+    missing data) and ``next`` (commands for the next step). The summary is null for a run that is
+    analysed in time windows. A table is a list of objects by label. NA and numbers that are not
+    finite are null, and times are ISO 8601. A finding also has ``Figures``, ``Changes`` and
+    ``Page``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``dasfprof stuck``: why a live cluster, or one that was dumped, does not come to an end."""
+"""``dasfprof stuck``: why the work on a live or dumped cluster does not finish."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dasfprof.text import clean, format_date
 if TYPE_CHECKING:
     from dasfprof.analysis.under_way.state import ClusterState
 
-#: Seconds between two looks of --watch.
+#: Seconds between two checks of --watch.
 _INTERVAL = 2.0
 _LIMIT = 2.0
-#: Schemes of addresses in Dask; those whose addresses have a port.
+#: URL schemes of addresses in Dask, and those whose addresses have a port.
 _WITH_PORT = ("tcp", "tls", "ws", "wss")
 _SCHEMES = (*_WITH_PORT, "ucx", "ucxx", "inproc")
 _SUFFIXES = (".msgpack.gz", ".yaml")
 _NO_STACKS = (
-    "A dump holds no stacks and nothing of locks, events and queues: where tasks are, and what "
-    "they wait for, is unknown."
+    "Dumps do not contain stacks, locks, events and queues. So it is unknown where tasks are, "
+    "and what they wait for."
 )
 
 
@@ -67,7 +67,7 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
     """
     if source is not None and _is_dump(source):
         if watch:
-            raise click.UsageError("--watch is for live clusters; a dump does not change.")
+            raise click.UsageError("--watch requires a live cluster, since a dump does not change.")
         from dasfprof.analysis.under_way.from_dump import read_dump, state_from_dump
 
         state = state_from_dump(read_dump(source))
@@ -89,7 +89,7 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
 
 
 def _is_dump(source: str) -> bool:
-    """Return whether a source is a dump: a file, or a URL of another scheme than Dask's."""
+    """Return whether a source is a dump: a file, or a URL whose scheme is not one of Dask's."""
     scheme, separator, _ = source.partition("://")
     if separator:
         import fsspec
@@ -101,7 +101,7 @@ def _is_dump(source: str) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(1) != b"{"  # with which a scheduler file begins
+        return file.read(1) != b"{"  # Scheduler files begin with this character.
 
 
 def scheduler_address(source: str | None) -> str:
@@ -111,7 +111,7 @@ def scheduler_address(source: str | None) -> str:
     if source is None:
         source = dask.config.get("scheduler-address", default=None)
         if source is None:
-            raise click.UsageError("pass the scheduler's address, such as tcp://host:8786.")
+            raise click.UsageError("Pass the scheduler's address, such as tcp://host:8786.")
     if "://" not in source and Path(source).is_file():
         source = _address_in(Path(source))
     if "://" not in source:
@@ -119,12 +119,12 @@ def scheduler_address(source: str | None) -> str:
     scheme, _, place = source.partition("://")
     if scheme not in _SCHEMES:
         raise click.UsageError(
-            f"{clean(source)!r} is neither a scheduler's address (tcp, tls, ws, ...) nor a URL of "
-            "a dump that fsspec can open."
+            f"{clean(source)!r} is neither a scheduler's address (tcp, tls, ws, ...) nor the URL "
+            "of a dump that fsspec can open."
         )
     if scheme in _WITH_PORT and not place.rpartition(":")[2].isdigit():
         raise click.UsageError(
-            f"{clean(source)!r} has no port; a scheduler's address is like tcp://host:8786."
+            f"{clean(source)!r} has no port. Pass a scheduler's address such as tcp://host:8786."
         )
     return source
 
@@ -134,8 +134,8 @@ def _address_in(path: Path) -> str:
         found = json.loads(path.read_text(encoding="utf-8"))["address"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise click.UsageError(
-            f"{clean(path)} is no scheduler file ({clean(error)}); `dask scheduler "
-            "--scheduler-file` writes one."
+            f"{clean(path)} is not a scheduler file ({clean(error)}). `dask scheduler "
+            "--scheduler-file` writes such a file."
         ) from error
     return str(found)
 

@@ -1,4 +1,4 @@
-"""What ``dasfprof try`` and ``dasfprof tune`` share: options, and how a script is run again."""
+"""Common parts of ``dasfprof try`` and ``dasfprof tune``: options, and runs of a script."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dasfprof.report.terminal.console import echo
 if TYPE_CHECKING:
     from dasfprof.handles.trial.runs import ProgramRuns
 
-#: Characters of a sentence that are printed.
+#: Maximum number of characters of a sentence that is printed.
 LONGEST = 700
-#: Options that are none of the recording, by the names of their parameters.
+#: Parameters of the options that are not recording options.
 _OF_TRIALS = ("command", "module", "time_limit", "tolerance", "directory", "name")
 
 
 def trial_options(time_limit: str) -> Callable[[Any], Any]:
-    """Return a decorator that gives a command the script, the options of trials, and its context.
+    """Return a decorator that adds the script, the options of trials, and the context to a command.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
             "--time-limit",
             default=time_limit,
             show_default=True,
-            help="Time limit for all runs together, in seconds or with a unit. A run that "
-            "exceeds it is stopped.",
+            help="Time limit for all runs together, in seconds or with a unit. A run is stopped "
+            "when the limit is reached.",
         ),
         click.option(
             "--tolerance",
@@ -62,7 +62,7 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
-    """Yield the runs of a script, with traces that are kept if a directory is given for them.
+    """Yield the runs of a script. Their traces are kept if a directory is given.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
 
     directory, command, module = options["directory"], options["command"], options["module"]
     if directory is not None and is_url(directory):
-        raise click.UsageError("a trial reads its traces: give a directory of this host.")
+        raise click.UsageError("trials read their traces, so pass a directory of this host.")
     name = options["name"] or (command[0] if module else Path(command[0]).stem)
     recording = {name: value for name, value in options.items() if name not in _OF_TRIALS}
     program = Program(name, command, module, options=recording)
@@ -91,7 +91,7 @@ def colour_of(kind: str, others: dict[str, str]) -> str:
 
 
 def exit_as(kind: str) -> None:
-    """End with an exit code that says so if nothing could be compared."""
+    """Exit with a non-zero code if nothing could be compared."""
     if kind in ("results differ", "no result"):
         raise click.exceptions.Exit(1)
 
@@ -108,12 +108,14 @@ def _seconds_of(text: str) -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not seconds > 0:
-        raise click.UsageError(f"--time-limit {text!r}: give seconds, or a time such as 10m.")
+        raise click.UsageError(
+            f"--time-limit {text!r}: expected a number of seconds, or a duration such as 10m."
+        )
     return seconds
 
 
 def _new_directory(directory: Path) -> Path:
-    """Return a directory that is not there yet, with a number after its name if need be."""
+    """Return a directory that does not exist, with a number after its name if necessary."""
     found, number = directory, 1
     while found.exists():
         number += 1

@@ -1,4 +1,4 @@
-"""``dasfprof try``: a script as it is and with a change, in turns: what does it gain?"""
+"""``dasfprof try``: the time that a change of settings saves, measured in alternating runs."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _tried(
 
 
 def _print(trials: Sequence[Trial]) -> None:
-    """Print each change that was tried: what the finding says, and what it gained."""
+    """Print each change that was tested, with its finding and the time that it saved."""
     for place, trial in enumerate(trials):
         if not trial.change:
             say(clean(trial.obstacle))
@@ -170,4 +170,4 @@ def _runs(trial: Trial) -> str:
         ", ".join(format_duration(run.seconds) for run in trial.runs if run.changed is changed)
         for changed in (False, True)
     ]
-    return f"As it is: {sides[0]}. With the change: {sides[1]}."
+    return f"Baseline: {sides[0]}. With the change: {sides[1]}."

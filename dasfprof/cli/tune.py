@@ -1,4 +1,4 @@
-"""``dasfprof tune``: which workers, threads and parameters make a script shortest here?"""
+"""``dasfprof tune``: the workers, threads and parameters with which a script is fastest here."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _COLOURS = {"tuned": "green", "as it is": "green"}
     "parameters",
     metavar="NAME=VALUE,...",
     multiple=True,
-    help="Values to test. NAME is as for `dasfprof try --change`: an argument of the "
-    "script such as --chunk, an environment variable, a setting of Dask's "
-    "configuration such as array.chunk-size, or n_workers, threads_per_worker, "
-    "processes or memory_limit of the cluster. Without values for the cluster, all "
-    "that this host has cores and memory for are tested.",
+    help="Values to test. NAME is as for `dasfprof try --change`: an argument of the script such "
+    "as --chunk, an environment variable, a setting of Dask's configuration such as "
+    "array.chunk-size, or n_workers, threads_per_worker, processes or memory_limit of the "
+    "cluster. If you give no values for the cluster, all combinations that fit this host's "
+    "cores and memory are tested.",
 )
 @click.option(
     "-o",
@@ -86,7 +86,9 @@ def tune(
     from dasfprof.handles.trial.tuning import Tuner
 
     if output.exists() and not output.read_text(errors="replace").startswith(MARK):
-        raise click.UsageError(f"{output} is there, and no resource profile: give another -o.")
+        raise click.UsageError(
+            f"{output} exists and is not a resource profile. Pass another file with -o."
+        )
     with program_runs(options) as runs:
         try:
             tuner = Tuner(runs, dict(map(read_values, parameters)))
@@ -112,7 +114,7 @@ def _print_json(name: str, tuning: Tuning, profile: Path | None) -> None:
 
 
 def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None:
-    """Print the line to paste, why, and what was looked at."""
+    """Print the line to paste, the reason, and the settings that were considered."""
     from dasfprof.analysis.comparison.trial import in_words
 
     if tuning.settings:
@@ -124,7 +126,7 @@ def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None
     parts = [Part(first, f"bold {colour_of(tuning.kind, _COLOURS)}")]
     print_entry("  ", None, [*parts, *map(Part, more)])
     width = max((len(point.words) for point in tuning.points), default=0)
-    echo(f"\n{'settings':{width}}  foretold  measured")
+    echo(f"\n{'settings':{width}}  predicted  measured")
     echo(f"{'as it is':{width}}{'':10}{_seconds(tuning.seconds):>10}")
     for point in tuning.points:
         echo(f"{clean(point.words):{width}}{_figures(point)}")
@@ -145,7 +147,7 @@ def _figures(point: Point) -> str:
         why = point.trial.obstacle or (said.text if said and said.kind == "differ" else "")
         why = why or (f"({point.trial.rule})" if point.trial.rule else "")
     if not why and math.isfinite(point.memory):
-        why = f"{format_size(point.memory)} a worker"
+        why = f"{format_size(point.memory)} per worker"
     return text + (f"  {clean(elide(why, 100))}" if why else "")
 
 

@@ -1,4 +1,4 @@
-"""``dasfprof watch``: a run while it is being recorded, and its findings so far."""
+"""``dasfprof watch``: a run in progress, and its findings so far."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
     from dasfprof.report.terminal.live_view import live_view
 
     target = console()
-    # By default the signal ends the process at once, without the cursor.
+    # By default, the signal ends the process immediately and leaves the cursor hidden.
     signal.signal(signal.SIGTERM, _exit)
     with (
         FindingsSoFar(run) as findings,
@@ -161,7 +161,7 @@ def _summarise(run: LiveRun, source: str) -> None:
     ended = analyser.run.ending is None
     print_summary(analyser.run, title_of(analyser.run, default=Path(source).name))
     print_answers(analyser, DEFAULT_ROWS, whole=False)
-    # Last, as what stands above may be a page long.
+    # Print this last, since the text above may fill a page.
     heading(f"Run {clean(run.name)} {'has ended' if ended else 'did not end'}.", apart=True)
     findings = None if ended else analyser.diagnose()
     if findings is not None and len(findings) and findings["Rule"].iloc[0] == "unfinished-run":

@@ -1,4 +1,4 @@
-"""Settings: arguments override Dask's config ``dasfprof.*``, which overrides the defaults."""
+"""Settings. Arguments override Dask's config ``dasfprof.*``, which overrides the defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dasfprof.config.options import SETTINGS
 
 
 def ensure_defaults() -> None:
-    """Put the defaults under Dask's config, where nothing is set yet."""
+    """Add the defaults to Dask's config, without overriding values that are set."""
     import dask.config
 
     defaults = {option.config_name: option.default for option in SETTINGS.values()}
@@ -16,7 +16,7 @@ def ensure_defaults() -> None:
 
 
 def setting(name: str, given: Any = None) -> Any:
-    """Return what is to be used of a setting: `given` if it is not None, else Dask's config.
+    """Return the value of a setting: `given` if it is not None, or the value in Dask's config.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def _configured(name: str) -> Any:
     try:
         return dask.config.get(f"dasfprof.{name}")
     except KeyError:
-        # Nothing was asked before, or a `dask.config.set` block that set one of our keys then took
-        # the defaults of all of them with it when it was left.
+        # No setting was read before, or a `dask.config.set` block that set one of our keys removed
+        # all of our defaults when it ended.
         ensure_defaults()
         return dask.config.get(f"dasfprof.{name}")

@@ -1,7 +1,7 @@
-"""What a setting is: its default, its meaning, and which values it takes.
+"""Types of settings, with their defaults, meanings and checks.
 
-Nothing of Dask is imported before a value is checked: ``dasfprof run`` makes its flags of settings
-before the script imports Dask.
+Dask is not imported before a value is checked, because ``dasfprof run`` makes its flags from
+settings before the script imports Dask.
 """
 
 from __future__ import annotations
@@ -16,69 +16,70 @@ from typing import Any, NamedTuple
 
 from dasfprof.errors import InvalidArgumentError
 
-#: Bytes of a run's name. A file's has the plugin, the host and the worker behind it, and the limit
-#: of most file systems is 255.
+#: Maximum bytes of a run's name. File names add the plugin, the host and the worker, and most file
+#: systems allow 255 bytes.
 _LONGEST_NAME = 100
-#: Bytes; more than a header.
+#: Minimum size of a file in bytes: more than a header.
 _LEAST_SEGMENT = 1000
-#: Looks a second. Each takes up to 6 ms of waiting.
+#: Maximum sampling rate in Hz. Each sample takes up to 6 ms of waiting.
 _HIGHEST_FREQUENCY = 100
 
 
 @dataclass(frozen=True)
 class Option:
-    """A setting, and what values it takes; further kinds check theirs."""
+    """A setting and a check of its values. Subclasses check values of their type."""
 
-    #: Both stand in `dasfprof.yaml`; the first sentence of its meaning is the help of its flag.
+    #: Default and meaning come from `dasfprof.yaml`. The first sentence of the meaning is the help
+    #: of the flag.
     default: Any = None
     meaning: str = ""
-    #: The keyword; in the config with ``-`` in place of ``_``.
+    #: Name of the keyword argument. The config uses ``-`` instead of ``_``.
     name: str = ""
 
     @property
     def config_name(self) -> str:
-        """The name behind ``dasfprof.`` in Dask's config."""
+        """Name of the setting in Dask's config, without ``dasfprof.``."""
         return self.name.replace("_", "-")
 
     @property
     def summary(self) -> str:
-        """The first sentence of its meaning."""
+        """First sentence of the meaning."""
         return f"{self.meaning.partition('. ')[0].removesuffix('.')}."
 
     def check(self, value: Any) -> Any:
-        """Return what a run uses for a value; raise an `InvalidArgumentError` if it has none."""
+        """Return the checked value as a run uses it, or raise an `InvalidArgumentError`."""
         return value
 
     def refuse(self, value: Any, words: str) -> InvalidArgumentError:
-        """Return the error that says what a value must be."""
+        """Return the error for a wrong value, with a description of valid values."""
         return InvalidArgumentError(f"{self.name}={value!r} must be {words}.")
 
 
 class RunName(Option):
-    """The prefix of the names of a run's files."""
+    """Setting: the prefix of the names of a run's files."""
 
     def check(self, value: Any) -> str:
-        """Return the name, if names of files can begin with it."""
+        """Return the name if file names can begin with it."""
         name = str(value)
         if not name or name != Path(name).name or name in (".", "..") or "\0" in name:
             raise InvalidArgumentError(
-                f"name={name!r}: a run's name is the prefix of file names, so it must not be empty "
-                "or contain a path separator or a null; the place of the files is set by the "
-                "directory."
+                f"name={name!r}: a run's name is the prefix of its file names, so it must not be "
+                "empty or contain a path separator or a null character. Use directory to set "
+                "where the files are written."
             )
         if len(os.fsencode(name)) > _LONGEST_NAME:
             raise InvalidArgumentError(
-                f"name={name!r}: a run's name is the prefix of file names, so it must not be "
+                f"name={name!r}: a run's name is the prefix of its file names, so it must not be "
                 f"longer than {_LONGEST_NAME} bytes."
             )
         return name
 
 
 class Switch(Option):
-    """True or False."""
+    """Setting: True or False."""
 
     def check(self, value: Any) -> bool:
-        """Return the value, if it is one of the two."""
+        """Return the value if it is a boolean."""
         if not isinstance(value, bool):
             raise self.refuse(value, "True or False")
         return value
@@ -96,15 +97,18 @@ class Pages(Option):
 
 @dataclass(frozen=True)
 class Choice(Option):
-    """One of some texts, in capitals or not."""
+    """Setting: one of several texts, in upper or lower case."""
 
-    #: What a run uses for ``"off"``.
+    #: Value that a run uses for ``"off"``.
     off: Any = "off"
-    #: The texts, from the type of the option.
+    #: Allowed texts, from the type of the option.
     choices: tuple[str, ...] = ()
 
     def check(self, value: Any) -> Any:
-        """Return the text; YAML reads a bare ``off`` as False, and None was once written for it."""
+        """Return the text.
+
+        YAML reads a bare ``off`` as False, and earlier versions wrote None for it.
+        """
         chosen = "off" if value is False or value is None else value
         chosen = chosen.lower() if isinstance(chosen, str) else chosen
         if chosen not in self.choices:
@@ -114,16 +118,16 @@ class Choice(Option):
 
 
 class LogLevel(Choice):
-    """The least level of records that are kept."""
+    """Setting: the minimum level of the log records to keep."""
 
     def check(self, value: Any) -> int:
-        """Return the level as `logging` numbers it."""
+        """Return the level as a number of `logging`."""
         level = super().check(value)
         return level if level == self.off else int(getattr(logging, level.upper()))
 
 
 class Ship(Choice):
-    """Where files are sent; ``"none"`` is the earlier word for ``"off"``."""
+    """Setting: where files are sent. ``"none"`` is a former name of ``"off"``."""
 
     def check(self, value: Any) -> Any:
         """Return the text."""
@@ -131,20 +135,20 @@ class Ship(Choice):
 
 
 class Whole(Option):
-    """A whole number of events."""
+    """Setting: an integer number of events."""
 
     def check(self, value: Any) -> int:
         """Return the number."""
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.refuse(value, "a whole number of events, such as 5000")
+            raise self.refuse(value, "an integer number of events, such as 5000")
         return value
 
 
 class Size(Option):
-    """A number of bytes, or text such as ``"256MB"``."""
+    """Setting: a number of bytes, or text such as ``"256MB"``."""
 
     def check(self, value: Any) -> int:
-        """Return the bytes."""
+        """Return the size in bytes."""
         from dask.utils import parse_bytes
 
         try:
@@ -157,10 +161,10 @@ class Size(Option):
 
 
 class Seconds(Option):
-    """A number of seconds, or text such as ``"100ms"``."""
+    """Setting: a number of seconds, or text such as ``"100ms"``."""
 
     def check(self, value: Any) -> float:
-        """Return the seconds."""
+        """Return the duration in seconds."""
         seconds = value
         if not isinstance(value, int | float):
             from dask.utils import parse_timedelta
@@ -170,7 +174,7 @@ class Seconds(Option):
             except (ValueError, KeyError, TypeError):
                 seconds = -1.0
         if not seconds > 0:
-            raise self.refuse(value, "a positive time, such as 0.1 or '100ms'")
+            raise self.refuse(value, "a positive duration, such as 0.1 or '100ms'")
         return float(seconds)
 
 
@@ -189,52 +193,55 @@ class Days(Option):
 
 
 class Frequency(Option):
-    """A number of times a second; ``"off"`` is 0."""
+    """Setting: a rate in Hz. ``"off"`` is 0."""
 
     def check(self, value: Any) -> float:
-        """Return the number."""
+        """Return the rate in Hz."""
         number = 0 if value is False or value == "off" else value
         if (
             not isinstance(number, int | float)
             or number is True
             or not 0 <= number <= _HIGHEST_FREQUENCY
         ):
-            words = f"a number of times a second from 0 (off) to {_HIGHEST_FREQUENCY}, such as 20"
+            words = (
+                f"a number of samples per second from 0 (off) to {_HIGHEST_FREQUENCY}, such as 20"
+            )
             raise self.refuse(value, words)
         return float(number)
 
 
 class Price(NamedTuple):
-    """What a worker costs for an hour, or each of its threads."""
+    """The price of a worker, or of each of its threads, per hour."""
 
     amount: float
-    #: The user's currency, as given; empty: none.
+    #: Currency of the price as the user wrote it, or an empty string if there is none.
     label: str = ""
     per_thread: bool = False
 
     def of_hours(self, workers: float, threads: float) -> float:
-        """Return the price of so many hours of workers, which are so many of threads."""
+        """Return the price of these worker-hours, or of these thread-hours."""
         return self.amount * (threads if self.per_thread else workers)
 
     def in_words(self, amount: float) -> str:
-        """Write an amount with the label."""
+        """Return an amount of money as text with the currency."""
         digits = 2 if amount >= 1 or amount == 0 else 2 - math.floor(math.log10(amount))
         return f"{amount:.{min(digits, 9)}f} {self.label}".rstrip()
 
 
-#: A price as text: a number, a label, and what it is for.
+#: A price as text: a number, a currency, and its unit.
 _PRICE = re.compile(r"\s*([\d.]+(?:e-?\d+)?)\s*([^\s/\d]{0,12})\s*(?:/\s*(worker|thread|core))?\s*")
 
 
 class PriceOption(Option):
-    """What a worker costs for an hour: a number, or text such as ``"0.04 EUR/thread"``."""
+    """Setting: price of a worker per hour, a number or text such as ``"0.04 EUR/thread"``."""
 
     def check(self, value: Any) -> Price | None:
-        """Return the price; None: there is none."""
+        """Return the price, or None if there is none."""
         if value is None:
             return None
         words = (
-            "what a worker costs for an hour: 0.12, '0.12 EUR' or, for a thread, '0.03 EUR/thread'"
+            "the price of a worker per hour, such as 0.12 or '0.12 EUR', or of a thread, such as "
+            "'0.03 EUR/thread'"
         )
         found = None if isinstance(value, bool) else _PRICE.fullmatch(str(value))
         try:

@@ -36,7 +36,7 @@ ShipName = Literal["auto", "scheduler", "storage", "off"]
 
 
 class FirstOptions(TypedDict, total=False):
-    """Options that may be given by position, as to DASF's `register_default_profiler`."""
+    """Options that may be positional arguments, as in DASF's `register_default_profiler`."""
 
     name: Annotated[str | None, RunName()]
     enable_nvtx: Annotated[bool | None, Switch()]
@@ -44,7 +44,7 @@ class FirstOptions(TypedDict, total=False):
 
 
 class Recorded(TypedDict, total=False):
-    """Options that say what is recorded and where it goes: keywords and flags."""
+    """Options that set what is recorded and where it is written, as keywords and flags."""
 
     directory: Annotated[str | Path | None, Option()]
     sample_interval: Annotated[str | float | None, Seconds()]
@@ -61,13 +61,13 @@ class Recorded(TypedDict, total=False):
 
 
 class Shown(TypedDict, total=False):
-    """Options that say where else a run is shown while it goes on: keywords and flags."""
+    """Options that set where a run is also shown while it is in progress, as keywords and flags."""
 
     prometheus: Annotated[bool | None, Switch()]
 
 
 class Tuning(TypedDict, total=False):
-    """Options that change how a run is written and not what: keywords and flags."""
+    """Options that set how a run is written, as keywords and flags."""
 
     commit_threshold: Annotated[int | None, Whole()]
     flush_interval: Annotated[str | float | None, Seconds()]
@@ -79,7 +79,7 @@ class Tuning(TypedDict, total=False):
 
 
 class Options(Recorded, Shown, Tuning, total=False):
-    """The keywords of `register_default_profiler`, besides those that have a position."""
+    """Keyword-only arguments of `register_default_profiler`."""
 
 
 class AllOptions(FirstOptions, Options, total=False):
@@ -87,7 +87,7 @@ class AllOptions(FirstOptions, Options, total=False):
 
 
 class ConfigOptions(TypedDict, total=False):
-    """Settings of preloads and of the analysis, of Dask's config alone."""
+    """Settings of preloads and of the analysis, which can only be set in Dask's config."""
 
     dashboard: Annotated[bool | Literal["counts"] | None, Pages()]
     run_length: Annotated[str | float | None, Seconds()]
@@ -100,7 +100,10 @@ class ConfigOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What a run uses of its options, see `Options`; off is None, 0 or ``"off"``."""
+    """Options in the form that a run uses.
+
+    An option that is off is None, 0 or ``"off"``. See `Options`.
+    """
 
     enable_nvtx: bool
     commit_threshold: int
@@ -121,12 +124,12 @@ class RunOptions:
     prometheus: bool
 
 
-#: Declares default and meaning of each setting, in a comment before it.
+#: File with the default of each setting, and its meaning in a comment before it.
 YAML = Path(__file__).parents[1] / "dasfprof.yaml"
 
 
 def _written() -> dict[str, tuple[Any, str]]:
-    """Read the default and the meaning of each setting; its lines are simple, so without YAML."""
+    """Read the default and meaning of each setting. Lines are simple, so YAML is not needed."""
     found: dict[str, tuple[Any, str]] = {}
     meaning: list[str] = []
     for line in YAML.read_text(encoding="utf-8").splitlines():
@@ -158,15 +161,15 @@ def _declared(kind: type) -> dict[str, Option]:
     return found
 
 
-#: All options of a recording, in the order of their keywords; flags of ``dasfprof run`` and
-#: ``%%dasfprof``, by their names.
+#: All options of a recording by name, in the order of their keywords. They are flags of ``dasfprof
+#: run`` and ``%%dasfprof``.
 RECORDING = _declared(AllOptions)
 #: All settings.
 SETTINGS = {**RECORDING, **_declared(ConfigOptions)}
 
 
 def as_parameters(options: Iterable[Option]) -> str:
-    """Return options as a docstring lists parameters."""
+    """Return options as the parameter section of a docstring."""
     return "\n".join(
         f"{option.name}\n{textwrap.indent(textwrap.fill(option.meaning, 92), '    ')}"
         for option in options

@@ -1,6 +1,6 @@
-"""Trace files: many processes write them, and they are read back as events or columns.
+"""Trace files, which many processes write, and which are read as events or as columns.
 
-FORMAT.md, beside this file, describes the bytes.
+FORMAT.md in this directory describes the format.
 """
 
 from dasfprof.database.file import EventDatabase, FileDatabase

@@ -1,8 +1,8 @@
 """The block codec: many events of one kind as columns, in memory and as the payload of a frame.
 
-A `Schema` declares the columns of a kind of event, a `BlockEncoder` turns its rows into a block,
+A `Schema` declares the columns of a kind of event. A `BlockEncoder` turns its rows into a block,
 and `decode_block` turns a block into a `Batch`. Rows of a schema are tuples in the order of its
-columns; `infer_schema` makes one for events that user code records.
+columns. `infer_schema` creates a schema for events of user code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dasfprof.schema.events import EVENT_CLASSES, Event, Schema
 
 
 class Columns:
-    """Rows stored column by column, without a tuple for each that the garbage collector tracks.
+    """Rows in column order, without a tuple per row that the garbage collector would track.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class Columns:
 Rows = Sequence[tuple[Any, ...]] | Columns
 
 
-#: Values that a payload may decode to for each of its bytes. Payloads of equal rows, which could be
-#: shorter, are padded to it, so that a reader can refuse absurd row counts.
+#: Maximum number of values per byte of a payload. Payloads of equal rows, which could be shorter,
+#: are padded to this, so that a reader can reject absurd row counts.
 VALUES_PER_BYTE = 2
 
 
@@ -65,7 +65,7 @@ class BlockEncoder:
         self._constants = constants or {}
         self._sequence: list[int] = []
         self._encoders = [encoders.encoder(codec) for codec in schema.codecs]
-        #: When the first event begins and the last ends; the first later where no time is a number.
+        #: Start of the first event and end of the last. The first is later if no time is a number.
         self.span = (np.inf, -np.inf)
         names = [name for name, _ in schema.fields]
         self._times = [names.index(name) for name in ("timestamp", "duration") if name in names]
@@ -73,10 +73,11 @@ class BlockEncoder:
     def extend(
         self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None] = lambda: None
     ) -> list[Exception]:
-        """Add rows; `sequence` holds their positions among all events of the file.
+        """Add rows.
 
-        Rows that a codec cannot hold are left out; returns their errors. `rest` is called after
-        each column, to let other threads run.
+        `sequence` contains their positions among all events of the file. Rows that a codec cannot
+        represent are left out, and their errors are returned. `rest` is called after each column,
+        to let other threads run.
         """
         error = self._convert(rows, sequence, rest)
         if error is None or len(rows) == 1:
@@ -112,7 +113,7 @@ class BlockEncoder:
             with np.errstate(over="ignore"):
                 ends = np.fmax(times[0], sum(times))
             first, last = float(np.fmin.reduce(times[0])), float(np.fmax.reduce(ends))
-        else:  # user code may have recorded anything
+        else:  # User code may have recorded any values.
             first, last = -np.inf, np.inf
         self.span = (min(self.span[0], first), max(self.span[1], last))
 
@@ -157,7 +158,7 @@ class Batch:
     """Events of one phase, as columns."""
 
     phase: str
-    #: Of all events; empty where they have a field ``name``.
+    #: Name of all events, or empty if they have a field ``name``.
     name: str
     rows: int
     #: Positions among all events of the file, shape (rows,).
@@ -262,11 +263,11 @@ def _decode_columns(
     return decoded, room
 
 
-# --- Schemas and rows of the events that user code records ----------------------------------------
+# --- Schemas and rows of events of user code ------------------------------------------------------
 
 _CHUNK = 5_000
-#: Events of a name, among those folded at a time, below which they share a schema with other names:
-#: each schema is a frame of its own, which costs as much as 100 events.
+#: Minimum number of events of a name for a schema of its own. Names with fewer share a schema,
+#: because each schema is a frame, which costs as much as 100 events.
 _FEW = 4
 
 _name, _phase, _args = map(attrgetter, ("name", "phase", "args"))
@@ -280,7 +281,7 @@ def fold_events(
     With `share`, names with few events share a schema.
     """
     traits = (map(type, events), map(_name, events), map(_phase, events), _names_of_args(events))
-    if all(len(set(trait)) == 1 for trait in traits):  # as in most loops
+    if all(len(set(trait)) == 1 for trait in traits):  # As in most loops.
         schema, rows = infer_schema(events)
         yield schema, rows, range(len(events))
         return
@@ -295,7 +296,7 @@ def fold_events(
 
 
 def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
-    """Join the positions of names with few events; groups are in the order of their first ones."""
+    """Join the positions of names with few events, in the order of their first events."""
     groups: list[list[int]] = []
     shared: dict[tuple[Any, ...], list[int]] = {}
     for (kind, name, *traits), positions in alike.items():
@@ -333,15 +334,15 @@ def split_names(batch: Batch) -> Iterator[Batch]:
 
 
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
-    """Return the schema of events with equal args, and their rows.
+    """Return the schema of events with the same args, and their rows.
 
-    Names that differ become a field. Each column gets the narrowest codec that decodes to equal
+    Different names become a field. Each column gets the narrowest codec that decodes to equal
     values.
     """
     first = events[0]
     names = list(map(_name, events))
     mixed = names.count(first.name) < len(names)
-    # The class, not the phase, says which fields an event has: user code may set any phase.
+    # The class determines the fields of an event, because user code may set any phase.
     phase = next(key for key, kind in EVENT_CLASSES.items() if isinstance(first, kind))
     fields = [(name, list(map(attrgetter(name), events))) for name in first.FIELDS]
     if mixed:

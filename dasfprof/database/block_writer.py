@@ -1,4 +1,4 @@
-"""`BlockWriter`: folds and encodes rows in slices and appends a frame for each kind of event."""
+"""`BlockWriter`: encodes rows in slices, and appends a frame for each kind of event."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from dasfprof.database.compression import deflate
 from dasfprof.database.losses import Losses, cause_of
 from dasfprof.schema.events import Schema
 
-# --- `Source`: a list that recording appends to, and the function that turns it into events -------
+# --- `Source`: a list to which recorders append, and the function that turns it into events
+# --------
 
-#: What `fold` returns: rows of schemas, with their positions among all rows that it returns.
+#: Result of `fold`: rows of schemas, with their positions among all rows that it returns.
 Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
 
 
 class Source:
-    """A list of facts, and how they become events.
+    """A list of recorded facts, and how they become events.
 
     Parameters
     ----------
@@ -43,11 +44,11 @@ class Source:
         finish: Callable[[], Folded] = tuple,
         width: int = 1,
     ) -> None:
-        #: Append rows here, from any thread, or extend it by whole facts.
+        #: Recorders append rows here, from any thread, or extend it by complete facts.
         self.rows: list[Any] = []
-        #: Facts taken from `rows` that are not yet in the file.
+        #: Number of facts taken from `rows` that are not yet in the file.
         self.in_flight = 0
-        #: Length of `rows` at which its writer wants to be called; 0 after closing.
+        #: Length of `rows` at which the writer must be woken, or 0 after closing.
         self.wake_at = 0
         self.width = width
         self.fold = fold
@@ -56,18 +57,18 @@ class Source:
 
     @property
     def pending(self) -> int:
-        """Whole facts in `rows`."""
+        """Number of complete facts in `rows`."""
         return len(self.rows) // self.width
 
     def take(self, facts: int) -> list[Any]:
-        """Take the oldest facts out of `rows`; they count as `in_flight`."""
+        """Remove the oldest facts from `rows` and return them. They count as `in_flight`."""
         self.in_flight = facts
         taken = self.rows[: facts * self.width]
         del self.rows[: len(taken)]
         return taken
 
     def withdraw(self, row: Any) -> bool:
-        """Remove a row if it is still in `rows`; return whether it was."""
+        """Remove a row if it is still in `rows`, and return whether it was."""
         for place in reversed(range(len(self.rows))):
             if self.rows[place] is row:
                 del self.rows[place]
@@ -80,23 +81,23 @@ class Source:
         return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)
 
 
-#: Rows encoded at a time, column by column, with rests in between: what a column costs whatever
-#: its length is half of all with 250 rows, and a tenth with these. `benchmarks/` measures the cost
-#: and how long an event loop waits.
+#: Number of rows that are encoded at a time, column by column, with pauses in between. The fixed
+#: cost of a column is half of the total for 250 rows, and a tenth for this number. `benchmarks/`
+#: measures the cost and how long an event loop waits.
 SLICE_ROWS = 1000
 
 
 def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
-    """Return positions that count from another place."""
+    """Return positions that count from another start."""
     if isinstance(positions, range):
         return range(first + positions.start, first + positions.stop, positions.step)
     return [first + place for place in positions]
 
 
 class BlockWriter:
-    """Encodes rows and appends the blocks to a file; counts what cannot be written.
+    """Encodes rows and appends the blocks to a file.
 
-    Not safe to use from two threads.
+    Counts what cannot be written. It must be used from a single thread.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ class BlockWriter:
         self._put = put
         self._losses = losses
         self._rest = rest
-        #: Positions used so far, and rows that were appended.
+        #: Number of positions used so far, and number of appended rows.
         self.events = self.stored = 0
 
     def write(self, source: Source, rows: list[Any], *, finish: bool = False) -> None:
@@ -132,13 +133,13 @@ class BlockWriter:
                 self._store(block)
 
     def append(self, frame: bytes) -> None:
-        """Append a frame without events; an empty frame appends the header of a new file only."""
+        """Append a frame without events. An empty frame only writes the header of a new file."""
         failure = self._append(frame)
         if failure is not None:
             self._losses.warn("cannot write facts to", failure)
 
     def frame(self, block: dict[str, Any]) -> bytes:
-        """Build a frame from a map and the entries that every frame has."""
+        """Return a frame with a map and the entries that every frame has."""
         return frames.build_frame(values.pack({**block, **self._about()}))
 
     def _about(self) -> dict[str, Any]:
@@ -151,7 +152,7 @@ class BlockWriter:
         source: Source,
         blocks: dict[Schema, BlockEncoder],
     ) -> None:
-        """Fold and encode; an error must neither end the thread nor reach the user's code."""
+        """Fold and encode. An error must neither end the thread nor reach the user's code."""
         try:
             folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
         except Exception as error:
@@ -166,7 +167,7 @@ class BlockWriter:
             self.events += len(rows)
 
     def _store(self, block: BlockEncoder) -> None:
-        """Append a block, or count what is in it as dropped."""
+        """Append a block, or count its rows as dropped."""
         try:
             payload = block.payload(self._rest, **self._about())
             frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
@@ -183,7 +184,7 @@ class BlockWriter:
         self._losses.warn("cannot write facts to", failure)
 
     def _append(self, frame: bytes) -> Exception | None:
-        """Append a frame; return the error if it could not be written."""
+        """Append a frame. Return the error if it could not be written."""
         try:
             self._put(frame)
         except Exception as error:
@@ -191,7 +192,7 @@ class BlockWriter:
         return None
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
-        """Count facts that an error before they were written lost, by its cause."""
+        """Count facts that were lost because of an error before writing, by cause."""
         self._losses.add("no memory" if isinstance(error, MemoryError) else cause, count)
         self._losses.errors += 1
         self._losses.warn("cannot encode facts for", error, trace=True)

@@ -1,6 +1,6 @@
-"""Columns of a decoded block: numpy arrays with dictionaries beside them.
+"""Columns of a decoded block: numpy arrays, with dictionaries for repeated values.
 
-`decode` reads one of the plain msgpack lists that FORMAT.md describes; `to_list` returns Python
+`decode` reads one of the plain msgpack lists that FORMAT.md describes. `to_list` returns Python
 values. Decoding allocates at most a fixed multiple of the bytes that it reads.
 """
 
@@ -18,7 +18,7 @@ from dasfprof.database import keys, values
 
 Array = npt.NDArray[Any]
 
-#: The forms of a column: the first item of its list.
+#: Forms of a column: the first item of its list.
 CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a", "d", "k", "l"
 
 UNSIGNED = ("u1", "u2", "u4")
@@ -26,12 +26,12 @@ _DTYPES = {*UNSIGNED, "u8", "i8", "f4", "f8"}
 
 
 class CorruptBlockError(ValueError):
-    """A block does not follow FORMAT.md; the reader skips it."""
+    """Raised if a block does not follow FORMAT.md. The reader skips such a block."""
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers; with `optional`, a NaN stands for None."""
+    """Numbers. With `optional`, NaN represents None."""
 
     array: Array
     optional: bool = False
@@ -73,9 +73,9 @@ class DictionaryColumn:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """Dask keys: row i is `join_key(heads[codes[i]], tails[i])`; `tails` has shape (rows, 4).
+    """Dask keys: row i is `join_key(heads[codes[i]], tails[i])`.
 
-    Tails are unsigned, of a type as narrow as the file has them.
+    `tails` has shape (rows, 4). Tails are unsigned, in the narrow type that the file uses.
     """
 
     heads: list[keys.Head]
@@ -148,9 +148,10 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
 
 
 def repeated(value: Any, rows: int) -> Array:
-    """Return a number in each row, read-only, in memory once.
+    """Return a constant array, read-only, that stores the number once.
 
-    As `np.broadcast_to`, which takes five times as long: blocks of few rows have many such columns.
+    Like `np.broadcast_to`, which takes five times as long. Blocks of few rows have many such
+    columns.
     """
     array = np.asarray(value)
     rows_of_it: Array = np.ndarray((rows,), array.dtype, array, strides=(0,))
@@ -212,21 +213,21 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
 
 
 def _whole(value: Any) -> int:
-    """Check that a number is an int of 64 bits."""
+    """Return the number if it is an int of 64 bits, or raise an error."""
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
         raise CorruptBlockError("not a whole number of 64 bits")
     return value
 
 
 def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
-    """Decode whole numbers from 0 to `limit` - 1."""
+    """Decode integers from 0 to `limit` - 1."""
     numbers = decode_numbers(encoded, rows, widen=False).array
     if numbers.dtype.kind not in "ui":
         raise CorruptBlockError(f"{what} that are not whole numbers")
     unsigned = numbers.dtype.kind == "u"
-    if unsigned and 1 << 8 * numbers.dtype.itemsize <= limit:  # none can be beyond
+    if unsigned and 1 << 8 * numbers.dtype.itemsize <= limit:  # No value can exceed the limit.
         return numbers
-    if rows and numbers.strides == (0,):  # a constant is in memory once
+    if rows and numbers.strides == (0,):  # A constant is stored once.
         least = most = int(numbers[0])
     else:
         least = 0 if unsigned else int(numbers.min(initial=0))
@@ -237,7 +238,7 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
 
 
 def _narrowest(columns: list[Array]) -> np.dtype[Any]:
-    """Return the unsigned type that holds columns of numbers of 32 bits."""
+    """Return the narrowest unsigned type for columns of 32-bit numbers."""
     types = [
         column.dtype if column.itemsize < 8 else np.min_scalar_type(int(column.max(initial=0)))
         for column in columns

@@ -1,12 +1,11 @@
-"""`Completion`: adds to each event, as it is read, what other events of the same files say.
+"""`Completion`: adds information from other events of the same files to events that are read.
 
-A file holds what its process knew when it recorded, and the analysis combines the files. Code that
-takes events one by one, as analyses of DASF's events do, cannot look at other events. For it:
-
-- each "Resource Usage" event has the last known value of each of its fields. A process reads some
-  of them less often than others, and one process of a host reads what is the same for all of them;
-- each "Compute" event has its ``dependents``: the keys of the tasks that take its key's result, as
-  far as the files that are read together show. A key that ran again has the same at each run.
+A file contains what its process knew when it recorded, and the analysis combines the files. Code
+that processes events one by one, as analyses of DASF's events do, cannot look at other events. For
+such code, each "Resource Usage" event has the last known value of each of its fields, because a
+process samples some of them less often, and one process per host samples common values. Each
+"Compute" event has its ``dependents``: the keys of the tasks that use its key's result, as far as
+these files show. A key that ran again has the same dependents at each run.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from dasfprof.database.columns import KeyColumn, ListColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.events import Event
 
-#: Prefix of the fields that one process reads for its whole host.
+#: Prefix of fields that one process samples for its whole host.
 _OF_HOST = "host_"
-#: Seconds before the first value of a field for which that value is used: rates and shares of CPU
-#: are means over the time between two readings, so the first sample has none.
+#: Seconds before the first value of a field for which this value is used. Rates and CPU fractions
+#: are means between two samples, so the first sample has none.
 _BEFORE_FIRST = 10.0
 
 #: A host in a run: the run's id, the host's name and its boot.
 _Host = tuple[Any, Any, Any]
-#: For each field: the times at which it is known, in order, and its values then.
+#: For each field: sorted times at which it is known, and its values.
 _Known = dict[str, tuple[list[float], list[Any]]]
-#: An event and its position in its file.
+#: An event, with its position in its file.
 _Placed = tuple[int, Event]
 
 
 class Completion:
     """Completes the events of files that are read together.
 
-    Only what dasfprof's plugins recorded is completed: events of user code stay as they are.
-    Files are read when their facts are first needed. Memory: the keys of all dependencies, and the
-    numbers of the samples of one process and of the hosts.
+    Only events of dasfprof's plugins are completed. Events of user code stay unchanged. Files are
+    read when they are first needed. Memory is needed for the keys of all dependencies, and for the
+    samples of one process and of the hosts.
 
     Parameters
     ----------
@@ -59,8 +58,8 @@ class Completion:
         pending: list[_Placed] = []
         last = -1
         for sequence, events in self._batches(file):
-            # Positions are interleaved among the blocks that were written together, and those
-            # blocks are in the order of their first positions.
+            # Positions are interleaved among blocks that were written together. These blocks are
+            # sorted by their first positions.
             if sequence and sequence[0] > last:
                 yield from _in_order(pending)
                 pending = []
@@ -69,7 +68,7 @@ class Completion:
         yield from _in_order(pending)
 
     def _batches(self, file: TraceFile) -> Iterator[tuple[list[int], list[_Placed]]]:
-        """Yield the positions and the events of each batch, these completed."""
+        """Yield positions and completed events of each batch."""
         plugin = file.read_header().get("plugin")
         known = self._known_in(file.path) if plugin == "ResourceMonitor" else {}
         for batch in file.batches():
@@ -84,7 +83,7 @@ class Completion:
         if self._dependents is None:
             self._dependents = _dependents(self._paths)
         for _, event in events:
-            with suppress(TypeError):  # no key of Dask's
+            with suppress(TypeError):  # Not a key of Dask.
                 event.args["dependents"] = list(self._dependents.get(event.args["key"], ()))
 
     def _known_in(self, path: Path) -> _Known:
@@ -115,7 +114,7 @@ def _is_usage(batch: Batch) -> bool:
 
 
 def _usage_in(path: Path) -> tuple[dict[str, Any], list[Batch]]:
-    """Return a file's header, and its samples of a process, if any."""
+    """Return a file's header, and its process samples, if any."""
     file = TraceFile(path)
     header = dict(file.read_header())
     if header.get("plugin") != "ResourceMonitor":
@@ -129,7 +128,7 @@ def _host_of(header: dict[str, Any]) -> _Host:
 
 
 def _known_values(batches: list[Batch], begin: str = "") -> _Known:
-    """Collect when each field whose name begins so is known, and its values, in order of time."""
+    """Return the times and values of each field with this prefix, in the order of time."""
     pairs: dict[str, list[tuple[float, Any]]] = {}
     for batch in batches:
         times = batch.fields["timestamp"].to_list()
@@ -145,7 +144,7 @@ def _known_values(batches: list[Batch], begin: str = "") -> _Known:
 
 
 def _fill(batch: Batch, events: list[_Placed], known: _Known) -> None:
-    """Fill the fields that a sample lacks with the last known values; NaN where there is none."""
+    """Fill fields that a sample lacks with the last known values, or NaN."""
     for name, column in batch.args.items():
         times, values = known.get(name, ([], []))
         nothing = float("nan") if isinstance(column, NumberColumn) else None
@@ -168,7 +167,7 @@ def _is_compute(batch: Batch) -> bool:
 
 
 def _dependents(paths: Iterable[Path]) -> dict[Any, dict[Any, None]]:
-    """Return the keys that took each key's result, by the dependencies of all task runs."""
+    """Return the keys that used each key's result, from the dependencies of all task runs."""
     found: dict[Any, dict[Any, None]] = {}
     for path in paths:
         file = TraceFile(path)
@@ -177,7 +176,7 @@ def _dependents(paths: Iterable[Path]) -> dict[Any, dict[Any, None]]:
         for batch in filter(_is_compute, file.batches()):
             taken = batch.args.get("dependencies")
             if isinstance(taken, ListColumn):
-                with suppress(TypeError):  # no key of Dask's
+                with suppress(TypeError):  # Not a key of Dask.
                     for key, needed in zip(
                         batch.args["key"].to_list(), taken.to_list(), strict=True
                     ):

@@ -1,9 +1,9 @@
-"""Compression of the payloads of frames with zlib; see FORMAT.md.
+"""Compression of frame payloads with zlib.
 
-A process that runs few tasks per second writes blocks of few rows. Most of their bytes are the same
-in every block: the names of columns, their forms, Dask's terms. These are in a dictionary that is
-part of the format, so that each block can be read alone. zlib releases the GIL while it works, so
-no event loop waits for it.
+See FORMAT.md. A process that runs few tasks per second writes blocks with few rows. Most of their
+bytes are the same in every block: names and forms of columns, and Dask's terms. These are in a
+dictionary that is part of the format, so each block can be read separately. zlib releases the GIL,
+so event loops do not wait for it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from pathlib import Path
 
 from dasfprof.database.frames import MAX_PAYLOAD_BYTES
 
-#: First bytes of a deflated payload. msgpack never writes the byte 0xC1; the second byte
+#: First bytes of a compressed payload. msgpack never writes the byte 0xC1. The second byte
 #: identifies the dictionary.
 _DEFLATED = b"\xc1\x01"
-#: The most that a payload may inflate to, as a multiple of its length: so the length of a file
-#: bounds the memory that its blocks take.
+#: Maximum size of a decompressed payload, as a multiple of its length. The length of a file thus
+#: bounds the memory of its blocks.
 MAX_INFLATED_TIMES = 16
 
 _RAW = -zlib.MAX_WBITS
-#: Levels of zlib, from 1 to 9. For small payloads, level 1 would leave 4 % more bytes; for larger
+#: Compression levels of zlib. For small payloads, level 1 would leave 4 % more bytes. For larger
 #: ones, level 6 would take several times as long.
 _LEVEL, _LEVEL_OF_LARGE = 6, 1
 _LARGE_BYTES = 1 << 14
 
 
 def deflate(payload: bytes) -> bytes:
-    """Return the payload deflated, or unchanged where that is not shorter."""
+    """Return the payload compressed, or unchanged if that is not shorter."""
     level = _LEVEL if len(payload) <= _LARGE_BYTES else _LEVEL_OF_LARGE
     deflater = zlib.compressobj(level, wbits=_RAW, zdict=DICTIONARY)
     deflated = b"".join((_DEFLATED, deflater.compress(payload), deflater.flush()))
@@ -37,7 +37,7 @@ def deflate(payload: bytes) -> bytes:
 
 
 def inflate(payload: bytes | memoryview) -> bytes | memoryview:
-    """Return a payload inflated, or unchanged if it is not deflated.
+    """Return a payload decompressed, or unchanged if it is not compressed.
 
     Raises
     ------
@@ -59,5 +59,5 @@ def inflate(payload: bytes | memoryview) -> bytes | memoryview:
     return plain
 
 
-#: Bytes that blocks have in common; made by `benchmarks/deflate_dictionary.py`.
+#: Common bytes of blocks, made by `benchmarks/deflate_dictionary.py`.
 DICTIONARY = zlib.decompress(Path(__file__).with_name("dictionary.zlib").read_bytes())

@@ -1,7 +1,7 @@
-"""Encoders: they turn the values of a column into its msgpack list.
+"""Encoders, which turn the values of a column into its msgpack list.
 
-They take values in slices (`convert`, `add`), so that the writer can let other threads run between
-two slices, and return one plain msgpack list at the end (`finish`); see FORMAT.md.
+They accept values in slices (`convert`, `add`), so that the writer can let other threads run
+between two slices. At the end they return a plain msgpack list (`finish`). See FORMAT.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dasfprof.database.values import number_array
 # --- Encoding of a column of numbers, in the narrowest form that decodes to equal numbers ---------
 
 _TICK = 1.0 / keys.TICKS_PER_SECOND
-#: The largest count stands for NA.
+#: The largest count represents NA.
 _NOT_KNOWN = float((1 << 32) - 1)
 
 
@@ -45,7 +45,7 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     if array.size == 0:
         return _numbers(tag, array)
     octets = array.tobytes()
-    if octets == octets[: array.itemsize] * array.size:  # most columns of few rows are constant
+    if octets == octets[: array.itemsize] * array.size:  # Most columns with few rows are constant.
         first = array[0].item()
         if not np.isnan(first):
             return [CONSTANT, first]
@@ -58,7 +58,7 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     low, high = int(array.min()), int(array.max())
     if array.dtype == "<i8":
         first, step = int(array[0]), int(array[1]) - int(array[0])
-        # Differences beyond 64 bits wrap around; the check of the last value detects that.
+        # Differences that exceed 64 bits wrap around. The check of the last value detects this.
         if first + step * (array.size - 1) == int(array[-1]) and np.all(np.diff(array) == step):
             return [SERIES, first, step]
     for dtype in UNSIGNED:
@@ -69,7 +69,7 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
-    """Encode times as 32-bit counts of 2**-22 s from the earliest; None if that is not exact."""
+    """Encode times as 32-bit counts of 2**-22 s from the earliest, or return None if inexact."""
     missing = np.isnan(array)
     if array.dtype != "<f8" or (missing.any() and tag != OPTIONAL):
         return None
@@ -88,22 +88,19 @@ def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[
     return [tag, array.dtype.str[1:], base, scale, array.tobytes()]
 
 
-# --- Encoders: they turn the values of a column into its msgpack list -----------------------------
-#
-# They take values in slices (`convert`, `add`), so that the writer can let other threads run
-# between two slices, and return one plain msgpack list at the end (`finish`); see FORMAT.md.
+# --- Encoders, which turn the values of a column into its msgpack list ---------------------------
 
-#: A float32 is rounded to its upper three bytes: 16 of its 24 bits of precision are kept.
+#: A float32 is rounded to its upper three bytes, which keeps 16 of its 24 bits of precision.
 _KEPT_BITS, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)
-#: Codes of dictionaries, lengths of lists and words of keys.
+#: Type of dictionary codes, of list lengths, and of words of keys.
 _CODE = "<u4"
 
 
 class Encoder(Protocol):
-    """Takes a column's values slice by slice.
+    """Base class: accepts a column's values slice by slice.
 
-    `convert` may raise on a value that the codec cannot hold and then has no lasting effect;
-    `add` keeps what it returns. `items` counts the values inside lists.
+    `convert` may raise on a value that the codec cannot represent, and then has no lasting effect.
+    `add` stores what it returns. `items` counts the values inside lists.
     """
 
     items: int
@@ -114,7 +111,7 @@ class Encoder(Protocol):
 
 
 class _Index(dict[Any, int]):
-    """Numbers values in the order of their first use."""
+    """Codes for values in the order of their first use."""
 
     def __missing__(self, value: Any) -> int:
         number = self[value] = len(self)
@@ -122,7 +119,7 @@ class _Index(dict[Any, int]):
 
 
 def _codes(index: _Index, items: Sequence[Any]) -> Array:
-    """Return the numbers of values; often all values are equal."""
+    """Return the codes of values. Often all values are equal."""
     if len(items) and items.count(items[0]) == len(items):
         return np.full(len(items), index[items[0]], dtype=_CODE)
     return number_array(list(map(index.__getitem__, items)), _CODE)
@@ -134,7 +131,7 @@ class _NumberEncoder:
     def __init__(self, dtype: str, optional: bool = False) -> None:
         self._dtype = dtype
         self._optional = optional
-        #: Equal numbers may differ in sign otherwise: 0.0 and -0.0.
+        #: Equal numbers may have different signs: 0.0 and -0.0.
         self._whole = np.dtype(dtype).kind == "i"
         self._slices: list[Array] = []
 
@@ -145,7 +142,7 @@ class _NumberEncoder:
                 return np.array([first], dtype=self._dtype).repeat(len(items))
             try:
                 return number_array(items, self._dtype)
-            except struct.error:  # None, or what numpy alone converts
+            except struct.error:  # None, or a type that only numpy converts.
                 pass
         array = np.array(items, dtype=self._dtype)
         if array.ndim != 1:
@@ -160,7 +157,7 @@ class _NumberEncoder:
 
 
 class _ReadingEncoder(_NumberEncoder):
-    """float32 rounded to 16 bits: readings are no more precise, and noise does not compress."""
+    """float32 rounded to 16 bits. Samples are not more precise, and noise does not compress."""
 
     def __init__(self) -> None:
         super().__init__("<f4", optional=True)
@@ -203,7 +200,7 @@ class _ValueEncoder:
         return number_array([self._code(item) for item in items], _CODE)
 
     def _code(self, item: Any) -> int:
-        if item is not self._last[0]:  # many rows often share one object
+        if item is not self._last[0]:  # Many rows often share one object.
             self._last = item, self._new_code(item)
         return self._last[1]
 
@@ -234,7 +231,7 @@ class _KeyEncoder:
         items = list(items)
         if not items:
             return np.empty(0, dtype=_CODE), np.empty((0, keys.TAIL_WORDS), dtype=_CODE)
-        if items[0] is items[-1] and _is_one_object(items):  # a stimulus of many tasks
+        if items[0] is items[-1] and _is_one_object(items):  # A stimulus of many tasks.
             head, tail = keys.split_key(items[0])
             tails = np.array([tail], dtype=_CODE).repeat(len(items), 0)
             return np.full(len(items), self._index[head], dtype=_CODE), tails
@@ -274,7 +271,7 @@ class _KeyListEncoder:
         return [LIST, encode_numbers(_joined(self._lengths)), self._keys.finish()]
 
 
-#: The codecs that a column of a schema may name.
+#: Codecs that a column of a schema may have.
 CODECS: dict[str, Callable[[], Encoder]] = {
     "float": lambda: _NumberEncoder("<f8"),  # exact
     "float32": _ReadingEncoder,  # 16 bits: five digits; None becomes NA
@@ -288,12 +285,12 @@ CODECS: dict[str, Callable[[], Encoder]] = {
 
 
 def encoder(codec: str) -> Encoder:
-    """Return a new encoder of a codec."""
+    """Return a new encoder for a codec."""
     return CODECS[codec]()
 
 
 def _are_equal(items: Sequence[Any]) -> bool:
-    """Return whether all equal the first, where the last is the first one's object."""
+    """Return whether all values equal the first, if the last is the same object as the first."""
     return items[0] is items[-1] and items.count(items[0]) == len(items)
 
 

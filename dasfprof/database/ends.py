@@ -1,4 +1,4 @@
-"""How the recording of a run ended, by how each of its files did. All who tell of it ask here."""
+"""How the recording of a run ended, from how each of its files ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from dasfprof.database.following import Writer
 
-#: Plugins as the headers of their files name them.
+#: Names of plugins in the headers of their files.
 SCHEDULER, CLIENT, TASKS, SAMPLES = (
     "SchedulerPlugin",
     "StepRecorder",
@@ -22,18 +22,21 @@ class RecordingEnd(str, Enum):
     """How the recording of a run ended."""
 
     CLOSED = "closed"
-    """All files, or the scheduler's, are finished."""
+    """All files, or the scheduler's, are closed."""
     GOES_ON = "goes on"
     """Its processes run and write."""
     CUT = "cut"
-    """A process ended without finishing its file: it was killed."""
+    """A process ended without closing its file: it was killed."""
     SCHEDULER_GONE = "scheduler gone"
-    """So did the scheduler's, as far as is known no client's process."""
+    """The scheduler's process was killed, but no client's process as far as known."""
     PROGRAM_GONE = "program gone"
-    """So did the client's, which had the scheduler in it."""
+    """The client's process, which contained the scheduler, was killed."""
     UNKNOWN = "unknown"
-    """Files are not finished, and their processes ran on another host; or one was cut, as it says
-    that the run goes on, where all workers' files are closed and it tells of none that left."""
+    """Files are not closed, and their processes ran on another host.
+
+    Or a file was truncated: it suggests that the run continues, but all workers' files are closed
+    and it records none that left.
+    """
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,16 @@ class FileEnd:
     """How a file ended."""
 
     plugin: str | None
-    #: What is known of the process that wrote it; None: it is finished, or another segment follows.
+    #: What is known about the process that wrote it, or None if it is closed or another segment
+    #: follows.
     writer: Writer | None
-    #: Which process that is, and the address of its worker.
+    #: Identity of this process, and the address of its worker.
     process: Any = None
     worker: str | None = None
 
     @classmethod
     def of(cls, header: dict[str, Any], writer: Writer | None) -> FileEnd:
-        """Return that of a file with such a header."""
+        """Return the end of a file with such a header."""
         worker = header.get("worker")
         address = worker.get("address") if isinstance(worker, dict) else None
         process = tuple(header.get(name) for name in ("host", "pid", "process_started"))
@@ -57,9 +61,9 @@ class FileEnd:
 
 
 def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
-    """Return whether the scheduler's file misses the end of workers, whose own files have it.
+    """Return whether the scheduler's file lacks the end of workers that closed their files.
 
-    Its process may live on, so that the file alone looks as if the run went on.
+    The scheduler's process may be running, so that the file alone suggests that the run continues.
     """
     workers = [file for file in files if file.worker is not None]
     closed = all(file.writer is None for file in workers)
@@ -67,7 +71,7 @@ def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
 
 
 def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None) -> RecordingEnd:
-    """Find how recording ended.
+    """Return how recording ended.
 
     Parameters
     ----------

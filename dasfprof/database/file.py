@@ -35,16 +35,15 @@ from dasfprof.schema.events import (
 from dasfprof.text import escape, format_size
 
 # --- Trace files as an HTML table for a notebook --------------------------------------------------
-#
-# Names of files, workers and tasks come from whoever wrote the trace, so all text is escaped.
+# Names of files, workers and tasks come from the writer of the trace, so all text is escaped.
 
-#: Files of a run that a notebook lists.
+#: Maximum number of files of a run that a notebook lists.
 _MOST_FILES = 20
 _LONGEST = 200
 
 
 def table_html(caption: str, labels: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a small HTML table; long text is cut."""
+    """Return a small HTML table. Long texts are shortened."""
     head = "".join(f"<th>{escape(label)}</th>" for label in labels)
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(str(cell)[:_LONGEST])}</td>' for cell in row)}</tr>"
@@ -57,7 +56,7 @@ def table_html(caption: str, labels: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def files_html(caption: str, paths: Sequence[Path]) -> str:
-    """Return a table of trace files with their owners and sizes; reads the headers only."""
+    """Return a table of trace files with their owners and sizes. Only headers are read."""
     if len(paths) > _MOST_FILES:
         caption = f"{caption}; the first {_MOST_FILES} files:"
     labels = ("Plugin", "Host", "Worker", "Size", "File")
@@ -91,15 +90,15 @@ DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
 DEFAULT_MAX_PENDING = 100_000
 
-#: Classes whose events `record` checks quickly; any other event gets a full check.
+#: Classes whose events `record` checks quickly. Other events get a full check.
 _PLAIN_EVENTS = {InstantEvent, CompleteEvent, DurationBeginEvent, DurationEndEvent}
 _PLAIN_NUMBERS = {float, int}
 
 
 class EventDatabase(ABC):
-    """A collection of events. Subclasses define `get_traces`, and `batches` where they can."""
+    """A collection of events. Subclasses define `get_traces`, and `batches` if possible."""
 
-    #: What is read of it; None: all.
+    #: Time range that is read, or None for all.
     window: Window | None = None
 
     @abstractmethod
@@ -108,7 +107,7 @@ class EventDatabase(ABC):
 
     def record(self, event: Event) -> None:
         """Add an event. Raises `ReadOnlyError` if the database can only be read."""
-        raise ReadOnlyError(f"{self!r} was opened to read; record into a new file instead.")
+        raise ReadOnlyError(f"{self!r} was opened for reading. Record into a new file instead.")
 
     def commit(self) -> None:  # noqa: B027  (nothing to do where nothing is pending)
         """Return when every event recorded so far can be read back."""
@@ -181,7 +180,8 @@ class FileDatabase(EventDatabase):
         given = check_path(path)
         self._given = given
         self._reader = TraceFile(given) if given.exists() and not new else None
-        facts = {} if self._reader else process_header()  # nothing is written where a file is read
+        # Nothing is written to a file that is read.
+        facts = {} if self._reader else process_header()
         self._writer = TraceWriter(
             given,
             {**facts, **(header or {})},
@@ -221,7 +221,7 @@ class FileDatabase(EventDatabase):
         CannotWriteError
             If the file cannot be created.
         """
-        # The checks that nearly all events pass; a call for them would double the cost.
+        # Checks that nearly all events pass. A function call for them would double the cost.
         if not (
             type(event) in _PLAIN_EVENTS
             and type(event.timestamp) in _PLAIN_NUMBERS
@@ -238,7 +238,7 @@ class FileDatabase(EventDatabase):
         if not rows:
             self._start()
         rows.append(event)
-        # What is being written is lost with the process, too.
+        # Events that are being written are lost with the process, too.
         if len(rows) + source.in_flight >= source.wake_at:
             self._make_room(event)
 
@@ -297,10 +297,10 @@ class FileDatabase(EventDatabase):
         return files_html(repr(self), [self.path] if self.path.exists() else [])
 
     def _start(self) -> None:
-        """Create the file and start the writer; raise an error if this cannot be recorded into."""
+        """Create the file and start the writer, or raise an error if it cannot be recorded into."""
         if self._reader is not None:
             raise ReadOnlyError(
-                f"{self!r} existed when it was opened, so it is read-only: only the writer that "
+                f"{self!r} existed when it was opened, so it is read-only: only the process that "
                 "created a file writes to it. Record into a new file, or remove this one first."
             )
         if self._writer.closed:
@@ -314,7 +314,7 @@ class FileDatabase(EventDatabase):
             ) from error
         if created and self.path.name != self._given.name and not self._numbered:
             logger.warning(
-                "another writer has created %s in the meantime; events go to %s instead.",
+                "another process has created %s in the meantime. Events are written to %s instead.",
                 self._given,
                 self.path,
             )
@@ -326,11 +326,11 @@ class FileDatabase(EventDatabase):
             raise self._closed_error()
 
     def _closed_error(self) -> ReadOnlyError:
-        return ReadOnlyError(f"{self!r} was closed; record into a new file instead.")
+        return ReadOnlyError(f"{self!r} was closed. Record into a new file instead.")
 
 
 def process_header() -> dict[str, Any]:
-    """Return the facts about this process that every file's header holds."""
+    """Return the facts about this process for the header of every file."""
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,
@@ -348,7 +348,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-# --- Checks of the arguments of recording, so that errors are raised at the call ------------------
+# --- Checks of the arguments of recording functions ----------------------------------------------
 
 _EVENTS = tuple(EVENT_CLASSES.values())
 _NUMBERS = (int, float, np.integer, np.floating)
@@ -365,28 +365,29 @@ def check_event(event: Any) -> None:
     """
     if not isinstance(event, _EVENTS):
         raise InvalidArgumentError(
-            f"got {type(event).__name__}; record an InstantEvent, a CompleteEvent, a "
+            f"got {type(event).__name__}: expected an InstantEvent, a CompleteEvent, a "
             "DurationBeginEvent or a DurationEndEvent."
         )
     if not isinstance(event.name, str):
-        raise InvalidArgumentError(f"name={event.name!r}: an event's name is a str.")
+        raise InvalidArgumentError(f"name={event.name!r}: the name of an event must be a str.")
     about = f"event {event.name!r}: "
     if not isinstance(event.args, dict):
         raise InvalidArgumentError(
-            f"{about}args={event.args!r}: args are a dict of names and values, such as "
-            "{'loss': 0.5}."
+            f"{about}args={event.args!r}: expected a dict of names and values, such as {{'loss': "
+            "0.5}."
         )
     if not _is_number(event.timestamp):
         raise InvalidArgumentError(
-            f"{about}timestamp={event.timestamp!r}: a timestamp is a number in Unix seconds, "
-            "such as time.time()."
+            f"{about}timestamp={event.timestamp!r}: expected a number in Unix seconds, such as "
+            "time.time()."
         )
     if isinstance(event, CompleteEvent) and not (
         _is_number(event.duration) and event.duration >= 0
     ):
         raise InvalidArgumentError(
-            f"{about}duration={event.duration!r}: the duration of a complete event is a number "
-            "of seconds, 0 or more. Record an instant event for what took no time."
+            f"{about}duration={event.duration!r}: the duration of a complete event must be a "
+            "non-negative number of seconds. Record an instant event for something without a "
+            "duration."
         )
 
 
@@ -409,8 +410,8 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
     ):
         raise InvalidArgumentError(
             f"commit_threshold={commit_threshold!r}, flush_interval={flush_interval!r}, "
-            f"max_pending={max_pending!r}: the first is a whole number and at least 1, the second "
-            "is in seconds and positive, the third is a whole number and no less than the first."
+            f"max_pending={max_pending!r}: expected a positive integer, a positive number of "
+            "seconds, and an integer that is at least commit_threshold."
         )
 
 
@@ -426,13 +427,15 @@ def check_path(path: Any) -> Path:
         checked = Path(path)
     except TypeError as error:
         raise InvalidArgumentError(
-            f"got {path!r} as a file's name; pass a str or a path, such as 'traces.msgpack'."
+            f"got {path!r} as a file name. Pass a str or a path, such as 'traces.msgpack'."
         ) from error
     if "\0" in str(checked):
-        raise InvalidArgumentError(f"{path!r} holds a null, which no file's name can.")
+        raise InvalidArgumentError(
+            f"{path!r} contains a null character, which file names cannot have."
+        )
     if checked.is_dir():
         raise InvalidArgumentError(
-            f"{path!r} is a directory; pass a file in it, or open the run that it holds with "
+            f"{path!r} is a directory. Pass a file in it, or open the run that it contains with "
             "dasfprof.open_run."
         )
     return checked

@@ -1,4 +1,4 @@
-"""`FollowedFile`: reads a trace file while it is being written, each part of it once."""
+"""`FollowedFile`: reads a trace file while it is being written, each part once."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
 from dasfprof.system import PROC
 
-# --- The process that wrote a file, by the file's header, and whether it still runs ---------------
+# --- The process that wrote a file, from the file's header, and whether it is running ------------
 
 
 class Writer(str, Enum):
     """What is known about the process that wrote a file without a closing frame."""
 
     ALIVE = "still being written"
-    """The process runs and may write more."""
+    """The process is running and may write more."""
     ENDED = "ended without closing"
-    """The process has ended; how is not known."""
-    UNKNOWN = "still being written elsewhere, or ended without closing"
-    """It ran on another host or in another container, or the header does not say."""
+    """The process has ended. How is not known."""
+    UNKNOWN = "still being written on another host, or ended without closing"
+    """It ran on another host or in another container, or the header does not contain it."""
 
 
 def process_facts() -> dict[str, Any]:
@@ -55,7 +55,7 @@ def writer_of(header: dict[str, Any]) -> Writer:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of this machine: processes with equal ids share one clock."""
+    """Return the id of this boot of this host. Processes with equal ids share a clock."""
     try:
         return Path(PROC, "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -70,12 +70,12 @@ def _pid_namespace() -> str:
 
 
 def _started(pid: int) -> float | None:
-    """Return when a process began, on a clock of its host; None if it does not run.
+    """Return when a process started, on a clock of its host, or None if it is not running.
 
-    On Linux in ticks since boot, which changes of the wall clock do not affect.
+    On Linux, this is in ticks since boot, which changes of the wall clock do not affect.
     """
     try:
-        # The name is in parentheses and may hold any characters.
+        # The name is in parentheses and may contain any characters.
         state, *rest = Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else float(rest[18])
     except (OSError, ValueError, IndexError):
@@ -86,11 +86,11 @@ def _started(pid: int) -> float | None:
         return None
 
 
-# --- FollowedFile: reads a trace file while it is being written, each part of it once -------------
+# --- FollowedFile: reads a trace file while it is being written, each part once -------------------
 
-#: Bytes that are read at a time; more where a frame is longer.
+#: Number of bytes that are read at a time. More if a frame is longer.
 _PIECE = 1 << 24
-#: No frame of a plugin, of 5000 events by default, is as long.
+#: Maximum length of a frame of a plugin, which has 5000 events by default.
 _LONGEST = 1 << 28
 
 #: A msgpack map of more than three entries: kind, phase, and a name of less than 32 ASCII letters.
@@ -98,15 +98,15 @@ _NAME = re.compile(
     rb"[\x84-\x8f]\xa4kind\xa6events\xa5phase\xa1[XIBE]\xa4name[\xa1-\xbf]([ -~]+?)\xa4rows"
 )
 
-#: The args to decode of each kind of event, by its name; other kinds are passed over.
+#: Args to decode of each kind of event, by its name. Other kinds are skipped.
 Wanted = Mapping[str, Collection[str]]
 
 
 class FollowedFile:
-    """A trace file that grows.
+    """A growing trace file.
 
-    A frame that is not whole yet is read when it is. What is damaged is passed over: the analysis
-    of the whole run tells of it.
+    An incomplete frame is read once it is complete. Damage is skipped, and the analysis of the
+    finished run reports it.
 
     Parameters
     ----------
@@ -116,17 +116,17 @@ class FollowedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: The header's map; empty until it was read.
+        #: Map of the header, or empty until it was read.
         self.header: dict[str, Any] = {}
         #: Whether the closing frame was read.
         self.closed = False
-        #: Whether its writer went on in another segment.
+        #: Whether the process continued in another segment.
         self.continues = False
-        #: When the last frame that was read was made, by the clock of its host.
+        #: Creation of the last frame that was read, by the clock of its host.
         self.clock: float | None = None
         #: When it last grew, by this process's monotonic clock.
         self.grew = time.monotonic()
-        #: Bytes that were read.
+        #: Number of bytes that were read.
         self.position = 0
         self._inode = 0
 
@@ -137,7 +137,7 @@ class FollowedFile:
         return self.clock + time.monotonic() - self.grew
 
     def read_header(self) -> dict[str, Any]:
-        """Return the header if it is there by now; read nothing else."""
+        """Return the header if it exists by now, and read nothing else."""
         if not self.header:
             with suppress(OSError, TraceError):
                 self.header = TraceFile(self.path).read_header()
@@ -154,7 +154,7 @@ class FollowedFile:
         try:
             facts = os.stat(self.path)
             if facts.st_ino != self._inode or facts.st_size < self.position:
-                # The writer begins a new file where the old one was removed.
+                # The writer creates a new file if the old one was removed.
                 self._inode, self.position = facts.st_ino, 0
             if facts.st_size == self.position:
                 return
@@ -181,7 +181,7 @@ class FollowedFile:
             elif begin + len(data) < size:
                 length *= 2
             else:
-                # No frame ends here yet. What is longer than any that plugins write is damage.
+                # No frame ends here yet. Anything longer than plugins' frames is damage.
                 self.position = max(self.position, size - _LONGEST)
                 return
 
@@ -213,7 +213,7 @@ class FollowedFile:
 def _name_at_begin(plain: bytes | memoryview) -> str | None:
     """Return the name of the events of a payload, if it is where our writer puts it.
 
-    Most blocks are of kinds that nobody wants here, and unpacking them takes most of the time.
+    Most blocks are of kinds that are not needed, and unpacking them takes most of the time.
     """
     found = _NAME.match(plain)
     return None if found is None else found[1].decode("ascii", "replace")

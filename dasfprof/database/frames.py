@@ -14,30 +14,30 @@ import zlib
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-#: 0xC1 is the one byte that msgpack never writes.
+#: 0xC1 is the only byte that msgpack never writes.
 MARKER = b"\xc1dasfpf\n"
 
 _HEAD = struct.Struct("<8sII")
 _CHECK = struct.Struct("<I")
 HEAD_BYTES = _HEAD.size + _CHECK.size
-#: The longest payload that msgpack libraries can read.
+#: Maximum length of a payload that msgpack libraries can read.
 MAX_PAYLOAD_BYTES = (1 << 31) - 1
 
-#: Checksummed bytes are limited to this multiple of the file's length.
+#: Maximum number of checksummed bytes, as a multiple of the file's length.
 _CHECKED_TIMES = 4
 
 
 class EventsFrame(bytes):
-    """A frame of events, with what an index says of it."""
+    """A frame of events, with its entry in an index."""
 
-    #: Name of its events, and the Unix seconds at which the first begins and the last ends.
+    #: Name of its events, and Unix seconds of the first start and the last end.
     about: tuple[str, float, float]
     #: Number of its events.
     rows: int
 
 
 def build_frame(payload: bytes) -> bytes:
-    """Return a payload as a frame, to append to a file.
+    """Return a payload as a frame that can be appended to a file.
 
     Raises
     ------
@@ -52,15 +52,15 @@ def build_frame(payload: bytes) -> bytes:
 
 @dataclass
 class Damage:
-    """What a reader left out of a file; all zero for a whole file."""
+    """What a reader left out of a file. All values are zero for an intact file."""
 
     #: Bytes between intact frames that belong to no frame.
     corrupt_bytes: int = 0
-    #: Separate stretches of such bytes.
+    #: Number of separate ranges of such bytes.
     corrupt_stretches: int = 0
-    #: Bytes of an unfinished frame at the end: the writer still writes it, or died.
+    #: Bytes of an unfinished frame at the end: it is still being written, or its process died.
     cut_bytes: int = 0
-    #: The reason for each intact frame whose content could not be decoded.
+    #: Reason for each intact frame whose content could not be decoded.
     unreadable: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -68,14 +68,14 @@ class Damage:
 
 
 def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int, memoryview]]:
-    """Yield the position and payload of each intact frame; count the rest in `damage`.
+    """Yield the position and payload of each intact frame, and count the remainder in `damage`.
 
-    A payload is a view of `data`, valid until the next frame: copies would take an eighth of the
-    time of all reading.
+    A payload is a view of `data` that is valid until the next frame. Copies would take an eighth of
+    the total time of reading.
     """
     position, size = 0, len(data)
-    # Frames overlap only where damage removed bytes. Without a bound, many heads that each claim
-    # the rest of a malicious file would cost its length once for each of them.
+    # Frames overlap only if damage removed bytes. Without a limit, many heads in a malicious file
+    # that each claim the remainder would cost its length once for each of them.
     allowance = _CHECKED_TIMES * size
     while position < size:
         length = _believed_length(data, position, size)
@@ -101,7 +101,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
 
 
 def whole_frames(data: bytes) -> int:
-    """Return where the last intact frame ends; 0 if there is none."""
+    """Return the end of the last intact frame, or 0 if there is none."""
     end = 0
     for position, payload in scan_frames(data, Damage()):
         end = position + HEAD_BYTES + len(payload)
@@ -109,7 +109,7 @@ def whole_frames(data: bytes) -> int:
 
 
 def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Return the length of the payload if the head of the frame is intact, else None."""
+    """Return the length of the payload if the head of the frame is intact, or None."""
     if position + HEAD_BYTES > size:
         return None
     head = data[position : position + _HEAD.size]
@@ -121,7 +121,7 @@ def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int |
 
 
 def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Return the position of the next intact head, whether or not its payload is intact."""
+    """Return the position of the next intact head, even if its payload is damaged."""
     while (position := data.find(MARKER, position)) >= 0:
         if _believed_length(data, position, size) is not None:
             return position

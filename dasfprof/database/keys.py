@@ -1,11 +1,10 @@
 """Dask's keys, split into a head that many keys share and a tail of numbers.
 
 Most keys follow a pattern: ``('sum-<32 hex digits>', 3, 0)``, ``inc-<32 hex digits>``,
-``inc-<uuid>``, ``inc-<uuid>-17``. Their *head* (kind and text) is shared by the tasks of one
-group or prefix and goes into a dictionary; their *tail* is at most 16 bytes: four unsigned 32-bit
-numbers. A key of any other form is all head, so one odd key costs its own length only.
-
-`split_key` and `join_key` are exact inverses: keys come back equal, tuples as tuples.
+``inc-<uuid>``, ``inc-<uuid>-17``. Their *head* (kind and text) is shared by the tasks of one group
+or prefix and stored in a dictionary. Their *tail* has at most 16 bytes: four unsigned 32-bit
+numbers. A key of any other form is stored as a head only. `split_key` and `join_key` are exact
+inverses: keys stay equal, and tuples stay tuples.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ import numpy.typing as npt
 from dasfprof.database import values
 from dasfprof.database.values import number_array
 
-#: Kinds of head. FORMAT.md says how each is joined with its tail.
+#: Kinds of heads. FORMAT.md describes how each is joined with its tail.
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
-#: ``TUPLE + n`` is a tuple of the head's text and n numbers, n from 0 to 4.
+#: ``TUPLE + n`` is a tuple of the head's text and n numbers, with n from 0 to 4.
 TUPLE = 8
 
 Head = tuple[int, Any]
@@ -36,7 +35,7 @@ NO_TAIL: Tail = (0, 0, 0, 0)
 _LIMIT = 1 << 32
 _HEX_DIGITS = 32
 _UUID_LENGTH = 36
-#: Where a UUID has dashes, and the one before it, from the end of the text.
+#: Positions of the dashes in a UUID, and of the one before it, from the end of the text.
 _UUID_DASHES = (-37, -28, -23, -18, -13)
 _MAX_DECIMAL_DIGITS = 10
 _POWERS = 10 ** np.arange(_MAX_DECIMAL_DIGITS)
@@ -70,7 +69,7 @@ def split_keys(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]:
 
 
 def _split_tuples(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Split tuples of equal form and length in half the time; None for other keys."""
+    """Split tuples of equal form and length in half the time, or return None for other keys."""
     if set(map(type, items)) != {tuple} or len(set(map(len, items))) != 1:
         return None
     count = len(items[0]) - 1
@@ -89,17 +88,17 @@ def _split_tuples(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]
 
 
 def _split_texts(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Split texts with equal kinds of tails in a fifth of the time; None for other keys."""
+    """Split texts with equal kinds of tails in a fifth of the time, or return None for others."""
     first = items[0]
     if first[-_UUID_LENGTH - 1 : -_UUID_LENGTH] == "-" == first[-13:-12]:
         return _split_uuids(items)
     text = first[: first.rfind("-") + 1]
-    # Most often all begin alike.
+    # Most often, all have the same start.
     ends = list(map(itemgetter(slice(len(text), None)), items))
     if text and "".join(items) == text + text.join(ends):
         texts, alike = None, {text[:-1]}
     else:
-        # `rpartition` would create a tuple for each, which the garbage collector tracks.
+        # `rpartition` would create a tuple for each text, which the garbage collector tracks.
         dashes = [item.rfind("-") for item in items]
         ends = [item[dash + 1 :] for item, dash in zip(items, dashes, strict=True)]
         texts = [item[:dash] for item, dash in zip(items, dashes, strict=True)]
@@ -122,7 +121,7 @@ def _split_texts(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] 
 
 
 def _split_uuids(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Split texts that end in a UUID; None for other keys."""
+    """Split texts that end in a UUID, or return None for other keys."""
     if set(map(itemgetter(*_UUID_DASHES), (item.rjust(_UUID_LENGTH + 1) for item in items))) != {
         ("-",) * len(_UUID_DASHES)
     }:
@@ -141,7 +140,7 @@ def _read_hashes(ends: list[str]) -> npt.NDArray[Any] | None:
 
 
 def _words_of_digits(digits: str) -> npt.NDArray[Any] | None:
-    """Return lower-case hex digits as rows of words; None for any other text."""
+    """Return lower-case hex digits as rows of words, or None for any other text."""
     try:
         octets = bytes.fromhex(digits)
     except ValueError:
@@ -162,7 +161,7 @@ def _read_times(ends: list[str]) -> npt.NDArray[Any] | None:
 
 
 def _read_decimals(ends: list[str]) -> npt.NDArray[Any] | None:
-    """Return whole numbers of 32 bits; None if one is written in another way than `str` does."""
+    """Return 32-bit integers, or None if one is not written as `str` writes it."""
     octets = np.frombuffer("".join(ends).encode("utf-8", "replace"), dtype="u1") - np.uint8(
         ord("0")
     )
@@ -193,7 +192,7 @@ def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:
     return (TUPLE + count, key[0]), numbers + _PADDING[count]
 
 
-@lru_cache(maxsize=256)  # Dask's stimulus ids, which end in a time, repeat from row to row
+@lru_cache(maxsize=256)  # Dask's stimulus ids, which end in a time, repeat from row to row.
 def _split_text(key: str) -> tuple[Head, Tail]:
     if key[:2] == "('":
         return (TEXT, key), NO_TAIL
@@ -245,7 +244,7 @@ def join_key(head: Head, tail: Tail) -> Any:
 
 
 def _hex_words(digits: str) -> Tail | None:
-    """Return 32 lower-case hex digits as words; None for any other text."""
+    """Return 32 lower-case hex digits as words, or None for any other text."""
     try:
         octets = bytes.fromhex(digits)
     except ValueError:
@@ -264,21 +263,20 @@ def _uuid_text(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-# --- The Unix times that end Dask's stimulus ids, as exact whole numbers --------------------------
-#
+# --- The Unix times at the end of Dask's stimulus ids, as exact integers --------------------------
 # ``task-finished-1763777777.1234567`` ends with the `repr` of a float64.
 
-#: A float64 from 2**30 to 2**31 (Unix time, 2004 to 2038) is a whole number of ticks.
+#: A float64 from 2**30 to 2**31 (Unix time, 2004 to 2038) is an integer number of ticks.
 TICKS_PER_SECOND = float(1 << 22)
 _EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
 _TICK_BITS = 22
-#: Digits of such a time before the decimal point, and the most after it.
+#: Number of digits of such a time before the decimal point, and maximum number after it.
 _POINT, _MAX_DECIMALS = 10, 7
 _PLACES = 10 ** np.arange(_POINT - 1, -1, -1)
 
 
 def time_ticks(text: str) -> int | None:
-    """Return a Unix time in ticks; None if `repr` would write the time in another way."""
+    """Return a Unix time in ticks, or None if `repr` would write the time differently."""
     try:
         seconds = float(text)
     except ValueError:
@@ -291,8 +289,9 @@ def time_ticks(text: str) -> int | None:
 def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
     """Return what `time_ticks` returns for many texts, in a third of the time.
 
-    None if any text is not of that form. In this range a float64 is a whole number of ticks, and
-    `repr` writes the shortest decimal that rounds to it, and of these the closest.
+    The result is None if any text does not have this form. In this range, a float64 is an integer
+    number of ticks, and `repr` writes the shortest decimal that rounds to it, or the closest of
+    these.
     """
     decimals = number_array(list(map(len, texts)), "<i8") - _POINT - 1
     if decimals.min() < 1 or decimals.max() > _MAX_DECIMALS:
@@ -319,11 +318,11 @@ def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
 
 
 def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
-    """Round fractions of a second to ticks; there are no ties."""
+    """Return fractions of a second, rounded to ticks. There are no ties."""
     return ((numbers << _TICK_BITS) * 2 + scale) // (scale * 2)
 
 
 def _to_decimals(ticks: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """Round ticks to decimals; also return which of them are ties."""
+    """Return ticks, rounded to decimals, and a mask of ties."""
     exact, half = ticks * scale, 1 << _TICK_BITS - 1
     return (exact + half) >> _TICK_BITS, exact & (2 * half - 1) == half

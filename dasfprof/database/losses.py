@@ -1,4 +1,4 @@
-"""Facts that are missing from a trace: their number by cause, and how it is reported."""
+"""Dropped events of a trace: their number by cause, and the text that reports them."""
 
 from __future__ import annotations
 
@@ -13,32 +13,40 @@ from dasfprof.text import count_of, elide, name_first
 
 logger = logging.getLogger(__name__)
 
-#: The words for each cause.
+#: Description of each cause.
 CAUSES: Mapping[str, str] = {
-    "too fast": "came faster than they were written",
+    "too fast": "came faster than they could be written",
     "disk full": "found the disk full",
-    "disk gone": "could not be written: the disk or the directory was gone, or did not answer",
-    "not encoded": "held a value that cannot be encoded",
-    "recorder failed": "were lost to an error of the recorder: the log has the first",
-    "no memory": "found no memory to be encoded in",
-    "interrupted": "were being written as a signal or the end of the program interrupted that",
-    "too many stacks": "lack their stack: the file has 20,000 others",
-    "too many functions": "are in no profile of calls: the worker has those of 200 other functions",
-    "too many logs": "were logged by task runs beyond 20 of each, or 10,000 of a worker",
-    "too much storage": "of storage are of task runs beyond 10,000 whose ends were not seen yet",
-    "too many tracebacks": "lack their traceback: the worker has those of 1000 other task runs",
+    "disk gone": "could not be written: the disk or the directory was removed, or did not answer",
+    "not encoded": "contained a value that cannot be encoded",
+    "recorder failed": (
+        "were lost because of an error in the recorder, the first of which is in the log"
+    ),
+    "no memory": "could not be encoded because memory ran out",
+    "interrupted": "were being written when a signal or the end of the program interrupted this",
+    "too many stacks": "lack their stack, because the file has 20,000 others",
+    "too many functions": (
+        "are not in a profile of calls, because the worker has profiles of 200 other functions"
+    ),
+    "too many logs": (
+        "were logged after the first 20 of their task run, or after 10,000 on their worker"
+    ),
+    "too much storage": "of storage belong to task runs beyond 10,000 that had not ended yet",
+    "too many tracebacks": (
+        "lack their traceback, because the worker has those of 1000 other task runs"
+    ),
 }
 
-#: Characters of the name of a kind of events in a message.
+#: Maximum number of characters of the name of a kind of event in a message.
 _LONGEST_NAME = 60
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Losses:
-    """Counts dropped facts by cause; logs the first loss, and the total at the end.
+    """Counts of dropped events by cause.
 
-    Any thread may add.
+    The first loss and the final total are logged. Any thread may add counts.
 
     Parameters
     ----------
@@ -48,9 +56,9 @@ class Losses:
 
     def __init__(self, path: Callable[[], Path]) -> None:
         self._path = path
-        #: Facts dropped by cause; causes that did not occur are absent.
+        #: Dropped events by cause, without causes that did not occur.
         self.by_cause: dict[str, int] = {}
-        #: Errors caught in hooks and in encoding.
+        #: Number of errors that were caught in hooks and in encoding.
         self.errors = 0
         self._told: dict[str, int] = {}
         self._errors_told = 0
@@ -63,13 +71,13 @@ class Losses:
         return sum(self.by_cause.copy().values())
 
     def add(self, cause: str, count: int = 1) -> None:
-        """Count facts as dropped. Logs nothing, as logging may block the thread that records."""
+        """Count dropped events. Logs nothing, because logging may block the thread that records."""
         if count:
             with self._lock:
                 self.by_cause[cause] = self.by_cause.get(cause, 0) + count
 
     def warn(self, what: str, error: Exception | None = None, trace: bool = False) -> None:
-        """Log the first loss and the number so far; later calls do nothing."""
+        """Log the first loss and the number so far. Later calls do nothing."""
         if not self._warned:
             self._warned = True
             why = f" ({error})" if error else ""
@@ -100,24 +108,24 @@ class Losses:
         return {**about, "dropped_by": of_segment} if of_segment else about
 
     def begin_segment(self) -> None:
-        """Count from here: the frames of the last segment have told of what was lost before."""
+        """Restart the count, because frames of the last segment contain earlier losses."""
         self._told, self._errors_told = self.by_cause.copy(), self.errors
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the cause of a loss, by the error that writing raised."""
+    """Return the cause of a loss from the error that writing raised."""
     return "disk full" if is_full(error) else "disk gone"
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether an error says that the disk or a quota is full."""
+    """Return whether an error means that the disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
-    """Describe how many facts were dropped and why.
+    """Return a description of the number of dropped events, and the reasons.
 
-    Facts without a cause, as in traces of earlier versions, are reported as such.
+    Events without a cause, as in traces of earlier versions, are reported as such.
 
     Examples
     --------
@@ -130,12 +138,12 @@ def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     told = [f"{count:,} {CAUSES[cause]}" for cause, count in known.items()]
     unknown = dropped - sum(known.values())
     if unknown > 0:
-        told.append(f"{unknown:,} for an unknown cause")
+        told.append(f"{unknown:,} for an unknown reason")
     return f"{dropped:,} fact{'s' * (dropped != 1)}: {', '.join(told)}"
 
 
 def describe_unknown_events(by_name: Mapping[str, int]) -> str:
-    """Describe the events of a plugin's file whose kinds this version does not know.
+    """Return a description of events in a plugin's file whose kinds this version does not know.
 
     Examples
     --------

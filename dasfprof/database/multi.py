@@ -1,4 +1,4 @@
-"""`MultiEventDatabase`, several files as one, and `open_run`, which finds the files of a run."""
+"""`MultiEventDatabase`: several files as one. `open_run`: finds the files of a run."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFound
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape
 
-#: The part of a file's name that follows the run's name.
+#: Part of a file's name after the run's name.
 _PLUGINS = re.compile(
     r"-(TracePlugin|SchedulerPlugin|ResourceMonitor|StepRecorder|GPUAnnotationPlugin)(-|\.msgpack$)"
 )
 
-#: The end of the name of a file that the scheduler received from a worker, block by block.
+#: End of the name of a file that the scheduler received from a worker, block by block.
 _RECEIVED = re.compile(r"\.received(-\d+)?\.msgpack$")
 
 Source = str | os.PathLike[str]
 
 
 class MultiEventDatabase:
-    """The events of several databases, one after the other.
+    """The events of several databases, one after another.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class MultiEventDatabase:
     def __init__(self, databases: Iterable[EventProfiler | EventDatabase | Source]) -> None:
         if isinstance(databases, str | os.PathLike):
             raise InvalidArgumentError(
-                f"got the path {os.fspath(databases)!r}; MultiEventDatabase takes a list of "
-                "databases. dasfprof.open_run(path) finds the files of a run."
+                f"got the path {os.fspath(databases)!r}, but MultiEventDatabase takes a list of "
+                "databases. Use dasfprof.open_run(path) to find the files of a run."
             )
         self.databases: list[EventDatabase] = [
             each
@@ -139,8 +139,8 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     elif path.is_file():
         if not _is_any_trace(path):
             raise NotATraceError(
-                f"{text} is empty: its writer has not written yet, or found no room on the "
-                "disk; then its log has the number of events lost."
+                f"{text} is empty: its process has not written to it yet, or the disk was full. "
+                "In that case, the log of the process has the number of lost events."
                 if not path.stat().st_size
                 else f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file "
                 "that a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those "
@@ -177,13 +177,13 @@ def _check_access(directory: Path) -> None:
 
 
 def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]:
-    """Return the runs whose files are in a directory, the newest first.
+    """Return the runs with files in a directory, newest first.
 
-    With `among` only of these files of it.
+    With `among`, only these files are considered.
     """
     headers = without_copies(_headers(directory, among))
     runs: dict[tuple[str, str], Run] = {}
-    # Where the header is damaged, only the file's name says to which run it belongs.
+    # If the header is damaged, only the file's name shows its run.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
         name = _text(header.get("run")) or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
         identity = name, _text(header.get("run_uuid"))
@@ -200,23 +200,24 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
 def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
     """Return the files in a directory whose headers have a run's id, sorted by name.
 
-    Other files, such as traces of DASF's own profiler, are left out, and shorter copies of the same
-    file.
+    Other files, such as traces of DASF's profiler, and shorter copies of the same file are left
+    out.
     """
     return [path for path, _ in without_copies(headers_of_run(directory, run_uuid))]
 
 
 def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the same files, all copies of each, with their headers."""
+    """Return these files, including all copies, with their headers."""
     return [found for found in _headers(directory) if found[1].get("run_uuid") == run_uuid]
 
 
 def without_copies(
     found: Iterable[tuple[Path, dict[str, Any]]],
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Leave out copies of files, the shorter ones: a file is written to its end and nowhere else.
+    """Remove shorter copies of files.
 
-    A worker's own file and what the scheduler received of it may lie in one directory.
+    A file is only written at its end. A worker's own file and the scheduler's copy may be in the
+    same directory.
     """
     kept: dict[Any, tuple[Path, dict[str, Any]]] = {}
     for path, header in found:
@@ -228,19 +229,19 @@ def without_copies(
 
 
 def received_path(path: Path) -> Path:
-    """Return the path of what the scheduler receives of a worker's file."""
+    """Return the path of the scheduler's copy of a worker's file."""
     return path.with_name(f"{path.stem}.received.msgpack")
 
 
 def was_received(path: Path) -> bool:
-    """Return whether a file is what the scheduler received of a worker's, by its name."""
+    """Return whether a file is the scheduler's copy of a worker's file, from its name."""
     return _RECEIVED.search(path.name) is not None
 
 
 def identity_of(header: dict[str, Any]) -> str:
-    """Return a text that differs between any two files of plugins, by the header; else empty.
+    """Return an identifier of a plugin's file from its header, or an empty text.
 
-    Copies of one file have the same.
+    Copies of one file have the same identifier.
     """
     facts = [header.get(name) for name in ("run_uuid", "host", "boot_id", "pid", "plugin")]
     created = header.get("created")
@@ -253,16 +254,16 @@ def identity_of(header: dict[str, Any]) -> str:
 def _headers(
     directory: Path, among: Iterable[Path] | None = None
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the headers of all traces in a directory; DASF's files have none."""
+    """Return the headers of all traces in a directory. DASF's files have none."""
     files = directory.glob("*.msgpack") if among is None else among
     found = ((path, _header(path)) for path in sorted(files) if path.is_file())
     return [(path, header) for path, header in found if header is not None]
 
 
 def _header(path: Path) -> dict[str, Any] | None:
-    """Return the header of a trace, empty if it is lost; None for another file.
+    """Return the header of a trace, empty if it is lost, or None for another file.
 
-    A file that cannot be read is left out, with a warning.
+    A file that cannot be read is skipped with a warning.
     """
     header = intact_header(path)
     try:
@@ -273,7 +274,7 @@ def _header(path: Path) -> dict[str, Any] | None:
         return None
     except OSError as error:
         why = error.strerror or error
-        warnings.warn(f"{path} is left out, as it cannot be read: {why}.", stacklevel=2)
+        warnings.warn(f"{path} is skipped because it cannot be read: {why}.", stacklevel=2)
     return header
 
 
@@ -296,7 +297,7 @@ def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:
         return item
     if not isinstance(item, str | os.PathLike):
         raise InvalidArgumentError(
-            f"got {type(item).__name__}; pass databases, profilers or paths of trace files."
+            f"got {type(item).__name__}: expected databases, profilers or paths of trace files."
         )
     if not Path(item).is_file():
         raise SourceNotFoundError(f"there is no trace file {os.fspath(item)!r}.")

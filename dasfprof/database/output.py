@@ -1,7 +1,7 @@
-"""`TraceOutput`: a file that is only appended to, and another where it was taken away meanwhile.
+"""`TraceOutput`: a file that is only appended to, and its successor if it is removed meanwhile.
 
-A file of a long run is followed by others, its segments: each is a trace file of its own, and the
-closing frame of each that is followed by one says where its index is.
+The file of a long run is followed by others, its segments. Each segment is a trace file, and the
+closing frame of a segment with a successor contains the position of its index.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from dasfprof import system
 from dasfprof.database.frames import EventsFrame
 from dasfprof.text import count_of
 
-# --- Space on the disk that is reserved before it is written --------------------------------------
+# --- Reservation of disk space before it is written -----------------------------------------------
 
-#: Up to this length, space is reserved without a look at what is free.
+#: Maximum length for which space is reserved without checking the free space.
 _TRIED_BYTES = 4096
-#: Of <linux/falloc.h>. Python's `os.posix_fallocate` makes the file longer.
+#: Constant of <linux/falloc.h>. Python's `os.posix_fallocate` makes the file longer.
 _KEEP_SIZE = 1
-#: What `fallocate` answers where a file system cannot reserve space, as NFS.
+#: Errors of `fallocate` if a file system cannot reserve space, such as NFS.
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM}
 
 
 def reserve(file: FileIO, length: int) -> None:
-    """Reserve space for `length` bytes behind a file's end; the file itself stays as it is.
+    """Reserve space for `length` bytes after the end of a file, which itself stays unchanged.
 
-    Where the file system cannot reserve, this only checks that there is so much free space.
+    If the file system cannot reserve space, this only checks the free space.
 
     Raises
     ------
@@ -43,9 +43,9 @@ def reserve(file: FileIO, length: int) -> None:
     """
     if system.fallocate is None:
         return
-    if file.tell() + length > system.file_size_limit():  # `fallocate` does not look at it
+    if file.tell() + length > system.file_size_limit():  # `fallocate` does not check this limit.
         raise _error(errno.EFBIG, file)
-    # A try would take all that is left of a nearly full disk, and keep it.
+    # Trying would take all remaining space of a nearly full disk, and keep it.
     if length > _TRIED_BYTES:
         _check_free(file, length)
     if not _allocate(file, length):
@@ -53,7 +53,7 @@ def reserve(file: FileIO, length: int) -> None:
 
 
 def _allocate(file: FileIO, length: int) -> bool:
-    """Reserve space; return False where that is not possible."""
+    """Reserve space, and return False if that is not possible."""
     start, count = ctypes.c_long(file.tell()), ctypes.c_long(length)
     while system.fallocate(file.fileno(), _KEEP_SIZE, start, count):
         number = ctypes.get_errno()
@@ -76,24 +76,24 @@ def _error(number: int, file: FileIO) -> OSError:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes kept for the closing frame, so that it can tell of losses on a disk that stays full. It has
-#: at most about 200.
+#: Bytes reserved for the closing frame, so that it can report losses on a disk that stays full. It
+#: has at most about 200 bytes.
 MARGIN_BYTES = 512
 
 
-#: Place of a block in its file, and `EventsFrame.about`.
+#: Position of a block in its file, and `EventsFrame.about`.
 IndexedBlock = tuple[int, str, float, float]
 
 
 class TraceOutput:
     """Appends frames to a new file, after a header.
 
-    The file is opened for each append and closed again: no descriptor is kept, and a full disk is
-    tried again. Where it is then not there, or not as long as it was left, as others removed, moved
-    or cut it or its directory, writing goes on in the next segment; without segments in the same
-    file, made anew where it is not there. The next header says what was written before. Beyond the
-    end of the file space is reserved for the closing frame, where the file system can do that. Not
-    thread-safe.
+    The file is opened and closed for each append, so no descriptor is kept, and a full disk is
+    tried again. If the file is missing or has another length than before, because it or its
+    directory was removed, moved or truncated, writing continues in the next segment. Without
+    segments, it continues in the same file, which is created again if necessary. The next header
+    reports what was written before. After the end of the file, space is reserved for the closing
+    frame if the file system supports that. It is not thread-safe.
 
     Parameters
     ----------
@@ -118,21 +118,22 @@ class TraceOutput:
         ending: Callable[[list[IndexedBlock], int], bytes] = lambda blocks, place: b"",
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        #: The segments, the last one being written. Absolute, so that a change of the working
-        #: directory has no effect.
+        #: Segments; the last is being written. Paths are absolute, so that changes of the working
+        #: directory have no effect.
         self.paths = [path.absolute()]
-        #: Whether the file was created; its header may still be missing.
+        #: Whether the file was created. Its header may still be missing.
         self.created = False
         self._header = header
         self._headed = False
-        #: The number of the segment, and what its header is to say of those before.
+        #: Number of the segment, and what its header reports about earlier segments.
         self._number = 1
         self._about: dict[str, Any] = {}
-        #: Blocks and events that were written.
+        #: Numbers of blocks and events that were written.
         self._written = (0, 0)
-        #: When the last block was written, Unix seconds.
+        #: When the last block was written, in Unix seconds.
         self._last: float | None = None
-        #: Bytes of the file as it was left, None: unknown, as writing failed; and its identity.
+        #: Length of the file after the last append, or None if unknown because writing failed, and
+        #: its identity.
         self._size: int | None = 0
         self._identity: tuple[int, int] | None = None
         self._margin = MARGIN_BYTES
@@ -147,7 +148,7 @@ class TraceOutput:
         return self.paths[-1]
 
     def create(self) -> bool:
-        """Create the file, empty, if it was not yet; return whether it was created now.
+        """Create the file, empty, unless it exists, and return whether it was created now.
 
         Raises
         ------
@@ -162,11 +163,11 @@ class TraceOutput:
         return True
 
     def release_margin(self) -> None:
-        """Let the next frame, the closing one, use the reserved space."""
+        """Allow the next frame, which is the closing one, to use the reserved space."""
         self._margin = 0
 
     def append(self, frame: bytes) -> None:
-        """Append a frame. An empty frame appends the header only, to a new file.
+        """Append a frame. An empty frame only writes the header of a new file.
 
         Raises
         ------
@@ -174,7 +175,7 @@ class TraceOutput:
             If the frame cannot be written; a part of it may be in the file.
         """
         with self._opened() as file:
-            # New, begun anew, or the disk was full for the header.
+            # The file is new or was recreated, or the disk was full for the header.
             begin, header = file.tell(), b""
             if not self._headed:
                 header = self._header(self._number, self._about)
@@ -188,20 +189,20 @@ class TraceOutput:
             blocks, events = self._written
             self._written, self._last = (blocks + 1, events + frame.rows), time.time()
             self._blocks.append((begin + len(header), *frame.about))
-            # At once: the next frame counts the losses of the segment in which it is.
+            # Immediately, because the next frame counts the losses of its segment.
             if 0 < self._segment_size <= size:
                 self._begin_segment()
 
     def _opened(self) -> FileIO:
-        """Open the file to append, or the one that takes its place."""
+        """Open the file to append, or its successor."""
         self.create()
         is_cut = False
         with suppress(FileNotFoundError):
             file = _open(self.path)
             size, identity = _facts(file)
             is_same = identity == self._identity
-            # By its length: some file systems number a file anew each time, others give the number
-            # of one that was removed to the next.
+            # Compare the length, because some file systems give a file a new inode number each
+            # time, and others reuse the number of a removed file.
             if size == self._size or (is_same and self._size is None):
                 self._identity = identity
                 return file
@@ -213,7 +214,10 @@ class TraceOutput:
         return file
 
     def _begin_anew(self, cut: bool) -> None:
-        """Go on in another file; without segments in the same one, if that was only cut."""
+        """Continue in another file.
+
+        Without segments, continue in the same one if it was truncated.
+        """
         left, (blocks, events) = self.path, self._written
         if self._segment_size or not cut:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,9 +229,8 @@ class TraceOutput:
         self._begin_header(anew=True)
         if events:
             logger.warning(
-                "the trace %s is not there any more, or not as it was left: it or its directory "
-                "was removed, moved, cut or unmounted. %s in %s had been written. "
-                "Recording goes on in %s.",
+                "the trace %s is missing or was changed: it or its directory was removed, moved, "
+                "truncated or unmounted. %s in %s had been written. Recording continues in %s.",
                 left,
                 count_of(events, "event"),
                 count_of(blocks, "block"),
@@ -235,7 +238,7 @@ class TraceOutput:
             )
 
     def _begin_segment(self) -> None:
-        """Go on in a new file; in the same one while none can be created."""
+        """Continue in a new file, or in the same file while none can be created."""
         try:
             path = create_exclusively(self._next_path())
         except OSError:
@@ -249,14 +252,14 @@ class TraceOutput:
             self.append(b"")
 
     def _next_path(self) -> Path:
-        """Return the path of the next segment; without segments that of the file."""
+        """Return the path of the next segment, or of the file without segments."""
         first = self.paths[0]
         if not self._segment_size:
             return first
         return first.with_name(f"{first.stem}.segment{self._number + 1:04d}.msgpack")
 
     def _begin_header(self, anew: bool = False) -> None:
-        """Have the next frame preceded by the header of the next segment."""
+        """Write the header of the next segment before the next frame."""
         self._number += 1
         self._headed, self._blocks, self._size = False, [], 0 if not anew else None
         blocks, events = self._written
@@ -265,12 +268,12 @@ class TraceOutput:
 
 
 def _open(path: Path) -> FileIO:
-    """Open a file to append that is there."""
+    """Open an existing file to append."""
     return FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT))
 
 
 def _facts(file: FileIO) -> tuple[int, tuple[int, int]]:
-    """Return the length of a file in bytes, and what identifies it."""
+    """Return the length of a file in bytes, and its identity."""
     facts = os.fstat(file.fileno())
     return facts.st_size, (facts.st_dev, facts.st_ino)
 
@@ -282,7 +285,7 @@ def _write(file: FileIO, data: bytes) -> None:
 
 
 def create_exclusively(path: Path) -> Path:
-    """Create a new empty file; if the name is taken, add the next free number to it."""
+    """Create a new empty file. If the name is taken, add the next free number."""
     number, candidate = 1, path
     while True:
         try:

@@ -1,7 +1,7 @@
 """`EventProfiler`: records events by name, without event objects.
 
-`open_database` finds the file of a name; of a plugin on a host, as DASF names its files, those of
-all workers there; `DasfDatabase` is a file that DASF itself wrote.
+`open_database` finds the file of a name, or the files of all workers on a host for a name with a
+plugin and a host, as DASF names its files. `DasfDatabase` is a file that DASF itself wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dasfprof.schema.events import (
 )
 from dasfprof.text import count_of, file_part
 
-#: The part of a file's name that follows the run's name, where workers have files.
+#: Part of a file's name after the run's name, for files of workers.
 _PLUGIN = re.compile(r"-(TracePlugin|ResourceMonitor)-")
 
 
@@ -63,8 +63,8 @@ class EventProfiler:
     ) -> None:
         if database is not None and database_file is not None:
             raise InvalidArgumentError(
-                f"both database_file={database_file!r} and database={database!r} were "
-                "given; pass only one of them."
+                f"both database_file={database_file!r} and database={database!r} were given. "
+                "Pass only one of them."
             )
         if database is None:
             path = database_file or f"traces-{uuid.uuid4().hex[:8]}.msgpack"
@@ -74,8 +74,8 @@ class EventProfiler:
     def record_complete_event(
         self, name: str, timestamp: float, duration: float | None = None, **fields: Any
     ) -> None:
-        """Record an event that began at `timestamp` (Unix time) and took `duration` seconds."""
-        # The database refuses an event without a duration, and says so.
+        """Record an event that started at `timestamp` (Unix time) and took `duration` seconds."""
+        # The database rejects an event without a duration, with a message.
         self.database.record(CompleteEvent(name, timestamp, duration, **fields))  # type: ignore[arg-type]
 
     def record_instant_event(self, name: str, timestamp: float, **fields: Any) -> None:
@@ -83,11 +83,11 @@ class EventProfiler:
         self.database.record(InstantEvent(name, timestamp, **fields))
 
     def record_duration_begin_event(self, name: str, timestamp: float, **fields: Any) -> None:
-        """Record the begin of a duration; a duration end event marks its end."""
+        """Record the start of a duration. A duration end event marks its end."""
         self.database.record(DurationBeginEvent(name, timestamp, **fields))
 
     def record_duration_end_event(self, name: str, timestamp: float, **fields: Any) -> None:
-        """Record the end of a duration that a duration begin event began."""
+        """Record the end of a duration that a duration begin event started."""
         self.database.record(DurationEndEvent(name, timestamp, **fields))
 
     def get_traces(self) -> Iterator[Event]:
@@ -99,7 +99,7 @@ class EventProfiler:
         return self.database.batches()
 
     def commit(self) -> None:
-        """Return when every event recorded so far can be read back."""
+        """Return when every event recorded so far can be read."""
         self.database.commit()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class EventProfiler:
 
 
 def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase:
-    """Open a file of dasfprof or DASF, or those of a host; for a new path a new `FileDatabase`."""
+    """Open a file of dasfprof or DASF, the files of a host, or a new `FileDatabase`."""
     path = check_path(path)
     if path.is_file():
         return DasfDatabase(path) if is_dasf_trace(path) else FileDatabase(path, **options)
@@ -120,7 +120,9 @@ def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase
 
 
 class HostDatabase(EventDatabase):
-    """What the workers of a host recorded by one plugin, a file each. Only read.
+    """The events that one plugin recorded on the workers of a host, with one file per worker.
+
+    Read-only.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ class HostDatabase(EventDatabase):
 
 
 def _files_of_host(path: Path) -> list[Path]:
-    """Return the files whose plugin and host a name has that is none of a file's."""
+    """Return the files of the plugin and host in a name that is not the name of a file."""
     plugin = _PLUGIN.search(path.name)
     if plugin is None:
         return []
@@ -163,15 +165,14 @@ def _files_of_host(path: Path) -> list[Path]:
     ]
 
 
-# --- DASF's own trace files: for each event 8 bytes of big-endian length and a msgpack map --------
-#
-# DASF stored the *end* of a task as the timestamp of its `Compute` event, on the host's monotonic
-# clock. The reader replaces it with the start. It keeps the clock: the analysis converts to Unix
-# time where `Resource Usage` events, which hold both times, give the offset.
+# --- DASF's own trace files: each event is an 8-byte big-endian length and a msgpack map
+# -----------  DASF stored the *end* of a task as the timestamp of its `Compute` event, on the
+# host's monotonic clock. The reader replaces it with the start. It keeps the clock. The analysis
+# converts to Unix time if `Resource Usage` events, which contain both times, give the offset.
 
 
 class DasfDatabase(EventDatabase):
-    """A file that DASF wrote, opened to read.
+    """A file that DASF wrote, opened for reading.
 
     Parameters
     ----------
@@ -191,8 +192,8 @@ class DasfDatabase(EventDatabase):
     def get_traces(self) -> Iterator[Event]:
         """Yield the events in the order of the file.
 
-        Events that cannot be understood are left out. Reading ends at an impossible length, as
-        nothing in the file marks where the next event begins.
+        Invalid events are left out. Reading ends at an impossible length, because nothing in the
+        file marks the start of the next event.
         """
         size = self.path.stat().st_size
         position = lost = 0
@@ -216,7 +217,7 @@ class DasfDatabase(EventDatabase):
 def _event(data: bytes) -> Event | None:
     try:
         fields: dict[str, Any] = values.unpack(data)
-        # DASF gives an end of a duration the phase of a begin, but records neither.
+        # DASF gives the end of a duration the phase of a start, but records neither.
         kind = EVENT_CLASSES[fields.get("phase", EventPhases.INSTANT)]
         event = kind(**fields)
         if isinstance(event, CompleteEvent):

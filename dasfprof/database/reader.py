@@ -1,7 +1,7 @@
 """`TraceFile`: reads the header and the batches of a trace file, and counts what was lost.
 
 A reader never writes and never creates a file. It stops at an incomplete last frame, skips damage
-and reports what it left out; see `TraceFile.damage` and `TraceFile.end`.
+and reports what it left out. See `TraceFile.damage` and `TraceFile.end`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dasfprof.database.compression import inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 
-# --- A window of time: which events and blocks of a file it needs ---------------------------------
+# --- A time range: the events and blocks of a file that it needs ----------------------------------
 
-#: Unix seconds; or a date and time, as text as of ISO 8601. Without a zone these are UTC.
+#: Unix seconds, or a date and time in ISO 8601. Without a time zone, it is UTC.
 Time: TypeAlias = float | datetime | str
 
-#: Kinds of events that hold beyond their time: what there is, what was built, what changed. They
-#: are few, and what they tell of a window may have been recorded long before it.
+#: Kinds of events that are valid beyond their time: what exists, what was built, and what changed.
+#: They are few, and may have been recorded long before a time range that they apply to.
 LASTING = frozenset(
     (
         *("Step", "Step End", "Step Layer", "Stack", "Graph", "Graph Sent", "Function Code"),
@@ -41,13 +41,13 @@ LASTING = frozenset(
 
 
 class Window(NamedTuple):
-    """Events that overlap it are read, whole; it includes both ends. Unix seconds."""
+    """A time range in Unix seconds, including both ends. Overlapping events are read completely."""
 
     begin: float
     end: float
 
     def overlaps(self, name: str, first: float, last: float) -> bool:
-        """Return whether events of a name within a span of time may be needed."""
+        """Return whether events of a name within a time range may be needed."""
         return name in LASTING or (first <= self.end and last >= self.begin)
 
     def part_of(self, batch: Batch) -> Batch:
@@ -63,7 +63,7 @@ class Window(NamedTuple):
 
 
 def make_window(between: Sequence[Time] | None) -> Window | None:
-    """Return the window between two times; None for None.
+    """Return the time range between two times, or None for None.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def make_window(between: Sequence[Time] | None) -> Window | None:
         begin, end = map(_seconds, between)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(
-            f"between={between!r} must be two times: Unix seconds, datetimes, or texts such as "
-            f"'2026-03-01 12:00' (UTC unless they name a zone): {error}."
+            f"between={between!r}: expected two times, as Unix seconds, datetimes, or texts such "
+            f"as '2026-03-01 12:00' (UTC without a time zone): {error}."
         ) from error
     if not begin <= end:
         raise InvalidArgumentError(f"between={between!r}: the second time is before the first.")
@@ -98,7 +98,7 @@ def _seconds(time: Time) -> float:
 
 
 def _floats(column: columns.Column) -> columns.Array:
-    """Return a column as floats; what is no number is NaN, which is in no window."""
+    """Return a column as floats. Values that are not numbers are NaN, and in no time range."""
     if isinstance(column, columns.NumberColumn):
         return column.array.astype(float)
     items = column.to_list()
@@ -107,49 +107,50 @@ def _floats(column: columns.Column) -> columns.Array:
 
 FORMAT_VERSION = 3
 
-#: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
+#: DASF's files begin with the big-endian length of the first event and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
-#: The cause of an end of recording that nobody asked for, as closing frames name it.
+#: Name in closing frames of the cause of an end that was not requested.
 CLIENT_GONE = "client gone"
-#: Bytes to read for the closing frame, which is much shorter.
+#: Number of bytes to read for the closing frame, which is much shorter.
 _END_BYTES = 4096
-#: Bytes to read for a header, which is shorter as a rule.
+#: Number of bytes to read for a header, which is usually shorter.
 _HEADER_BYTES = 1 << 14
 
 
 @dataclass
 class TraceFile:
-    """One trace file, opened to read.
+    """A trace file, opened for reading. The attributes are set while `batches` is consumed.
 
     The attributes are filled while `batches` is consumed.
     """
 
     path: Path
-    #: The first frame's map; empty if the frame is lost.
+    #: Map of the first frame, or empty if the frame is lost.
     header: dict[str, Any] = field(default_factory=dict)
-    #: The closing frame's map; None if there is none: see `dasfprof.database.following`.
+    #: Map of the closing frame, or None if there is none. See `dasfprof.database.following`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
-    #: Events that the writer dropped, in total and by cause (FORMAT.md), and errors that its hooks
-    #: caught: the largest count of any frame. Files of earlier versions have no causes.
+    #: Number of events that the writer dropped, in total and by cause (FORMAT.md), and number of
+    #: errors that its hooks caught: the largest count of any frame. Files of earlier versions have
+    #: no causes.
     dropped: int = 0
     dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
-    #: Its headers, each with the number of events before it: more than one where the file was cut
-    #: by others while it was written, or the disk was full for a part of the first.
+    #: Its headers, each with the number of events before it. There are several if the file was
+    #: truncated while it was written, or if the disk was full for a part of the first header.
     headers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
-    #: What is read of it; None: all.
+    #: Time range that is read, or None for all.
     window: Window | None = None
-    #: Stretches of bytes that are read, of whole frames; None: all.
+    #: Byte ranges of complete frames that are read, or None for all.
     stretches: list[tuple[int, int]] | None = None
-    #: Where the frame of the last batch begins and ends.
+    #: Start and end of the frame of the last batch.
     frame: tuple[int, int] = (0, 0)
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the run ended as its client was gone for long."""
+        """Whether the run ended because its client was gone for long."""
         return self.end is not None and self.end.get("cause") == CLIENT_GONE
 
     def batches(self) -> Iterator[Batch]:
@@ -184,7 +185,7 @@ class TraceFile:
                     yield batch
 
     def read_header(self) -> dict[str, Any]:
-        """Return the header; an empty map if it is lost."""
+        """Return the header, or an empty map if it is lost."""
         for _, block, _ in self._blocks():
             if block.get("kind") == "header":
                 self.header = block
@@ -192,7 +193,7 @@ class TraceFile:
         return self.header
 
     def is_closed(self) -> bool:
-        """Return whether the last frame is the closing one; reads only the end of the file."""
+        """Return whether the last frame is the closing one. Only the end of the file is read."""
         with _map(self.path) as data:
             return _last_block(data).get("kind") == "end"
 
@@ -240,7 +241,7 @@ class TraceFile:
 
 
 def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | None:
-    """Return the stretches of a file that a window needs; None if it has no index."""
+    """Return the byte ranges of a file that a time range needs, or None without an index."""
     place = _last_block(data).get("index")
     if type(place) is not int or not 0 < place < len(data):
         return None
@@ -263,7 +264,7 @@ def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | 
 
 
 def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
-    """Return the map of the last frame, if it is as short as closing frames are; else nothing."""
+    """Return the map of the last frame if it is as short as closing frames, or an empty dict."""
     found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
     try:
         block = values.unpack(inflate(found[-1])) if found else None
@@ -273,9 +274,9 @@ def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
 
 
 def intact_header(path: Path) -> dict[str, Any] | None:
-    """Return a file's header if it is whole and the first frame, as in nearly all files; else None.
+    """Return a file's header if it is complete and the first frame, as usual, or None.
 
-    This reads the begin of the file alone, once: directories may hold the files of a year.
+    This only reads the start of the file, because directories may contain the files of a year.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -290,7 +291,7 @@ def intact_header(path: Path) -> dict[str, Any] | None:
 
 
 def is_trace(path: Path) -> bool:
-    """Return whether a file begins like a dasfprof trace or has an intact frame."""
+    """Return whether a file starts like a dasfprof trace or has an intact frame."""
     with _map(path) as data:
         if not data:
             return False
@@ -306,7 +307,7 @@ def has_frame(path: Path) -> bool:
 
 
 def is_dasf_trace(path: Path) -> bool:
-    """Return whether a file begins like a trace of DASF's own profiler."""
+    """Return whether a file starts like a trace of DASF's profiler."""
     size = path.stat().st_size
     with path.open("rb") as file:
         begin = file.read(DASF_LENGTH_BYTES + 1)
@@ -317,7 +318,7 @@ def is_dasf_trace(path: Path) -> bool:
 
 
 def _begins_as_trace(data: bytes | mmap.mmap) -> bool:
-    """Return whether data begins with a marker, or is the first part of one."""
+    """Return whether data starts with a marker, or is the first part of a marker."""
     return frames.MARKER.startswith(data[: len(frames.MARKER)])
 
 
@@ -328,7 +329,7 @@ def _count(block: dict[str, Any], name: str) -> int:
 
 @contextmanager
 def _map(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """Map a file into memory; empty bytes stand for an empty file, which cannot be mapped."""
+    """Map a file into memory. An empty file, which cannot be mapped, gives empty bytes."""
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,4 +1,4 @@
-"""The segments of files of long runs: which there are, which are missing, and what was in these."""
+"""Segments of the files of long runs: existing and missing ones, and the lost events."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from dasfprof.text import count_of, format_date
 
 @dataclass
 class Segment:
-    """A file of a run, one of several of its writer or the only one; a part of one that was cut."""
+    """A file of a run: a segment, the only file of its process, or a part of a truncated file."""
 
     number: int
     name: str
-    #: When it was begun and when its last frame was made, Unix seconds; the end is known only where
-    #: another segment follows.
+    #: Creation, and time of its last frame, in Unix seconds. The end is only known if another
+    #: segment follows.
     begin: float | None
     end: float | None
-    #: Whether another follows.
+    #: Whether another segment follows.
     continues: bool
-    #: The number of the worker.
+    #: Id of the worker.
     owner: int | None
-    #: Events that its writer had written before; None: its header does not tell.
+    #: Number of events that its process had written before, or None if unknown.
     before: int | None
-    #: Whether it was begun as the one before was gone, or cut.
+    #: Whether it was created because the previous segment was removed or truncated.
     is_anew: bool
-    #: Events that are in it.
+    #: Number of events in it.
     events: int
 
 
-#: Stands before the first segment.
+#: Placeholder before the first segment.
 _NOTHING = Segment(0, "", None, None, True, None, 0, False, 0)
 
 
 def segment_number(header: dict[str, Any]) -> int:
-    """Return the number of a file among the segments of its writer, from 1."""
+    """Return the number of a file among the segments of its process, from 1."""
     number = header.get("segment")
     return number if type(number) is int and number > 0 else 1
 
 
 def writer_identity(header: dict[str, Any]) -> str:
-    """Return a text that all segments of one writer share, and no others; else empty."""
+    """Return an identifier that all segments of one process share, or an empty text."""
     return identity_of({**header, "created": header.get("first_created", header.get("created"))})
 
 
 class Missing(NamedTuple):
-    """Segments, or events of one, that are not there."""
+    """Missing segments, or missing events of a segment."""
 
-    #: The name of a segment of the same writer that is there.
+    #: Name of an existing segment of the same process.
     file: str
-    #: What is missing, in words.
+    #: Description of what is missing.
     text: str
-    #: The number of the worker.
+    #: Id of the worker.
     owner: int | None
-    #: How many events; None: nothing tells.
+    #: Number of missing events, or None if unknown.
     events: int | None
 
 
@@ -70,15 +70,15 @@ class Segments:
         self._of_writers: dict[str, dict[int, Segment]] = {}
 
     def add(self, file: TraceFile, owner: int | None = None) -> None:
-        """Take a file that was read, and the number of its worker."""
-        # A file of user code has no segments, and may go on after it was removed or cut.
+        """Add a file that was read, and the id of its worker."""
+        # A file of user code has no segments, and may continue after it was removed or truncated.
         writer = writer_identity(file.header) or str(file.path)
         known = self._of_writers.setdefault(writer, {})
         for segment in _segments_of(file, owner):
             known[segment.number] = segment
 
     def followed(self) -> set[str]:
-        """Return the names of files whose writers went on in another that was read."""
+        """Return the names of files whose process continued in another file that was read."""
         names: set[str] = set()
         for found in self._of_writers.values():
             last = found[max(found)].name
@@ -86,7 +86,7 @@ class Segments:
         return names
 
     def missing(self, window: Window | None = None) -> Iterator[Missing]:
-        """Yield each stretch of missing segments of each writer, and those that lack events.
+        """Yield missing segments of each process, and segments that lack events.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Segments:
         for found in self._of_writers.values():
             ordered = [found[number] for number in sorted(found)]
             for before, after in pairwise([_NOTHING, *ordered]):
-                # Of a window only some events were read.
+                # For a time range, only some events were read.
                 events = _gone(before, after) if window is None else None
                 if after.number == before.number + 1:
                     if events:
@@ -111,12 +111,15 @@ class Segments:
 
 
 def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
-    """Yield the parts of a file, each of which begins with a header: one, unless it was cut."""
+    """Yield the parts of a file, each of which starts with a header.
+
+    There is one, unless it was truncated.
+    """
     end = file.end or {}
     continues, clock = end.get("continues") is True, end.get("clock")
     made = clock[0] if continues and isinstance(clock, list) and clock else None
     begun = file.headers or [({}, 0)]
-    # A header that comes again, as the disk was full for a part of the first, has its number.
+    # A header that is repeated, because the disk was full for a part of the first, has its number.
     parts = {segment_number(header): (header, events) for header, events in reversed(begun)}
     ends = [events for _, events in sorted(parts.values(), key=lambda part: part[1])][1:]
     for (number, (header, first)), until in zip(
@@ -139,7 +142,7 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
 
 
 def _gone(before: Segment, after: Segment) -> int | None:
-    """Return how many events were written between two segments, or in the first, and are gone."""
+    """Return the number of lost events between two segments, or before the first."""
     if before.before is None or after.before is None:
         return None
     return max(after.before - before.before - before.events, 0)
@@ -170,40 +173,40 @@ def _describe(before: Segment, after: Segment | None, events: int | None) -> str
         else ""
     )
     return (
-        f"{what} missing: what its process recorded from {since} {until} (UTC){count} is not "
-        f"there.{cause} The other segments are used."
+        f"{what} missing: what its process recorded from {since} {until} (UTC){count} is "
+        f"lost.{cause} The other segments are used."
     )
 
 
 def _describe_part(before: Segment, after: Segment, events: int) -> str:
-    cause = "it is damaged, or was cut"
+    cause = "it is damaged or was truncated"
     if after.is_anew:
         at = "" if after.begin is None else f" before {format_date(after.begin)} (UTC)"
-        cause = f"it was cut{at}, while the run was recorded"
-    return f"{count_of(events, 'event')} that had been written to it are not there: {cause}."
+        cause = f"it was truncated{at} during recording"
+    return f"{count_of(events, 'event')} that had been written to it are lost: {cause}."
 
 
 def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
-# --- Files of a run that are not there, though another file of the same worker names them ---------
+# --- Missing files of a run that other files of the same worker mention --------------------------
 
 
 class AbsentFile(NamedTuple):
     """A file that is not among those that were read."""
 
-    #: The worker's label and address.
+    #: Label and address of the worker.
     worker: str
     address: str
-    #: The plugin that writes it, as headers name it.
+    #: Plugin that writes it, by its name in headers.
     plugin: str
 
 
 def absent_files(headers: Iterable[dict[str, Any]]) -> list[AbsentFile]:
-    """Return the files of workers that headers of others of their files name and that are absent.
+    """Return the missing files of workers that headers of their other files mention.
 
-    Headers of earlier versions name none.
+    Headers of earlier versions mention none.
     """
     found: dict[str, set[str]] = {}
     named: dict[str, dict[AbsentFile, None]] = {}

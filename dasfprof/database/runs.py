@@ -1,4 +1,4 @@
-"""`Run`, the files of one run in one place, and the choice among several of them."""
+"""`Run`: the files of a run in one place, and the choice among several runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 
 @dataclass
 class Run:
-    """The files of one run in one place."""
+    """The files of a run in one place."""
 
     name: str
-    #: Creation of its first file, in Unix seconds; 0 for DASF's.
+    #: Creation of its first file, in Unix seconds, or 0 for DASF's.
     created: float = 0.0
     files: list[Path] = field(default_factory=list)
 
@@ -28,9 +28,9 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> AnyRun:
-    """Return the run whose name is a text, or begins with it; the newest of a place or of one name.
+    """Return the run whose name is a text or starts with it, or the newest of a place.
 
-    Warns where there are others.
+    A warning is given if there are others.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
     """
     if not runs and not prefix:
         raise SourceNotFoundError(
-            f"{source!r} holds no trace file. Pass the directory that the recording was given, or "
-            "a file, a glob or a prefix of a run's name."
+            f"{source!r} contains no trace files. Pass the directory of the recording, or a "
+            "file, a glob or a prefix of a run's name."
         )
     matching = [run for run in runs if run.name == prefix]
     matching = matching or [run for run in runs if run.name.startswith(prefix)]
@@ -68,20 +68,20 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
     if len(names) > 1 and not prefix and is_newest_known:
         others = len(runs) - 1
         warnings.warn(
-            f"{source!r} holds {others} other {'run' if others == 1 else 'runs'}: the newest, "
-            f"{matching[0].name!r}, is opened. To choose one, name it, for example "
-            f"{os.path.join(place, matching[1].name)!r}; `dasfprof info {place}` lists them.",
+            f"{source!r} contains {others} other {'run' if others == 1 else 'runs'}. The newest, "
+            f"{matching[0].name!r}, is opened. To choose another, pass its name, for example "
+            f"{os.path.join(place, matching[1].name)!r}. `dasfprof info {place}` lists them.",
             stacklevel=3,
         )
         return matching[0]
     if len(names) > 1:
         raise InvalidArgumentError(
-            f"{source!r} holds {len(names)} runs: {', '.join(names)}. Name one of them, "
-            f"for example {os.path.join(place, names[-1])!r}."
+            f"{source!r} contains {len(names)} runs: {', '.join(names)}. Pass the name of one of "
+            f"them, for example {os.path.join(place, names[-1])!r}."
         )
     if len(matching) > 1:
         warnings.warn(
-            f"{len(matching)} runs are named {names[0]!r}; the newest is opened. Pass a glob of "
+            f"{len(matching)} runs are named {names[0]!r}. The newest is opened. Pass a glob of "
             "their files to open another.",
             stacklevel=3,
         )
@@ -89,7 +89,7 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
 
 
 def missing_file(path: Path) -> SourceNotFoundError:
-    """Return the error for a missing file; it names files with similar names."""
+    """Return the error for a missing file, with the names of similar files."""
     try:
         others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
     except OSError:
@@ -98,8 +98,8 @@ def missing_file(path: Path) -> SourceNotFoundError:
     names = " or ".join(repr(stem + ".msgpack") for stem in near)
     there = f" Did you mean {names}?" if near else ""
     return SourceNotFoundError(
-        f"there is no trace file {path}.{there} Pass a file, a directory, a glob or a run's name; "
-        f"`dasfprof info {path.parent}` lists the runs there."
+        f"there is no trace file {path}.{there} Pass a file, a directory, a glob or a run's "
+        f"name. `dasfprof info {path.parent}` lists the runs there."
     )
 
 
@@ -123,7 +123,7 @@ _PIECE = re.compile(r"(\d{12,15})\.msgpack")
 
 
 class RunName(NamedTuple):
-    """What the name of a run's directory tells."""
+    """The parts of the name of a run's directory."""
 
     run: str
     #: Unix seconds.
@@ -137,28 +137,28 @@ def run_directory(run: str, created: float, uuid: str) -> str:
 
 
 def parse_run(directory: str) -> RunName | None:
-    """Return what the name of a run's directory tells; None for another."""
+    """Return the parts of the name of a run's directory, or None for another directory."""
     found = _RUN.fullmatch(directory)
     return RunName(found[1], int(found[2]), found[3]) if found else None
 
 
 def file_directory(stem: str, identity: str) -> str:
-    """Return the name of the directory of a trace file's pieces."""
+    """Return the name of the directory with a trace file's pieces."""
     return f"{stem}.{identity[:8]}"
 
 
 def stem_of(directory: str) -> str | None:
-    """Return the name of the trace file, without suffix; None for another directory."""
+    """Return the name of the trace file without suffix, or None for another directory."""
     found = _FILE.fullmatch(directory)
     return found[1] if found else None
 
 
 def piece_name(position: int) -> str:
-    """Return the name of the piece that begins at a byte of its file."""
+    """Return the name of the piece that starts at a byte of its file."""
     return f"{position:012d}.msgpack"
 
 
 def position_of(piece: str) -> int | None:
-    """Return the byte at which a piece begins; None for another file."""
+    """Return the byte at which a piece starts, or None for another file."""
     found = _PIECE.fullmatch(piece)
     return int(found[1]) if found else None

@@ -33,7 +33,7 @@ from dasfprof.errors import (
 from dasfprof.text import count_of
 
 _PASSWORD = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
-#: A `pathlib.Path` of a URL, which has lost a slash.
+#: A `pathlib.Path` made from a URL, which has lost a slash.
 _LOST_SLASH = re.compile(r"^(s3a?|gs|gcs|az|abfss?|memory|https?|sftp|hdfs|file):/(?!/)")
 
 
@@ -50,21 +50,22 @@ def is_url(source: object) -> bool:
     text = str(source)
     if not isinstance(source, str) and _LOST_SLASH.match(text):
         raise InvalidArgumentError(
-            f"{text!r} is a URL as a path, which has lost a slash: pass the URL as a str."
+            f"{text!r} is a URL that was converted to a path and lost a slash. Pass the URL as a "
+            "str."
         )
     return "://" in text
 
 
 def shown(url: str) -> str:
-    """Return a URL without the password that it may hold."""
+    """Return a URL without a password."""
     return _PASSWORD.sub("***@", url)
 
 
 class Storage:
     """A directory at a URL.
 
-    Paths are relative to it. What its library raises passes through; `reason` says it in words.
-    Safe to use from several threads where the library is (`parallel`).
+    Paths are relative to it. Errors of its library pass through, and `reason` describes them. It is
+    safe to use from several threads if the library is (`parallel`).
 
     Parameters
     ----------
@@ -85,22 +86,22 @@ class Storage:
         try:
             from fsspec.core import url_to_fs
 
-            # No cache: others write there as well.
+            # No cache, because others write there as well.
             self._files, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         except ImportError as error:
             raise _missing(url, error) from error
         self._root = str(root).rstrip("/")
-        #: Whether several threads may use it at once.
+        #: Whether several threads may use it at the same time.
         self.parallel = bool(self._files.async_impl)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a whole file, which replaces one that is there."""
+        """Write a complete file, which replaces an existing one."""
         whole = f"{self._root}/{path}"
         try:
             self._files.pipe_file(whole, data)
         except FileNotFoundError:
-            # Object storages have no directories. A bucket is never made, as a misspelt one
-            # would be: that is what `create_parents` prevents.
+            # Object storages have no directories. `create_parents` prevents that a bucket is
+            # created, for example because of a typo.
             parts = path.split("/")[:-1]
             for end in range(len(parts) + 1):
                 try:
@@ -115,7 +116,7 @@ class Storage:
         return self._files.cat_file(f"{self._root}/{path}")
 
     def directories(self) -> list[str]:
-        """Return the names of the directories in it."""
+        """Return the names of its subdirectories."""
         entries = self._files.ls(self._root, detail=True)
         found = [str(one["name"]) for one in entries if one["type"] == "directory"]
         return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
@@ -135,7 +136,7 @@ class Storage:
 
 
 def check_backend(url: str) -> None:
-    """Check that the package for a URL's protocol is installed; it is not imported, which blocks.
+    """Check that the package for a URL's protocol is installed, without importing it, which blocks.
 
     Raises
     ------
@@ -156,8 +157,8 @@ def check_backend(url: str) -> None:
         known = known_implementations.get(protocol)
         if known is None:
             raise InvalidArgumentError(
-                f"{shown(url)!r}: fsspec knows no protocol {protocol!r}. It knows s3, gs, abfs, "
-                "file, sftp and others."
+                f"{shown(url)!r}: fsspec does not know the protocol {protocol!r}. It knows s3, "
+                "gs, abfs, file, sftp and others."
             )
         if find_spec(known["class"].partition(".")[0]) is None:
             raise _missing(url, known.get("err", known["class"]))
@@ -165,12 +166,12 @@ def check_backend(url: str) -> None:
 
 def _missing(url: str, what: object) -> MissingExtraError:
     """Return the error for a package that is not installed."""
-    extra = "; `pip install 'dasfprof[s3]'` does" if url.startswith("s3") else ""
-    return MissingExtraError(f"{shown(url)} needs another package: {what}{extra}.")
+    extra = ": `pip install 'dasfprof[s3]'`" if url.startswith("s3") else ""
+    return MissingExtraError(f"{shown(url)} requires another package: {what}{extra}.")
 
 
 def reason(error: BaseException) -> str:
-    """Say in words why a storage did not do what it was asked for."""
+    """Return why a storage did not do what was requested."""
     name = type(error).__name__
     text = f"{name}: {shown(str(error))}" if str(error) else name
     if "Credential" in name:
@@ -183,7 +184,7 @@ def reason(error: BaseException) -> str:
 
 
 def why_not_writable(url: str, path: str) -> str | None:
-    """Return why this process cannot write an empty file there; None if it could."""
+    """Return why this process cannot write an empty file there, or None if it could."""
     try:
         Storage(url).put(path, b"")
     except Exception as error:  # of whatever library
@@ -191,26 +192,27 @@ def why_not_writable(url: str, path: str) -> str | None:
     return None
 
 
-# Runs in a storage: which there are, and their files, copied to this machine as far as needed.
+# Runs in a storage: which exist, and their files, which are copied to this host as needed.
 
-#: Pieces that are fetched at a time.
+#: Number of pieces that are fetched at a time.
 _AT_ONCE = 8
-#: The most bytes that are left free for pieces that are missing; what follows is not used.
+#: Maximum number of bytes that are left free for missing pieces. Data after longer gaps is not
+#: used.
 _MOST_MISSING = 1 << 30
 
 
 @dataclass
 class StoredFile:
-    """A trace file in a storage, and its copy."""
+    """A trace file in a storage, and its local copy."""
 
     path: Path
-    #: Bytes of each piece that was copied, by the byte at which it begins.
+    #: Bytes of each piece that was copied, by its first byte.
     pieces: dict[int, int] = field(default_factory=dict)
     #: Bytes of profiles of calls that were copied, by their names.
     profiles: dict[str, int] = field(default_factory=dict)
 
     def missing(self) -> list[tuple[int, int]]:
-        """Return begin and end of the stretches of bytes that no piece has."""
+        """Return start and end of the byte ranges that no piece contains."""
         gaps, end = [], 0
         for begin, size in sorted(self.pieces.items()):
             if begin > end:
@@ -219,14 +221,14 @@ class StoredFile:
         return gaps
 
 
-#: What was copied by this process, by the path of the copy.
+#: Copies that this process made, by path.
 _copied: dict[Path, StoredFile] = {}
-#: The runs that it has met, by URL and directory.
+#: Known runs, by URL and directory.
 _runs: dict[tuple[str, str], StoredRun] = {}
 
 
 def stored_file(path: Path) -> StoredFile | None:
-    """Return where a file came from; None if it was not copied from a storage."""
+    """Return the origin of a file, or None if it was not copied from a storage."""
     return _copied.get(path)
 
 
@@ -251,10 +253,10 @@ class StoredRun(Run):
         self._lock = threading.Lock()
 
     def fetch(self) -> list[Path]:
-        """Copy what is there and not here yet; return the paths of all trace files here.
+        """Copy new data, and return the local paths of all trace files.
 
-        A copy has each piece at its place; what is missing between two is zeros, which readers
-        report as damage and pass over.
+        A copy has each piece at its position. Missing ranges are zeros, which readers report as
+        damage and skip.
 
         Raises
         ------
@@ -293,7 +295,7 @@ class StoredRun(Run):
         return self.files
 
     def _get(self, where: str) -> bytes | None:
-        """Return a file's content; None if it is gone."""
+        """Return a file's content, or None if it no longer exists."""
         try:
             return self._storage.get(f"{self.directory}/{where}")
         except FileNotFoundError:
@@ -312,7 +314,7 @@ class StoredRun(Run):
 
 
 def _put(file: StoredFile, what: int | str, data: bytes | None) -> None:
-    """Put a piece, or a profile, into its place."""
+    """Write a piece, or a profile, to its position."""
     if data is None:
         return
     if isinstance(what, str):
@@ -329,7 +331,7 @@ def _put(file: StoredFile, what: int | str, data: bytes | None) -> None:
 
 
 def find_stored_runs(url: str) -> list[StoredRun]:
-    """Return the runs in a storage, the newest first. Nothing of them is copied.
+    """Return the runs in a storage, newest first. Nothing is copied.
 
     Raises
     ------
@@ -354,9 +356,9 @@ def find_stored_runs(url: str) -> list[StoredRun]:
 
 
 def open_stored(url: str) -> list[Path]:
-    """Return copies of the files of the run that a URL stands for.
+    """Return copies of the files of the run at a URL.
 
-    The copies stay until this process ends; another call copies what has been added.
+    The copies exist until this process ends. Another call copies what has been added.
 
     Parameters
     ----------
@@ -388,16 +390,16 @@ def open_stored(url: str) -> list[Path]:
     files = run.fetch()
     if not files:
         raise SourceNotFoundError(
-            f"run {run.name!r} in {shown(place)} has no file yet. Each process puts what it has "
-            "recorded there every 30 s, and at run.flush() and the end."
+            f"run {run.name!r} in {shown(place)} has no files yet. Each process uploads what it "
+            "has recorded every 30 s, and at run.flush() and the end."
         )
     for path in files:
         gaps = _copied[path].missing()
         if gaps:
             size = sum(end - begin for begin, end in gaps)
             warnings.warn(
-                f"{path.name}: {count_of(len(gaps), 'piece')} of it or more are missing in "
-                f"{shown(place)} ({size:,} bytes); the rest is used.",
+                f"{path.name}: at least {count_of(len(gaps), 'piece')} of it are missing in "
+                f"{shown(place)} ({size:,} bytes). The remainder is used.",
                 stacklevel=3,
             )
     return files
@@ -406,18 +408,18 @@ def open_stored(url: str) -> list[Path]:
 def stored_run(storage: Storage, directory: str) -> StoredRun:
     """Return the run of a directory, which may have no files yet.
 
-    It is the same object each time, since it knows what was copied.
+    It is the same object each time, because it stores what was copied.
     """
     return _runs.setdefault((storage.url, directory), StoredRun(storage, directory))
 
 
 @cache
 def _place() -> Path:
-    """Return the directory of this process's copies, which is removed as the process ends."""
+    """Return the directory of this process's copies, which is removed when the process ends."""
     place = Path(tempfile.mkdtemp(prefix="dasfprof-copies-"))
 
     def remove(pid: int = os.getpid()) -> None:
-        if os.getpid() == pid:  # not in a fork
+        if os.getpid() == pid:  # Not in a forked process.
             with suppress(OSError):
                 shutil.rmtree(place)
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 TUPLE, INTEGER, SET, FROZENSET, COMPLEX, DATETIME, DATE, TIMEDELTA = range(1, 9)
 
-#: What decoding raises for damaged or malicious bytes.
+#: Exceptions of decoding for damaged or malicious bytes.
 DAMAGE_ERRORS = (
     ValueError,
     TypeError,
@@ -36,7 +36,7 @@ DAMAGE_ERRORS = (
 
 _COMPLEX = struct.Struct("<dd")
 _TIMEDELTA = struct.Struct("<iii")  # days, seconds, microseconds
-#: First item of the arrays that stand for collections that msgpack does not have.
+#: First item of arrays that represent collections which msgpack does not have.
 _MARKS = {kind: msgpack.ExtType(kind, b"") for kind in (TUPLE, SET, FROZENSET)}
 _COLLECTIONS: dict[Any, type[Any]] = {
     _MARKS[TUPLE]: tuple,
@@ -45,7 +45,7 @@ _COLLECTIONS: dict[Any, type[Any]] = {
 }
 #: numpy's kinds of integers, floats, complex numbers, booleans, strings and bytes.
 _PLAIN_DTYPES = "iufcbSU"
-#: Levels of lists and maps around a value in a block (FORMAT.md), and some to spare.
+#: Levels of lists and maps around a value in a block (FORMAT.md), with some margin.
 _LEVELS_AROUND = 8
 
 
@@ -61,7 +61,7 @@ def pack(value: Any) -> bytes:
 
 
 def pack_any(value: Any) -> bytes:
-    """Encode a value of user code; one that `pack` refuses becomes its `repr`."""
+    """Encode a value of user code. A value that `pack` rejects becomes its `repr`."""
     try:
         return pack(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -71,10 +71,11 @@ def pack_any(value: Any) -> bytes:
 def as_read(value: Any, packed: bytes) -> Any:
     """Return what readers decode from `packed`, or the value's `repr` if they cannot decode it.
 
-    They cannot if it is nested too deeply, or a set whose items are not hashable as plain values.
+    They cannot decode values that are nested too deeply, or sets whose items are not hashable as
+    plain values.
     """
     try:
-        if len(packed) > 256:  # shorter ones cannot be too deep
+        if len(packed) > 256:  # Shorter values cannot be nested too deeply.
             around = value
             for _ in range(_LEVELS_AROUND):
                 around = [around]
@@ -93,7 +94,7 @@ def unpack(data: bytes | memoryview) -> Any:
         If the bytes are not msgpack.
     """
     # Some versions of msgpack allocate a list of the claimed length, for each level of nesting,
-    # before they find that its items are missing. `skip` allocates nothing.
+    # before they find that items are missing. `skip` allocates nothing.
     length = max(1, len(data))
     walk = msgpack.Unpacker(read_size=length, max_buffer_size=length)
     walk.feed(data)
@@ -108,7 +109,7 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 def _replace(value: Any) -> Any:
-    """Return a replacement that msgpack can hold for a value that it cannot."""
+    """Return a replacement for a value that msgpack cannot represent."""
     kind = type(value)
     if kind is tuple:
         return [_MARKS[TUPLE], *value]
@@ -125,14 +126,15 @@ def _replace(value: Any) -> Any:
     if kind is datetime.timedelta:
         days = _TIMEDELTA.pack(value.days, value.seconds, value.microseconds)
         return msgpack.ExtType(TIMEDELTA, days)
-    if kind is int:  # beyond 64 bits: msgpack asks here
+    if kind is int:  # For more than 64 bits, msgpack calls this function.
         length = value.bit_length() // 8 + 1
         return msgpack.ExtType(INTEGER, value.to_bytes(length, "big", signed=True))
     try:
         plain = _plain(value)
-    except Exception:  # methods of the user's class
+    except Exception:  # Methods of the user's class.
         return _description(value)
-    # msgpack calls this once for each value, so a result that needs it again is replaced here.
+    # msgpack calls this once per value, so a result that needs another replacement is replaced
+    # here.
     return plain if type(plain) in (float, str, bytes, list, dict, bool) else _replace_plain(plain)
 
 
@@ -145,7 +147,8 @@ def _replace_plain(plain: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Return a value of a derived class as its plain type, any other as its description."""
     if isinstance(value, np.generic):
-        # `item` turns nanoseconds into an int and returns what Python has no type for unchanged.
+        # `item` turns nanoseconds into an int, and returns other values without a Python type
+        # unchanged.
         plain = value.item() if value.dtype.kind in _PLAIN_DTYPES else value
         return _description(value) if isinstance(plain, np.generic) else plain
     if isinstance(value, int):
@@ -164,7 +167,7 @@ def _plain(value: Any) -> Any:
 def _description(value: Any) -> str:
     try:
         return repr(value)
-    except Exception:  # the user's `__repr__`, or it is nested too deeply
+    except Exception:  # The user's `__repr__` failed, or the value is nested too deeply.
         return f"<{type(value).__qualname__} object>"
 
 
@@ -191,7 +194,7 @@ def _from_extension(code: int, data: bytes) -> Any:
 
 
 def number_array(items: Sequence[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return numbers as an array, in a fifth of the time that numpy takes for a list.
+    """Return numbers as an array, in a fifth of the time that numpy needs for a list.
 
     Raises
     ------

@@ -1,18 +1,16 @@
 """`TraceWriter`: a background thread that writes pending rows to a trace file.
 
 Threads that record only append to plain lists (`Source.rows`), which is atomic: they take no lock,
-encode nothing and open no file. `flush_interval` seconds after the first row, or sooner when a list
+encode nothing and open no file. `flush_interval` seconds after the first row, or earlier if a list
 is long (`Source.wake_at`), the writer takes the rows, encodes them in slices and appends a frame
 for each kind of event and each `commit_threshold` rows. It pauses often (`Pace`), so that an event
-loop never waits long for it. While nothing is recorded it sleeps.
-
-When rows come faster than they are written, it depends on who records. Hooks on Dask's event loops
-must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
-code may wait: when `commit_threshold` of its events are pending, `make_room` waits for the writer's
-thread, but not for a disk that does not answer.
-Every frame holds the number of facts dropped so far, by cause.
-
-After `fork` the child has no writer's thread and writes nothing: the file is its parent's.
+loop never waits long for it. While nothing is recorded, it sleeps. If rows come faster than they
+are written, the result depends on the recorder. Hooks on Dask's event loops must not wait:
+`threshold_reached` drops the newest fact above `max_pending` and counts it. User code may wait: if
+`commit_threshold` of its events are pending, `make_room` waits for the writer's thread, but not for
+a disk that does not answer. Every frame contains the number of facts dropped so far, by cause.
+After `fork`, the child has no writer thread and writes nothing, because the file belongs to its
+parent.
 """
 
 from __future__ import annotations
@@ -32,23 +30,24 @@ from dasfprof.database.block_writer import BlockWriter, Folded, Source
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
 
-#: Seconds for which user code waits for a disk that does not answer, and between two looks.
+#: Seconds for which user code waits for a disk that does not answer, and seconds between two
+#: checks.
 PATIENCE, _LOOK = 5.0, 0.001
 
-# --- Pace and Wake: when a background thread works beside threads that must not wait --------------
+# --- Pace and Wake: control of a background thread next to threads that must not wait -------------
 
-#: CPU seconds of work between two pauses, and the length of a pause, also when another thread waits
-#: for the work to end. `benchmarks/` measures their cost and how long an event loop waits.
+#: CPU seconds of work between two pauses, and seconds of a pause, also with another thread that
+#: waits for the work to end. `benchmarks/` measures their cost and how long an event loop waits.
 WORK_SECONDS = 0.0005
-#: So few rows take less than the interpreter's switch interval, after which another thread gets its
-#: lock anyway: pauses would only make this one wake again and again.
+#: Maximum number of rows that need no pauses. They take less than Python's switch interval, after
+#: which another thread gets the GIL anyway.
 FEW_ROWS, FEW_SECONDS = 100, 0.005
 PAUSE_SECONDS = 0.001
 HURRIED_PAUSE_SECONDS = 0.00005
 
 
 class Pace:
-    """Pauses the thread that works, so that the others get the interpreter's lock."""
+    """Pauses the thread that works, so that other threads get the GIL."""
 
     def __init__(self) -> None:
         #: Whether another thread waits for the work to end.
@@ -57,22 +56,22 @@ class Pace:
         self._seconds = WORK_SECONDS
 
     def start(self, rows: int) -> None:
-        """Begin to work on some rows, in this thread."""
+        """Start working on some rows in this thread."""
         self._seconds = WORK_SECONDS if rows > FEW_ROWS else FEW_SECONDS
         self._rested = time.thread_time()
 
     def pause(self) -> None:
-        """Sleep, if the thread has worked for long enough since its last pause."""
+        """Sleep if the thread has worked long enough since its last pause."""
         if time.thread_time() - self._rested > self._seconds:
             time.sleep(HURRIED_PAUSE_SECONDS if self.hurried else PAUSE_SECONDS)
             self._rested = time.thread_time()
 
 
 class Wake:
-    """Ends the sleep of one thread, like `threading.Event`, but from anywhere.
+    """Ends the sleep of one thread, like `threading.Event`, but can be called from anywhere.
 
-    That one holds a lock while it is set: a signal's handler or a finalizer that comes just then,
-    and records something, would wait for its own thread for ever.
+    `threading.Event` holds a lock while it is set. A signal handler or a finalizer that runs just
+    then, and records something, would wait for its own thread forever.
     """
 
     def __init__(self) -> None:
@@ -80,20 +79,20 @@ class Wake:
         self._unset.acquire()
 
     def set(self) -> None:
-        """End the sleep, or the next one."""
-        with contextlib.suppress(RuntimeError):  # it is set
+        """End the current sleep, or the next one."""
+        with contextlib.suppress(RuntimeError):  # It is already set.
             self._unset.release()
 
     def is_set(self) -> bool:
-        """Return whether it is set, and nobody has woken of it."""
+        """Return whether it is set and no thread has been woken by it."""
         return not self._unset.locked()
 
     def wait(self, seconds: float = -1) -> None:
-        """Sleep until it is set, but only so long if that is not negative; then it is not set."""
+        """Sleep until it is set, or for at most this time if it is not negative, and unset it."""
         self._unset.acquire(timeout=seconds)
 
     def clear(self) -> None:
-        """Have it not set."""
+        """Unset it."""
         self._unset.acquire(blocking=False)
 
 
@@ -101,7 +100,7 @@ class Wake:
 
 
 def comes_from_a_signal(error: BaseException) -> bool:
-    """Return whether a signal's handler raised an error, and not what it interrupted."""
+    """Return whether a signal handler raised an error, and not the interrupted code."""
     if not isinstance(error, Exception):
         return True
     handlers = {
@@ -119,7 +118,7 @@ __all__ = ["Folded", "Source", "TraceWriter"]
 
 
 class TraceWriter:
-    """Drains sources into one file. Safe to use from any thread.
+    """Writes the rows of sources to one file. It is safe to use from any thread.
 
     Parameters
     ----------
@@ -145,7 +144,7 @@ class TraceWriter:
         max_pending: int,
         segment_size: int = 0,
     ) -> None:
-        #: Dropped facts by cause, and the errors that hooks caught.
+        #: Dropped facts by cause, and errors that hooks caught.
         self.losses = Losses(lambda: self.path)
         self._header = header
         self._output = TraceOutput(
@@ -158,21 +157,22 @@ class TraceWriter:
         self._blocks = BlockWriter(self._put, self.losses, self._rest)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
-        #: Whether `close` was called: what is recorded afterwards is not written.
+        #: Whether `close` was called. Later events are not written.
         self.closed = False
         self.sources: list[Source] = []
-        #: Entries of the closing frame that say why recording ended by itself, see FORMAT.md.
+        #: Entries of the closing frame with the reason of an end that was not requested. See
+        #: FORMAT.md.
         self.ending: dict[str, Any] = {}
-        #: Called when rows were written, in the thread that wrote them.
+        #: Called after rows were written, in the thread that wrote them.
         self.after_drain: Callable[[], object] = lambda: None
         # The longest time that the platform can wait for.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
         self._pace = Pace()
-        #: Number of the writer's steps, now and when a thread last gave up waiting.
+        #: Number of the writer's steps, now, and when a thread last stopped waiting.
         self._steps = 0
         self._stuck_at = -1
-        #: The thread that drains, if any, and since when it waits for the disk.
+        #: Thread that is writing, if any, and since when it waits for the disk.
         self._drainer: int | None = None
         self._asked: float | None = None
         self._wake = Wake()
@@ -182,7 +182,7 @@ class TraceWriter:
         self._drain_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
-        #: What a signal's handler raised while rows were written, which came first.
+        #: First error that a signal handler raised while rows were written.
         self._interrupt: BaseException | None = None
         self._at_exit: weakref.finalize[Any, Any] | None = None
 
@@ -193,7 +193,7 @@ class TraceWriter:
 
     @property
     def paths(self) -> list[Path]:
-        """The segments, the one that is being written last."""
+        """The segments. The last one is being written."""
         return self._output.paths
 
     def _header_frame(self, segment: int, about: dict[str, Any]) -> bytes:
@@ -209,7 +209,10 @@ class TraceWriter:
         return index + self._blocks.frame(end)
 
     def add_source(self, source: Source) -> None:
-        """Drain this source from now on; start the background thread if needed. Idempotent."""
+        """Write the rows of this source from now on, and start the background thread if needed.
+
+        Idempotent.
+        """
         if source in self.sources:
             return
         with self._start_lock:
@@ -223,13 +226,14 @@ class TraceWriter:
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
                 )
                 thread.start()
-                self._thread = thread  # not before: another thread may close, and join it
+                # Not before, because another thread may close the writer and join it.
+                self._thread = thread
                 # `atexit` would run before Dask's own handlers, which close the clusters that a
-                # script left open; what happens while they close is recorded, too.
+                # script left open. Events that are recorded while they close are needed.
                 self._at_exit = weakref.finalize(self, self.close)
 
     def start(self, source: Source) -> None:
-        """Add a source and create the file, so that a process that dies at once leaves a file.
+        """Add a source and create the file, so that a process that dies immediately leaves a file.
 
         If the file cannot be created, this is logged, and each write tries again.
         """
@@ -238,13 +242,13 @@ class TraceWriter:
             self._blocks.append(b"")
 
     def append(self, source: Source, row: Any) -> None:
-        """Append a row to a source; wake the writer if it asked for that."""
+        """Append a row to a source, and wake the writer if requested."""
         source.rows.append(row)
         if len(source.rows) >= source.wake_at:
             self.threshold_reached(source)
 
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
-        """Return what appends to a source that stores facts flat; each task run passes there."""
+        """Return a function that appends to a source with flat facts. Each task run calls it."""
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
 
         def note(fact: Iterable[Any]) -> None:
@@ -255,17 +259,18 @@ class TraceWriter:
         return note
 
     def threshold_reached(self, source: Source) -> None:
-        """Wake the writer; drop the newest fact if the writer is too far behind."""
+        """Wake the writer, and drop the newest fact if the writer is too far behind."""
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
         elif not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
     def make_room(self, source: Source) -> None:
-        """Wait until fewer than `commit_threshold` of this source's facts are pending.
+        """Wait until fewer than `commit_threshold` facts of this source are pending.
 
-        Does not wait in the thread that writes, after `close`, and while the disk does not answer:
-        then facts beyond `max_pending` are dropped. Writes them itself where no thread does.
+        It does not wait in the writer's thread, after `close`, and while the disk does not answer.
+        In these cases, facts above `max_pending` are dropped. If there is no writer thread, it
+        writes the facts itself.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
@@ -273,7 +278,8 @@ class TraceWriter:
         steps, since = self._steps, time.monotonic()
         while not (self._has_room(source) or self.closed):
             thread = self._thread
-            if thread is None or not thread.is_alive():  # it could not be started, or was ended
+            # The thread could not be started, or has ended.
+            if thread is None or not thread.is_alive():
                 self.commit()
                 return
             waits_for_itself = threading.get_ident() in (self._drainer, thread.ident)
@@ -298,11 +304,11 @@ class TraceWriter:
             source.rows.clear()
             return
         with self._drop_lock:
-            # The writer takes at most `max_pending` facts at a time, so at least one is left: only
-            # its last drain takes all.
+            # The writer takes at most `max_pending` facts at a time, so at least one remains. Only
+            # its last pass takes all.
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
-                # The disk may have answered a little after this thread began to wait.
+                # The disk may have answered shortly after this thread began to wait.
                 asked = self._asked
                 silent = asked is not None and time.monotonic() - asked > PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
@@ -311,12 +317,12 @@ class TraceWriter:
         return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Remove a row that was appended after closing; return whether it was still there."""
+        """Remove a row that was appended after closing, and return whether it still existed."""
         with self._drain_lock:
             return source.withdraw(row)
 
     def create(self) -> bool:
-        """Create the file, empty; do nothing in a forked child. Return whether it was created.
+        """Create the file, empty, except in a forked child. Return whether it was created.
 
         Raises
         ------
@@ -335,7 +341,7 @@ class TraceWriter:
         self._raise_interrupt()
 
     def close(self) -> None:
-        """Write what is pending and the closing frame; end the background thread."""
+        """Write pending rows and the closing frame, and end the background thread."""
         if os.getpid() != self._pid:
             return
         with self._close_lock:
@@ -358,7 +364,7 @@ class TraceWriter:
         self._raise_interrupt()
 
     def _raise_interrupt(self) -> None:
-        """Raise what a signal's handler raised meanwhile: Python runs it in the main thread."""
+        """Raise what a signal handler raised meanwhile, as Python runs it in the main thread."""
         if threading.current_thread() is threading.main_thread():
             error, self._interrupt = self._interrupt, None
             if error is not None:
@@ -372,7 +378,7 @@ class TraceWriter:
                 self._sleep()
                 due = time.monotonic() + self._interval
                 continue
-            # A thread that commits may hold the lock, and close before it releases that.
+            # A thread that commits may hold the lock, and close before it releases the lock.
             while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
                 pass
             if locked:
@@ -386,7 +392,7 @@ class TraceWriter:
         """Sleep until there is a row, a new source, or the end."""
         self._asleep = True
         for source in self.sources:
-            source.wake_at = 1  # before the look at rows, or one may come in between
+            source.wake_at = 1  # Before the rows are checked, because one may be added in between.
         if not (self.closed or any(source.rows for source in self.sources)):
             self._wake.wait()
         self._asleep = False
@@ -407,12 +413,13 @@ class TraceWriter:
         if not self.closed:
             try:
                 self._pace.pause()
-            except BaseException as error:  # no pause is worth the rows that are being written
+            # No pause is worth losing the rows that are being written.
+            except BaseException as error:
                 if comes_from_a_signal(error):
                     self._interrupt = error
 
     def _drain(self, finish: bool = False) -> None:
-        # The second: a signal's handler or a finalizer commits.
+        # A nested call: a signal handler or a finalizer commits.
         if os.getpid() != self._pid or self._drainer == threading.get_ident():
             return
         with self._drain_lock:
@@ -424,12 +431,13 @@ class TraceWriter:
             finally:
                 self._drainer, self._pace.hurried = None, False
             self.after_drain()
-            if self.losses.by_cause:  # here, as logging may block a thread that records
-                self.losses.warn("facts come faster than they are written to")
+            if self.losses.by_cause:  # Here, because logging may block a thread that records.
+                self.losses.warn("events come faster than they can be written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
-        # Rows beyond are those that `threshold_reached` is about to drop. The last drain leaves
-        # none: threads that found room together may have added more, and nobody would count these.
+        # Further rows are those that `threshold_reached` is about to drop. The last pass leaves
+        # none: several threads that found room at the same time may have added more, which would
+        # otherwise not be counted.
         remaining = source.pending if finish else min(source.pending, self.max_pending)
         while remaining or finish:
             rows = source.take(min(remaining, self.commit_threshold))
@@ -444,7 +452,7 @@ class TraceWriter:
                 if not isinstance(error, Exception):
                     self.losses.add("interrupted", lost)
                     raise
-                self._blocks.failed("recorder failed", lost, error)  # the thread goes on
+                self._blocks.failed("recorder failed", lost, error)  # The thread continues.
             source.in_flight = 0
             self._steps += 1
             finish = finish and not last

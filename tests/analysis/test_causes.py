@@ -83,10 +83,10 @@ causes("a semaphore of two leases makes no cycle", state(LEASES, primitives=(TWO
 causes("who holds a lock", state([task("f-1", "Lock", "a"), HOLDER]), "lock-wait",
     says=["g-2 on w0", "/home/me/pipeline.py:12 load"])
 causes("a lock that no task holds", state([task("f-1", "Lock", "a")], primitives=(HELD,)),
-    "lock-wait", says=["no task"])
+    "lock-wait", says=["no running task"])
 for call in ("Event", "Variable", "Queue.get"):
     causes(f"{call} that nobody set", state([task("f-1", call, "go")], primitives=(QUEUE,)),
-        "signal-wait", "open", says=["'go' since 20 s"])
+        "signal-wait", "open", says=["'go' (for 20 s)"])
 # fmt: on
 
 # --- parents, workers ----------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_worker_that_runs_beside_a_paused_one() -> None:
     assert "all-paused" not in kinds
 
 
-@pytest.mark.parametrize(("results", "advised"), [(8e8, "Free results"), (1e3, "leave behind")])
+@pytest.mark.parametrize(("results", "advised"), [(8e8, "Release results"), (1e3, "leave behind")])
 def test_what_paused_workers_hold_says_what_to_free(results: float, advised: str) -> None:
     paused = replace(PAUSED, results=results)
     assert advised in find_causes(state([task("f-1")], workers=(paused,)))[0].suggestion
@@ -234,7 +234,9 @@ def test_the_users_line_is_the_innermost_outside_of_libraries() -> None:
     assert user_line((LOCK, WAIT)) == f"{LOCK.file}:84 Lock.acquire"
     assert user_line(()) is None
     # Of libraries the innermost line is told, from the library on.
-    assert describe_stack((USER, LOCK, WAIT)).endswith(", in it threading.py:363 Condition.wait")
+    assert describe_stack((USER, LOCK, WAIT)).endswith(
+        ", inside it threading.py:363 Condition.wait"
+    )
     assert describe_stack((USER, LOCK)).endswith(", in it distributed/lock.py:84 Lock.acquire")
 
 

@@ -154,7 +154,7 @@ def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
         for k in range(20)
     ]
     suggestion = advised(written(tmp_path, *rows))
-    assert suggestion.startswith("Make the tasks of make about 67 times larger: chunks of 533 kB")
+    assert suggestion.startswith("Make the tasks of make about 67 times as large: chunks of 533 kB")
     assert "instead of (10, 100)" in suggestion
 
 

@@ -152,10 +152,10 @@ def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("frame = dd.from_pandas(table, npartitions=8)", "Have tasks read the table"),
-        ("x = da.from_array(data, chunks=100)", "Give name=False to from_array()"),
-        ("x = da.from_array(client.scatter(data))", "Give names that need no hashing"),
-        (None, "Give names that need no hashing"),
+        ("frame = dd.from_pandas(table, npartitions=8)", "Read the table in tasks"),
+        ("x = da.from_array(data, chunks=100)", "Pass name=False to from_array()"),
+        ("x = da.from_array(client.scatter(data))", "Set the keys yourself"),
+        (None, "Set the keys yourself"),
     ],
 )
 def test_what_spares_hashing_is_of_what_hands_over(

@@ -179,4 +179,4 @@ def test_commands_take_a_price(tmp_path: Path) -> None:
     assert told["runs"][0]["Cost"] == pytest.approx(10.0)
     assert "Cost" in printed("history", "--price", "2", place)
     refused = CliRunner().invoke(cli, ["info", "--price", "free", place])
-    assert refused.exit_code == 2 and "what a worker costs" in refused.output
+    assert refused.exit_code == 2 and "the price of a worker" in refused.output

@@ -70,7 +70,7 @@ PLANTED: dict[str, tuple[dict[str, Any], list[bool], str]] = {
     "a function that waits ever longer": (
         {"run": lambda share: 1.0 + share},
         [True, True, True, False, False],
-        "Degradation in what the function waits for",
+        "Degradation in something that the function waits for",
     ),
     "degradation around the function": (
         {"run": lambda share: 0.5, "around": lambda share: 0.5 + 2 * share},
@@ -85,7 +85,7 @@ PLANTED: dict[str, tuple[dict[str, Any], list[bool], str]] = {
     "inputs that grow": (
         {"run": lambda share: 1.0 + share, "size": lambda share: int(1000 + 1000 * share)},
         [True, True, True, False, True],
-        "Its inputs grow over time",
+        "Inputs grow over time",
     ),
     "slower tasks of which as many start": (
         {"run": lambda share: 1.0 + share, "pause": lambda share: 1.0 - share},
@@ -118,14 +118,14 @@ def test_a_function_that_computes_ever_longer(tmp_path: Path) -> None:
 def test_a_function_whose_cpu_seconds_are_unknown(tmp_path: Path) -> None:
     found = worked_off(tmp_path, 90, lambda share: 1.0 + share, cpu=lambda share: None)
 
-    assert found["Verdict"].startswith("Degradation in the function: it takes longer; no file")
+    assert found["Verdict"].startswith("Degradation in the function: it takes longer, and its CPU")
 
 
 def test_one_slow_spell_at_the_end_is_no_trend(tmp_path: Path) -> None:
     found = worked_off(tmp_path, 300, lambda share: 3.0 if 0.85 < share < 0.95 else 1.0)
     assert not any(flags(found))
     assert found["Run Method Seconds Last/First Third"] > 1.3
-    assert found["Verdict"].startswith("Not clear: its last attempts take longer")
+    assert found["Verdict"].startswith("Not clear: the last attempts take longer")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -143,7 +143,7 @@ def test_degradation_shows_through_noise(tmp_path: Path, seed: int) -> None:
         tmp_path, 300, lambda share: (1 + 1.5 * share) * noise.lognormvariate(0, 0.5)
     )
 
-    assert found["Verdict"].startswith("Degradation in what the function waits for")
+    assert found["Verdict"].startswith("Degradation in something that the function waits for")
 
 
 def test_too_few_attempts(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -
     assert next(iter(findings)) == "data-skew"
     assert findings["poor-placement"]["Cause"] == "data-skew"
     advice = " ".join(one["Suggestion"] for one in findings.values())
-    assert "client.replicate" not in advice and "drop workers=" not in advice
+    assert "client.replicate" not in advice and "remove workers=" not in advice
 
 
 def test_a_fat_input_of_a_shuffle_does_not_come_of_its_keys(tmp_path: Path) -> None:

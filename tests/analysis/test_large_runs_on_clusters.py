@@ -112,7 +112,7 @@ def test_files_on_workers_own_disks_are_refused_with_what_to_do(
 ) -> None:
     wanted, first = large_cluster.files_of(str(traces)), next(iter(client.nthreads()))
     told_by_workers(client, monkeypatch, lambda who: wanted[:2] if who == first else wanted[2:])
-    with pytest.raises(SourceNotFoundError, match=r"sees all 5 files of .*, but 3 at most: put"):
+    with pytest.raises(SourceNotFoundError, match=r"can see all 5 files of .*; the maximum is 3"):
         TraceAnalyser(traces, client=client)
 
 

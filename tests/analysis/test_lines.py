@@ -86,7 +86,9 @@ def test_what_is_computed_again_is_named_by_the_line_that_built_it(tmp_path: Pat
     write_lines(tmp_path, [(-1, 20, LOAD, [])])
     findings = TraceAnalyser(tmp_path, progress=False).findings()
     (found,) = [one.to_dict() for one in findings if one.rule == "recomputation"]
-    what = "persist() what is built at pipeline.py:2 (text 2) before it is used"
+    what = (
+        "Call persist() on the collection that is built at pipeline.py:2 (text 2) before you use it"
+    )
     assert what in found["Suggestion"]
     (change,) = found["Changes"]
     assert change["settings"] == {"persist": "pipeline.py:2"}

@@ -72,7 +72,7 @@ def test_the_last_totals_hold(tmp_path: Path) -> None:
     live = LiveRun(tmp_path)
     state = live.read()
     assert (state.goes_on, state.done, state.total, state.rate) == (True, None, None, 0.0)
-    assert "progress is unknown" in state.notes[0]
+    assert "Progress is unknown" in state.notes[0]
     tasks = {"load": {"processing": 4, "waiting": 10, "no-worker": 1, "memory": 3, "erred": 1}}
     file.add(SCHEDULER_STATE, scheduler_state(now - 1, tasks=tasks, finished={"load": [3, 1, 6.0]}))
     (load,) = live.read().functions
@@ -227,7 +227,7 @@ def test_a_scheduler_that_outlives_its_cut_file(tmp_path: Path) -> None:
     worker.database.close()
     state = LiveRun(tmp_path).read()
     assert state.goes_on is None
-    assert "it may be cut" in state.notes[0]
+    assert "may be truncated" in state.notes[0]
     # One whose worker left waits for another.
     file.add(WORKER_REMOVED, {"timestamp": 2.0, "worker": A, "reason": "retire-workers"})
     assert LiveRun(tmp_path).read().goes_on is True

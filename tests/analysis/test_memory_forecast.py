@@ -78,8 +78,8 @@ def test_results_that_go_one_by_one_need_less(tmp_path: Path) -> None:
 
 def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
     for name, plan, why in (
-        ("releases", dataclasses.replace(planned(), releases=False), "when they were let go"),
-        ("samples", planned(resources=False), "no samples tell"),
+        ("releases", dataclasses.replace(planned(), releases=False), "when they were released"),
+        ("samples", planned(resources=False), "no samples of workers"),
     ):
         (row,) = plan.write(tmp_path / name).memory_forecast([2]).to_dict("records")
         assert row["Verdict"].startswith("Not to be foretold") and why in row["Verdict"]
@@ -90,7 +90,7 @@ def test_a_replay_that_is_off_foretells_nothing(tmp_path: Path) -> None:
     plan = planned()
     plan.held = [(w, at, {**facts, "size": 3 * facts["size"]}) for w, at, facts in plan.held]
     (row,) = plan.write(tmp_path).memory_forecast([2]).to_dict("records")
-    assert "the results of the fullest worker take 80 MB at most" in row["Verdict"]
+    assert "has up to 80 MB of results on the fullest worker" in row["Verdict"]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_face(recorded: list[Path]) -> None:
     analyser = TraceAnalyser(recorded[0], progress=False)
     table = analyser.what_if(workers=1)
     told = np.isfinite(table["Predicted (s)"][0])
-    assert told == ("Not to be predicted" not in table["Verdict"][0])
+    assert told == ("Cannot be predicted" not in table["Verdict"][0])
     scaling = analyser.scaling()
     assert (scaling["Wall Time (s)"] >= scaling["Least (s)"] * (1 - ALLOWED)).all() == told
     assert scaling["Wall Time (s)"].notna().all() == told
@@ -135,7 +135,7 @@ def test_a_real_run_without_some_files(paused: Path, missing: str) -> None:
 
     # Without the scheduler's file the client's pause is unknown; without workers', the graph.
     assert np.isnan(table["Predicted (s)"][0])
-    assert "Not to be predicted" in table["Verdict"][0]
+    assert "Cannot be predicted" in table["Verdict"][0]
 
 
 def locked(seconds: float) -> None:

@@ -83,8 +83,8 @@ def test_what_ran_beside_a_hog_is_not_blamed(tmp_path: Path) -> None:
     assert not refute(run.files(), run.analyser(progress=False).findings())
 
     (finding,) = findings[findings["Rule"] == "killed-worker-errors"].to_dict("records")
-    assert finding["Finding"].startswith("2 tasks were given up")
-    assert "killed as memory ran out" in finding["Finding"]
+    assert finding["Finding"].startswith("2 tasks were abandoned")
+    assert "killed because memory ran out" in finding["Finding"]
     assert (finding["Function"], finding["Severity"]) == ("hog", "high")
     assert "fewer tasks such as hog" in finding["Suggestion"]
     for suggestion in findings["Suggestion"]:

@@ -144,7 +144,7 @@ def test_no_gain_counts_where_results_differ() -> None:
     trial = Trial({"n_workers": 1}, gain=gain, results=Agreement("differ", "Results differ."))
     assert trial.kind == "results differ"
     assert trial.sentences[0] == "Results differ."
-    assert "counts for nothing" in trial.sentences[1]
+    assert "does not count" in trial.sentences[1]
 
 
 # --- settings -------------------------------------------------------------------------------------

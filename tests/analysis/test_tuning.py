@@ -116,10 +116,10 @@ def test_a_gain_is_a_line_and_a_profile() -> None:
 def test_what_gains_nothing_or_varies_is_not_advised() -> None:
     nothing = tuning(point([4.0, 4.02, 3.98], [3.99, 4.0, 3.98]))
     assert (nothing.kind, nothing.line, nothing.profile) == ("as it is", "", "")
-    assert nothing.sentences[0].startswith("Keep it as it is")
+    assert nothing.sentences[0].startswith("Keep the baseline")
     varies = tuning(point([4.0, 6.0, 2.0], [3.0, 5.0, 2.0]))
     assert (varies.kind, varies.profile) == ("cannot tell", "")
-    assert varies.sentences[0].startswith("Cannot tell which is best, as runs vary")
+    assert varies.sentences[0].startswith("Cannot tell which settings are best")
     differ = Tuning({}, [point([4.0, 4.1, 3.9], [2.0, 2.1, 1.9], "differ")])
     assert (differ.kind, differ.sentences[0]) == ("results differ", "Nothing is advised.")
     assert tuning(None).kind == "no result"

@@ -374,7 +374,7 @@ def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
     assert not refute(tmp_path, analyser.findings())
     found = analyser.diagnose()
     assert found["Rule"].iloc[0] == "killed-worker-errors"
-    assert not found["Finding"].str.contains("all tasks have ended").any()
+    assert not found["Finding"].str.contains("All tasks finished").any()
 
 
 def test_a_result_of_before_is_no_proof_that_a_task_was_not_given_up(tmp_path: Path) -> None:

@@ -62,10 +62,10 @@ def test_the_gate(sides: Path) -> None:
 def test_the_gate_never_closes_for_one_run_on_a_side(sides: Path) -> None:
     result = compare("--fail-if-slower", "1%", sides / "before" / "0", sides / "after" / "0")
     assert result.exit_code == 4
-    assert "one run on a side is never certain" in " ".join(result.stdout.split())
+    assert "With one run per group, this is never certain" in " ".join(result.stdout.split())
     several = compare("--fail-if-slower", "1%", sides / "before", sides / "after" / "0")
     assert several.exit_code == 4
-    assert "likely, not certain: 5 runs before, 1 after" in several.stdout
+    assert "which is likely but not certain: 5 runs before, 1 after" in several.stdout
     same = compare("--fail-if-slower", "1%", sides / "before", sides / "before")
     assert same.exit_code == 4
     assert "on both sides" in same.stdout
@@ -101,12 +101,12 @@ def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -
     [
         (("a",), "Got 1 sources"),
         (("a", "b", "c"), "with -- between"),
-        (("--", "b"), "One side has no run"),
-        (("a", "--"), "One side has no run"),
-        (("a", "--", "b", "--", "c"), "before and after one --"),
-        (("--fail-if-slower", "10", "a", "b"), "'10' is no percentage"),
-        (("--fail-if-slower", "x%", "a", "b"), "'x%' is no percentage"),
-        (("--fail-if-slower", "-1%", "a", "b"), "'-1%' is no percentage"),
+        (("--", "b"), "One side has no runs"),
+        (("a", "--"), "One side has no runs"),
+        (("a", "--", "b", "--", "c"), "before and after a single --"),
+        (("--fail-if-slower", "10", "a", "b"), "'10' is not a percentage"),
+        (("--fail-if-slower", "x%", "a", "b"), "'x%' is not a percentage"),
+        (("--fail-if-slower", "-1%", "a", "b"), "'-1%' is not a percentage"),
     ],
 )
 def test_wrong_use(args: tuple[str, ...], words: str) -> None:

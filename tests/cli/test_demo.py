@@ -34,7 +34,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Steps of the pipeline" in done.stdout
     assert "% of task runs" not in done.stdout, "all have a step, so that nothing is missing"
     iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
-    clusters = re.search(r"one partition a cluster: (.*) points", done.stdout)
+    clusters = re.search(r"one partition per cluster: (.*) points", done.stdout)
     assert iterations is not None
     assert clusters is not None
     # Three blobs of about a third of the points each, and none is lost on the way.

@@ -74,11 +74,14 @@ def test_how_files_came_and_which_are_missing(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: data.rindex(b"\xc1dasfpf")])  # without the closing frame
     text = flat(info(tmp_path))
-    came = "came the worker sent each block to the scheduler, as it was written"
-    assert f"{came}; what it recorded after 1970-01-01 00:16:44 UTC has not come events" in text
+    came = "came the worker sent each block to the scheduler when it was written"
+    assert (
+        f"{came}. Events that it recorded after 1970-01-01 00:16:44 UTC were not received events"
+        in text
+    )
     assert f"{came} events" in text
-    absent = "of 4 workers: tcp://3, tcp://4, tcp://5 and 1 more; it was not recorded, or its file"
-    assert f"no file {absent} stayed on its own disk" in text
+    absent = "of 4 workers: tcp://3, tcp://4, tcp://5 and 1 more, which was not recorded, or"
+    assert f"no file {absent} whose file is on its own disk" in text
 
 
 def test_what_recorders_lost(tmp_path: Path) -> None:
@@ -89,7 +92,9 @@ def test_what_recorders_lost(tmp_path: Path) -> None:
         database.writer.losses.errors = 5
     text = flat(info(path))
     assert "lost see 1 file below" in text
-    assert "1,234 facts: 1,234 came faster than they were written; 5 errors caught" in text
+    assert (
+        "1,234 facts: 1,234 came faster than they were written; 5 errors during recording" in text
+    )
 
 
 def test_events_that_only_a_later_version_knows(tmp_path: Path) -> None:
@@ -166,10 +171,10 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
     packed = msgpack.packb(event)
     path.write_bytes((len(packed).to_bytes(8, "big") + packed) * 2 + b"\0\0\0")
     text = flat(info(path))
-    assert "recorded 0 s, on clocks that began with their host" in text
+    assert "recorded 0 s, on clocks that started with their host" in text
     assert "DASF's format" in text
     assert "events Compute 2" in text
-    assert "3 bytes at the end that hold no whole event" in text
+    assert "3 bytes at the end without a complete event" in text
 
 
 def test_what_tells_of_gpus(tmp_path: Path) -> None:
@@ -195,7 +200,7 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     assert rows.index(next(r for r in rows if r[:1] == ["second"])) < rows.index(
         next(r for r in rows if r[:1] == ["first"])
     )
-    assert "not a trace in spite of its name: other.msgpack." in result.stderr
+    assert "named like a trace file, but not one: other.msgpack." in result.stderr
     assert "Run first" in info(tmp_path / "first").stdout
     assert "Run second" in result.stdout, "the newest is shown besides"
     assert "Run first" not in result.stdout
@@ -269,6 +274,6 @@ def test_segments_and_those_that_are_missing(tmp_path: Path) -> None:
     second.unlink()
     told = flat(info(tmp_path))
     assert f"{first.name} file TracePlugin" in told
-    assert "segment 1, goes on in the next segment" in told
+    assert "segment 1, continued in the next segment" in told
     assert "segment 2 is missing: what its process recorded from" in told
     assert "closed cleanly" in told

@@ -194,8 +194,8 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (IN_ANOTHER_PROCESS, "What another process computes"),
-        (WITH_PRELOADS_OF_ITS_OWN, "or replaced distributed.client.preload in Dask's config"),
+        (IN_ANOTHER_PROCESS, "Work in other processes"),
+        (WITH_PRELOADS_OF_ITS_OWN, "or it replaced distributed.client.preload in Dask's config"),
     ],
 )
 def test_a_client_that_was_not_seen_is_not_denied(script: str, words: str, tmp_path: Path) -> None:

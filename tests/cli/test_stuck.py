@@ -33,10 +33,10 @@ pytestmark = pytest.mark.whole_program
 LIMIT = 12.0
 #: By the function of a task: the kind of the first cause that names it, and what is said.
 PLANTED = {
-    hung.wait_for_event: ("signal-wait", "Event 'never-set'", "nobody has set it"),
+    hung.wait_for_event: ("signal-wait", "Event 'never-set'", "it has not been set"),
     hung.read_queue: ("signal-wait", "Queue (get) 'nobody-fills'", "0 items in it"),
     faults.puts_into_queue: ("signal-wait", "Queue (put) 'never-read'", "1 item in it"),
-    hung.read_variable: ("signal-wait", "Variable 'nobody-sets'", "nobody has set it"),
+    hung.read_variable: ("signal-wait", "Variable 'nobody-sets'", "it has not been set"),
     hung.wait_for_lock: ("lock-wait", "Lock 'held-forever'", "held by"),
     hung.wait_for_semaphore: ("lock-wait", "Semaphore 'one-lease'", "held by"),
     faults.wants_multi_lock: ("lock-wait", "MultiLock"),
@@ -51,7 +51,7 @@ PLANTED = {
 #: By the function of the only task of a worker that does not answer.
 SILENT = {
     hung.hold_gil: ("likely", "all its threads sleep"),
-    faults.computes_with_gil: ("likely", "one thread computes and no other turns"),
+    faults.computes_with_gil: ("likely", "one thread computes and no other runs"),
     faults.is_frozen: ("certain", "its process is stopped (SIGSTOP"),
 }
 
@@ -200,7 +200,7 @@ def test_what_is_printed(cluster: SpecCluster, tmp_path: Path) -> None:
     assert "tasks under way" in rest[0]
     text = " ".join(done.stdout.split())
     assert "5 workers with 25 threads, 3 of which do not answer" in text
-    assert "wait for each other's locks, and none can go on." in text
+    assert "wait for each other's locks, so none of them can continue." in text
     assert f"waits in Event never-set at {hung.__file__}" in text
 
 
@@ -237,7 +237,7 @@ def test_parents_that_hold_all_threads() -> None:
         del parents
     assert (first["Kind"], first["Certainty"]) == ("threads-held-by-parents", "likely")
     assert first["Waiting Tasks"] == 8
-    assert "hold all 2 threads of the cluster" in first["Cause"]
+    assert "occupy all 2 threads of the cluster" in first["Cause"]
     assert "worker_client()" in first["Suggestion"]
     assert first["Line"].endswith(" parent")
 
@@ -373,7 +373,7 @@ def test_watch_looks_again_until_ctrl_c(tmp_path: Path) -> None:
         ("carrier-pigeon://127.0.0.1:1", "carrier-pigeon"),
         ("tcp://127.0.0.1", "has no port"),
         ("no-such-host.invalid:8786", "nothing listens at tcp://no-such-host.invalid:8786"),
-        ((), "pass the scheduler's address"),
+        ((), "Pass the scheduler's address"),
     ],
 )
 def test_a_bad_address(address: Any, words: str) -> None:

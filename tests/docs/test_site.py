@@ -103,7 +103,7 @@ def test_pages_of_findings_name_methods_that_there_are() -> None:
 def test_a_page_is_completed_by_what_the_rules_declare() -> None:
     source = ["# gil-contention\n\n## What it means\n"]
     generate.complete(None, "findings/gil-contention", source)
-    assert "*Threads of one process that keep each other waiting" in source[0]
+    assert "*Threads of one process that compete for the GIL" in source[0]
     assert "It can cause [blocked-tasks](blocked-tasks.md)" in source[0]
     assert "`dasfprof/analysis/diagnosis/cores.py`" in source[0]
 

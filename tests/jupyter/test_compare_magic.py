@@ -35,7 +35,7 @@ def test_two_sides_are_compared(tmp_path: Path) -> None:
         check=False,
     )
     told = " ".join((done.stdout + done.stderr).split())  # lines are wrapped
-    assert "one run each: cannot tell below" in told
+    assert "one run each: differences below" in told
     assert "RunComparison of 1 run and 1 run: slower" in told
     assert "3 clean" in told
     assert told.count("takes two sources, or several of each side with --") == 2

@@ -132,7 +132,7 @@ def test_a_task_that_fails_the_cell_is_its_run_s_first_finding(cells: list[Any])
     finding = next(line for line in lines if line.startswith("high"))
 
     assert lines[0].startswith("1 task run of 1 function, 1 failed,")
-    assert "1 task ended in an error: ZeroDivisionError in divmod." in finding
+    assert "1 task failed: ZeroDivisionError in divmod." in finding
     assert next(line for line in lines if line.startswith(("high", "medium", "low"))) == finding
     assert failure(item).ename == "ZeroDivisionError"
 

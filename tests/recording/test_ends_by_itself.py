@@ -168,7 +168,7 @@ def test_a_run_ends_some_time_after_its_client_was_killed(
     assert all(TraceFile(path).is_closed() for path in files)
     command = [sys.executable, "-m", "dasfprof", "info", str(traces)]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert " ".join(said.stdout.split()).count("closed as its client was gone") == 5
+    assert " ".join(said.stdout.split()).count("closed because its client was gone") == 5
     analyser = TraceAnalyser(traces, progress=False)
     findings = analyser.diagnose().set_index("Rule")
     assert "recording ended by itself" in findings["Finding"]["incomplete-trace"].lower()

@@ -68,7 +68,7 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     assert gone > 400  # of a task its worker and the scheduler record at least one
     words = f"{gone:,} events"
     told = info(traces)
-    assert f" lost {words} of files that are gone, cut or damaged" in told
+    assert f" lost {words} of deleted, truncated or damaged files" in told
     assert "It was removed, moved or unmounted while the run was recorded." in told
     assert notes(traces, "lost-events")[0].startswith(f"{words} that had been recorded")
     said = finding(traces)
@@ -114,7 +114,7 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
     assert gone > 0
     words = f"{gone:,} events"
     told = info(tmp_path)
-    assert f" lost {words} of files that are gone" in told
+    assert f" lost {words} of deleted" in told
     assert notes(tmp_path, "lost-events")[0].startswith(words)
     (note,) = notes(tmp_path, "segment-missing")
     assert words in note
@@ -147,9 +147,12 @@ def test_a_whole_file_that_is_missing(client: Client, tmp_path: Path, plugin: st
     if plugin == "both":
         assert "no file of 1 worker: tcp://" in told
     elif plugin == "SchedulerPlugin":
-        assert "no file of the scheduler: it is elsewhere, or gone" in told
+        assert "no file of the scheduler, which is in another place or was deleted" in told
     else:
-        assert f"no file of {plugin} of 1 worker: {label}: it is elsewhere, or gone" in told
+        assert (
+            f"no file of {plugin} of 1 worker: {label}, which is in another place or was deleted"
+            in told
+        )
         (note,) = notes(tmp_path, "file-missing")
         assert f"{label}: its process has a file of {plugin} too" in note
         assert f"a file of {plugin} too" in finding(tmp_path)

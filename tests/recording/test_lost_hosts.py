@@ -126,7 +126,7 @@ def test_a_host_that_is_lost_takes_its_last_seconds_alone(hosts: Hosts, tmp_path
     assert heads >= {"head", "lost", "kept"}
     told = " ".join(CliRunner().invoke(cli, ["info", str(tmp_path / "traces")]).stdout.split())
     assert "host lost: 1 worker" in told
-    assert "UTC has not come" in told
+    assert "UTC were not received" in told
     assert "no file" not in told
 
 

@@ -104,7 +104,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
     assert "6 files" in told
     assert "lost nothing" in told
     assert told.count("from the storage") == 6
-    assert "has not come" not in told
+    assert "were not received" not in told
     directory = objects[0].partition("/traces/")[2].partition("/")[0]
     for one in (url, source, f"{url}/run", f"{url}/{directory}"):
         assert len(open_run(one).databases) == 6
@@ -143,7 +143,7 @@ def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: P
     told = info(S3)
     assert "6 files" in told
     assert "no file" not in told
-    assert "has not come" not in told
+    assert "were not received" not in told
     assert len([event for event in open_run(S3) if event.name == "Compute"]) == 300
 
 
@@ -235,7 +235,7 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
     told_of = {run.database.path.name: run.sender.trouble}
     record.wait_until(lambda: on_their_way(run.settings.uuid) == told_of)
     assert run.database.path.exists()
-    assert "has not come" in info(run.settings.source)
+    assert "were not received" in info(run.settings.source)
     s3.allow()
     run.wait()
     run.assert_there()

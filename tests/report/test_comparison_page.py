@@ -62,7 +62,7 @@ def test_the_verdict_and_the_tables(opened: Opener, slower: RunComparison) -> No
     for name, frame in (("functions", slower.functions), ("runs", slower.runs)):
         equal(page.download(f"#{name}-csv"), frame)
     assert "sum → add" in page.texts("#functions-table .rows .row > div:first-child")
-    assert "taken to be renamed" in page.text("#notes")
+    assert "assumed to be renamed" in page.text("#notes")
 
 
 @pytest.mark.parametrize("what", ["path", "threads"])

@@ -201,4 +201,4 @@ def test_a_missing_exporter_names_its_extra(run: Any, monkeypatch: pytest.Monkey
 def test_an_endpoint_goes_with_otlp_alone(run: Any) -> None:
     done = CliRunner().invoke(cli, ["export", run.source, "--to", "csv", "--endpoint", "http://x"])
     assert done.exit_code == 2
-    assert "--endpoint goes with --to otlp" in done.output
+    assert "--endpoint requires --to otlp" in done.output

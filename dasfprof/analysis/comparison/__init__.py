@@ -1,4 +1,4 @@
-"""Two sides of runs, side by side: is one faster, by what, and what else differs between them."""
+"""Comparison of two groups of runs: whether one is faster, why, and what else differs."""
 
 from dasfprof.analysis.comparison.comparison import Comparison, Gate, check_slower
 

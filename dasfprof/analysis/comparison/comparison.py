@@ -1,4 +1,4 @@
-"""`compare` and its answer: everything that differs between two sides of runs."""
+"""`compare` and its result: everything that differs between two groups of runs."""
 
 from __future__ import annotations
 
@@ -53,36 +53,37 @@ from dasfprof.analysis.stack_samples.places import By as Place
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of, format_share
 
-#: Two sides that have less of their thread time in common functions are of different pipelines.
+#: Threshold (fraction of thread time in common functions): below it, the groups are runs of
+#: different pipelines.
 _SAME_PIPELINE = 0.5
 
 
 class Comparison:
-    """Two sides of runs of a pipeline, before and after a change.
+    """Two groups of runs of a pipeline, before and after a change.
 
-    Runs that did not end are left out where their side has others; `notes` says so. All seconds are
-    means over the runs of a side.
+    Runs that did not end are left out if their group has others. `notes` lists them. All seconds
+    are means over the runs of a group.
     """
 
     def __init__(self, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
-        #: All runs of each side.
+        #: All runs of each group.
         self.runs_before, self.runs_after = list(before), list(after)
         self._before = [run for run in before if run.is_whole] or list(before)
         self._after = [run for run in after if run.is_whole] or list(after)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether the side after is faster or slower, and how sure that is.
+        """Whether the runs after the change are faster or slower, and how certain that is.
 
         The wall time is that from the first submission to the last finish of a task.
         """
         return judge(self._before, self._after, self._least_of_one)
 
     def slower_than(self, limit: float) -> float:
-        """Return the p-value of the side after being slower by more than a share.
+        """Return the p-value of the runs after the change being slower by more than a fraction.
 
-        It is the probability to see what was seen if it were slower by just that share; NaN where
-        nothing can be told, as with one run on a side: that may be one of the few that are far off.
+        It is the probability of the observation if they were slower by exactly this fraction. It is
+        NaN if no test is possible, as with one run per group, which may be an outlier.
         """
         first, second = walls(self._before), walls(self._after)
         if self.verdict.kind == "cannot tell" or min(len(first), len(second)) < 2:
@@ -108,9 +109,9 @@ class Comparison:
         return self._summed(path_parts, by)
 
     def thread_time(self, by: By = "function") -> pd.DataFrame:
-        """Lead from the seconds of all threads of one side to those of the other.
+        """Return the parts of the difference in thread time between the groups.
 
-        As `waterfall`, but of every second of every thread; ``(idle)`` where no task held it.
+        As `waterfall`, but for every second of every thread. ``(idle)`` if no task occupied it.
         """
         return self._summed(thread_parts, by)
 
@@ -141,9 +142,10 @@ class Comparison:
 
     @cached_property
     def memory(self) -> pd.DataFrame:
-        """The memory of workers: ``What``, ``Before (MB)``, ``After (MB)``, ``Change (%)``.
+        """The memory of workers:
 
-        Figures that were not sampled in every run are left out.
+        ``What``, ``Before (MB)``, ``After (MB)``, ``Change (%)``. Figures that were not sampled in
+        every run are left out.
         """
         return compare_memory(*self._traces)
 
@@ -196,11 +198,11 @@ class Comparison:
 
     @cached_property
     def surroundings(self) -> pd.DataFrame:
-        """What differs around the runs, besides what ran how long.
+        """Differences around the runs, other than durations.
 
         ``What`` (versions, settings, hosts, workers, threads, graph, sizes), ``Before``, ``After``,
-        and ``Could explain it``: ``yes`` if such a change works in the direction that was seen,
-        ``possibly`` if either is possible. It is no proof.
+        and ``Could explain it``: ``yes`` if such a change works in the observed direction,
+        ``possibly`` if it may work in either. This is not a proof.
         """
         told = self.verdict.kind in ("faster", "slower")
         change = self.verdict.change if told else 0.0
@@ -213,14 +215,14 @@ class Comparison:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What to know before the rest is believed."""
+        """Caveats about the runs and the comparison."""
         runs, used = [*self.runs_before, *self.runs_after], [*self._before, *self._after]
         left_out = [run for run in runs if not any(run is kept for kept in used)]
         return notes_in_words(runs, left_out, self._evidence, len(self.renamed))
 
     @cached_property
     def sentences(self) -> list[str]:
-        """The verdict and what made the difference, in words."""
+        """The verdict and the causes of the difference, as sentences."""
         found = in_words(self.verdict, self.surroundings, self.functions, self.waterfall())
         if not self.same_pipeline:
             found.insert(0, others_in_words(share_in_common(self.functions)))
@@ -235,18 +237,18 @@ class Comparison:
 
     @cached_property
     def typical(self) -> tuple[ComparedRun, ComparedRun]:
-        """The run of each side whose wall time is nearest to the median of its side."""
+        """The run of each group whose wall time is nearest to the median of its group."""
         first, second = map(typical_run, (self._before, self._after))
         return first, second
 
     @cached_property
     def renamed(self) -> dict[str, str]:
-        """The functions that are taken to be renamed: the name before of each name after."""
+        """Functions that were probably renamed: the earlier name, by the later name."""
         return dict(self._functions.renamed)
 
     @property
     def same_pipeline(self) -> bool:
-        """Whether functions that both have make up half of the time of each side."""
+        """Whether functions of both groups make up at least half of the time of each group."""
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
@@ -257,7 +259,7 @@ class Comparison:
 
     @property
     def _least(self) -> float:
-        """The least share that is told of two runs; infinite where it is unknown."""
+        """Minimum difference that is reported for two single runs, or infinite if unknown."""
         share = self._least_of_one.share
         return share if math.isfinite(share) else math.inf
 
@@ -285,9 +287,9 @@ class Comparison:
         return make_waterfall(before, after, matching, by.capitalize())
 
 
-# --- The findings of both sides -------------------------------------------------------------------
+# --- The findings of both groups -----------------------------------------------------------------
 
-#: A rule and the function that it speaks of, if one.
+#: A rule, and the function that the finding is about, or None.
 _What = tuple[str, str | None]
 _STATUSES = ("new", "gone", "same", "now and then", "not clear")
 
@@ -295,7 +297,7 @@ _STATUSES = ("new", "gone", "same", "now and then", "not clear")
 def compare_findings(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
 ) -> pd.DataFrame:
-    """List the findings of both sides, of all their runs; see `RunComparison.findings`."""
+    """Return the findings of all runs of both groups. See `RunComparison.findings`."""
     first = _by_what(before, matching.label_before)
     second = _by_what(after, matching.label_after)
     rows = []
@@ -367,7 +369,7 @@ def changed_findings(
 def _by_what(
     runs: Sequence[ComparedRun], label: Callable[[str], str]
 ) -> dict[_What, list[dict[str, Any]]]:
-    """Return what each run finds, the gravest of each kind."""
+    """Return the most severe finding of each kind for each run."""
     found: dict[_What, list[dict[str, Any]]] = {}
     for run in runs:
         seen: dict[_What, dict[str, Any]] = {}
@@ -381,16 +383,16 @@ def _by_what(
 
 
 def _share(runs: Sequence[ComparedRun], found: Sequence[object]) -> float:
-    """Return the share of a side's runs that have a finding; NaN: unknown.
+    """Return the fraction of a group's runs that have a finding, or NaN if unknown.
 
-    One that did not end and has it not does not count: it might have had it later.
+    A run that did not end and lacks the finding does not count: it might have had it later.
     """
     counted = max(sum(run.is_whole for run in runs), len(found))
     return len(found) / counted if counted else math.nan
 
 
 def _status(before: float, after: float) -> str:
-    """Name what became of a finding, by the shares of the runs that have it."""
+    """Return the status of a finding, given the fractions of the runs that have it."""
     if math.isnan(before) or math.isnan(after):
         return "not clear"
     had, has = before > 0.5, after > 0.5
@@ -399,40 +401,42 @@ def _status(before: float, after: float) -> str:
     return "same" if had else "now and then"
 
 
-# --- A gate for changes: whether a side is certainly slower by more than is allowed ---------------
+# --- A regression gate: whether runs are certainly slower by more than is allowed -----------------
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What a gate says of a comparison."""
+    """The decision of a regression gate."""
 
-    #: The share by which the side after may be slower.
+    #: Fraction by which the runs after the change may be slower.
     limit: float
-    #: Of what was seen, if it were slower by just that; NaN: nothing can be told.
+    #: Probability of the observation if they were slower by exactly this fraction, or NaN if no
+    #: test is possible.
     p: float
-    #: Why, in a sentence.
+    #: Reason, as a sentence.
     text: str
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is certain that the side after is slower by more than the limit."""
+        """Whether the runs after the change are certainly slower by more than the limit."""
         return self.p < CERTAIN
 
 
 def check_slower(comparison: Comparison, limit: float) -> Gate:
-    """Check whether the side after is slower by more than a share.
+    """Check whether the runs after a change are slower by more than a fraction.
 
-    Of 100 times that nothing changed it says so wrongly less than once, also with a limit of 0.
+    If nothing changed, the gate is wrongly closed in less than 1 of 100 cases, also with a limit of
+    0.
     """
     p, verdict = comparison.slower_than(limit), comparison.verdict
     seen = f"{abs(verdict.change) * 100:.1f} % {'slower' if verdict.change > 0 else 'faster'}"
-    text = f"{seen} as seen, p = {p:.2g}."
+    text = f"{seen} as observed, p = {p:.2g}."
     if verdict.kind == "cannot tell":
         text = verdict.text
     elif math.isnan(p):
         text = (
-            f"{seen} as seen, but one run on a side is never certain. Record several on each, best "
-            "five."
+            f"{seen} as observed. With one run per group, this is never certain. Record several "
+            "runs of each, preferably five."
         )
     elif p < CERTAIN:
         text = f"{seen}, p = {p:.2g}."

@@ -1,4 +1,4 @@
-"""The functions, or steps, of two sides: which is which, how often each ran, for how long."""
+"""The functions, or steps, of two groups of runs: matching, counts, and durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
 
-#: Resolution of clocks in seconds: the minimum of a duration.
+#: Resolution of clocks in seconds, which is the minimum of a duration.
 _LEAST_SECONDS = 1e-6
 #: Label of a function without a significant change.
 UNCERTAIN = "uncertain"
@@ -49,7 +49,7 @@ def compare_functions(
     least: float,
     by: By = "function",
 ) -> pd.DataFrame:
-    """List the functions, or steps, of both sides; see `RunComparison.functions`.
+    """Return the functions, or steps, of both groups. See `RunComparison.functions`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def compare_functions(
 
 
 def share_in_common(functions: pd.DataFrame) -> float:
-    """Return the lesser share of a side's time in functions that both have; 1 of no time."""
+    """Return the smaller fraction of a group's time in common functions, or 1 without time."""
     both = (functions[["Task Runs Before", "Task Runs After"]] > 0).all(axis=1)
     shares = []
     for column in ("Total Before (s)", "Total After (s)"):
@@ -111,9 +111,9 @@ def share_in_common(functions: pd.DataFrame) -> float:
 def _by_name(
     traces: Sequence[Run], label: Callable[[str], str], by: By
 ) -> dict[str, list[pd.DataFrame]]:
-    """Return what is taken of the task runs of each function that ended in memory, run by run.
+    """Return columns of the successful task runs of each function, per run.
 
-    ``held`` is the most bytes that the process held meanwhile, at a sample.
+    ``held`` is the maximum number of bytes that the process held meanwhile, in samples.
     """
     found: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
@@ -134,9 +134,9 @@ def _functions(tasks: pd.DataFrame) -> tuple[Array, Sequence[str]]:
 
 
 def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_each: bool) -> float:
-    """Test whether a function takes another time: by runs where there are several, else by tasks.
+    """Return the p-value of a change in duration: from runs if there are several, else from tasks.
 
-    Tasks of one run have its machine and moment in common, so that they count for less than runs.
+    Tasks of one run share their host and time, so they count less than runs.
     """
     sides = [[runs["duration"].dropna() for runs in side] for side in (before, after)]
     if one_each:
@@ -149,7 +149,7 @@ def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_eac
 
 
 def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> str:
-    """Name the change; what a side lacks that did not end might have come yet."""
+    """Return the change in the number of task runs. A run that did not end might have had more."""
     if not before or not after:
         if (before or after) and not ended[0 if after else 1]:
             return "not clear"
@@ -157,37 +157,37 @@ def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> st
     return "same" if before == after else "more" if after > before else "fewer"
 
 
-# --- Which function, and which step, of one side is which of the other ----------------------------
+# --- Matching of functions and steps between the groups ------------------------------------------
 
-#: The functions whose results a function takes, and those that take its results.
+#: Functions whose results a function takes, and functions that take its results.
 Neighbours = tuple[frozenset[str], frozenset[str]]
 
-#: Those of them that both sides have, and how many others there are of each.
+#: Those of them that both groups have, and the number of others of each kind.
 _Place = tuple[frozenset[str], frozenset[str], int, int]
 
 
 @dataclass(frozen=True)
 class Matching:
-    """The names of one side that are others on the other side."""
+    """The names of functions or steps that differ between the groups."""
 
-    #: The name before of each name after that has another one there.
+    #: Name before the change, by the name after it.
     renamed: Mapping[str, str]
 
     def label_before(self, name: str) -> str:
-        """Return what a name of the side before is called in tables of both sides."""
+        """Return the label in tables of both groups for a name before the change."""
         after = next((new for new, old in self.renamed.items() if old == name), None)
         return name if after is None else f"{name} → {after}"
 
     def label_after(self, name: str) -> str:
-        """Return what a name of the side after is called in tables of both sides."""
+        """Return the label in tables of both groups for a name after the change."""
         return self.label_before(self.renamed[name]) if name in self.renamed else name
 
 
 def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
-    """Match functions by name, and those that are left by their place in the graph.
+    """Match functions by name, and the remaining ones by their neighbours in the graph.
 
-    A function that only one side has is one that only the other has, if their results go to the
-    same functions and come from the same, and no other is in the same place.
+    Two functions match if each is in one group only, they take results from the same functions, the
+    same functions take their results, and no other function has the same neighbours.
     """
     first, second = _graph(before), _graph(after)
     renamed: dict[str, str] = {}
@@ -197,7 +197,7 @@ def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
 
 
 def match_steps(before: Iterable[Run], after: Iterable[Run], functions: Matching) -> Matching:
-    """Match steps by name, and those that are left by the functions that ran in them."""
+    """Match steps by name, and the remaining ones by the functions that ran in them."""
     first, second = _functions_of_steps(before), _functions_of_steps(after)
     olds = {name: ran for name, ran in first.items() if name not in second}
     renamed = {}
@@ -214,7 +214,7 @@ def match_steps(before: Iterable[Run], after: Iterable[Run], functions: Matching
 def _same_places(
     first: dict[str, Neighbours], second: dict[str, Neighbours], renamed: dict[str, str]
 ) -> dict[str, str]:
-    """Match functions that are alone in a place of both graphs, which have a known neighbour."""
+    """Match functions with unique neighbours in both graphs, at least one of which is known."""
     olds = first.keys() - second.keys() - set(renamed.values())
     news = second.keys() - first.keys() - renamed.keys()
     known = (first.keys() & second.keys()) | set(renamed.values())
@@ -231,7 +231,7 @@ def _same_places(
 
 
 def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
-    """Return a function's known neighbours by their names before, and how many others it has."""
+    """Return a function's known neighbours by their earlier names, and the number of others."""
     inputs, outputs = (
         frozenset(old for name in names if (old := renamed.get(name, name)) in known)
         for names in of
@@ -240,7 +240,7 @@ def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
 
 
 def _graph(traces: Iterable[Run]) -> dict[str, Neighbours]:
-    """Return the graph of functions of a side's runs; edges of a function to itself left out."""
+    """Return the graph of functions of a group's runs, without edges of a function to itself."""
     inputs: dict[str, set[str]] = {}
     outputs: dict[str, set[str]] = {}
     for trace in traces:

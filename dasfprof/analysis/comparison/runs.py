@@ -1,4 +1,4 @@
-"""The runs of a comparison: how they are found, what differs around them, others of the graph."""
+"""The runs of a comparison: how they are found, how they differ, and other runs of the graph."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.text import count_of, format_size
 
-#: One run, or several of the same program.
+#: A run, or several runs of the same program.
 Source = str | os.PathLike[str] | MultiEventDatabase | Trace | Analyser
 Sources = Source | Iterable[Source]
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run of one side."""
+    """A run of one group."""
 
     name: str
     trace: Run
@@ -53,12 +53,12 @@ class ComparedRun:
 
     @cached_property
     def diagnosed(self) -> list[Finding]:
-        """What the diagnosis finds."""
+        """The findings of the run."""
         return diagnosis.find(self.trace)
 
     @property
     def findings(self) -> pd.DataFrame:
-        """What the diagnosis finds, as a table."""
+        """The findings of the run as a table."""
         return diagnosis.table_of(self.diagnosed)
 
     @cached_property
@@ -78,16 +78,16 @@ class ComparedRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it ended, so that its wall time can be compared."""
+        """Whether the run ended, so that its wall time can be compared."""
         return bool(np.isfinite(self.seconds)) and self.trace.ending is None
 
     def is_same(self, other: ComparedRun) -> bool:
-        """Return whether two are the same run."""
+        """Return whether both objects are the same run."""
         return self.trace is other.trace or bool(self.uuid and self.uuid == other.uuid)
 
 
 def open_side(source: Sources) -> list[ComparedRun]:
-    """Open the runs of one side, the oldest first.
+    """Open the runs of one group, oldest first.
 
     Raises
     ------
@@ -110,8 +110,8 @@ def open_side(source: Sources) -> list[ComparedRun]:
             files += _files(item)
         else:
             raise InvalidArgumentError(
-                f"cannot compare {item!r} of type {type(item).__name__}: give a source of a run, a "
-                "TraceAnalyser, or a list of those."
+                f"cannot compare {item!r} of type {type(item).__name__}: expected the source of "
+                "a run, a TraceAnalyser, or a list of these."
             )
     runs += [_run_of(MultiEventDatabase(group)) for group in _by_run(files)]
     distinct: list[ComparedRun] = []
@@ -119,7 +119,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
         if not any(run.is_same(other) for other in distinct):
             distinct.append(run)
     if not distinct:
-        raise InvalidArgumentError("one side has no run: give at least one source of each side.")
+        raise InvalidArgumentError("one side has no runs: pass at least one source for each side.")
     return sorted(distinct, key=lambda run: float(np.nan_to_num(run.trace.begin)))
 
 
@@ -135,33 +135,33 @@ def list_runs(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> pd
 
 
 def typical_run(side: Sequence[ComparedRun]) -> ComparedRun:
-    """Return the run whose wall time is nearest to the median of its side."""
+    """Return the run whose wall time is nearest to the median of its group."""
     seconds = np.nan_to_num([run.seconds for run in side])
     return side[int(np.argmin(np.abs(seconds - np.median(seconds))))]
 
 
 def _files(source: str | os.PathLike[str]) -> list[Path]:
-    """Return the files of a source: of all runs in a directory, else as `open_run` finds them."""
+    """Return the files of a source, or of all runs in a directory."""
     path = Path(source)
     if path.is_dir():
         found = [file for run in find_runs(path) for file in run.files]
         for inner in sorted(path.iterdir()) if not found else ():
-            if inner.is_dir():  # each run in a directory of its own
+            if inner.is_dir():  # Each run is in a directory of its own.
                 found += [file for run in find_runs(inner) for file in run.files]
         if not found:
             raise SourceNotFoundError(
-                f"there is no run in the directory {os.fspath(source)!r}: no trace file there, nor "
-                "in the directories in it."
+                f"there is no run in the directory {os.fspath(source)!r}: it contains no trace "
+                "files, and neither do its subdirectories."
             )
         return found
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of several with that name the newest is opened
+        warnings.simplefilter("ignore")  # If several runs have this name, the newest is opened.
         database = open_run(source)
     return [item.path for item in database.databases]  # type: ignore[attr-defined]
 
 
 def _by_run(files: list[Path]) -> list[list[Path]]:
-    """Group files by the run that they are of."""
+    """Group files by run."""
     wanted = {path.resolve() for path in files}
     groups = []
     for directory in dict.fromkeys(path.parent for path in files):
@@ -186,15 +186,15 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
     return ComparedRun(name, trace, uuid, directory)
 
 
-#: Minimum number of other runs by which the spread is estimated, and the maximum.
+#: Minimum number of other runs to estimate the spread, and maximum number that is used.
 _ENOUGH, _MOST = 5, 20
 
 
 def other_walls(before: ComparedRun, after: ComparedRun) -> Array:
-    """Return the wall times of the last other runs of the graph of the run before.
+    """Return the wall times of other recent runs with the same graph as the run before.
 
-    Those that the history of its directory has summed up, since the wall time last changed; none,
-    if they are too few to tell how much runs vary.
+    They come from the history of its directory, since the wall time last changed. There are none if
+    they are too few to estimate the spread.
     """
     if before.directory is None:
         return np.empty(0)
@@ -213,9 +213,10 @@ def other_walls(before: ComparedRun, after: ComparedRun) -> Array:
 
 
 def _since_last_change(walls: list[float]) -> list[float]:
-    """Return the wall times since two in a row differed from the median of up to ten before them.
+    """Return the wall times since the last change.
 
-    By 10 % and by three standard deviations (of the median absolute deviation) at least.
+    A change is two runs in a row that differ from the median of up to ten earlier runs by at least
+    10 %, and by three standard deviations (from the median absolute deviation).
     """
     start = 0
     for at in range(len(walls)):
@@ -232,28 +233,29 @@ def _since_last_change(walls: list[float]) -> list[float]:
 
 
 def least_of_others(walls: Array, p: float) -> float:
-    """Return the fraction by which two runs differ with probability `p`, by the walls of others.
+    """Return the fraction by which two runs differ with probability `p`, given other runs.
 
-    The logarithms are taken to be distributed normally, and the walls to be a sample of them.
+    Logarithms of wall times are assumed to have a normal distribution.
     """
     deviation = float(np.log(walls).std(ddof=1))
     return float(np.expm1(student_quantile(p, len(walls) - 1) * np.sqrt(2) * deviation))
 
 
-# --- What differs around two sides: software, settings, cluster, graph, sizes, memory -------------
+# --- Differences around two groups: software, settings, cluster, graph, sizes, memory -------------
 
 #: Tolerance (fraction) within which numbers that vary from run to run are equal.
 _SAME = 0.01
-#: Threshold (fraction of the logarithm of the change in wall time): a difference explains it.
+#: Threshold (fraction of the logarithm of the change in wall time): a difference explains the
+#: change.
 _IN_PART = 0.4
 
 
 class _Fact(NamedTuple):
-    """A number of a run."""
+    """A number that describes a run."""
 
     what: str
     of: Callable[[ComparedRun], float]
-    #: 1: more of it makes a run longer; -1: shorter; 0: either.
+    #: 1 if more of it makes a run longer, -1 if shorter, 0 if either.
     makes_longer: int = 0
     write: Callable[[float], str] = "{:,.6g}".format
 
@@ -261,7 +263,7 @@ class _Fact(NamedTuple):
 def compare_surroundings(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun], change: float
 ) -> pd.DataFrame:
-    """List what differs around the runs; see `RunComparison.surroundings`.
+    """Return the differences around the runs. See `RunComparison.surroundings`.
 
     Parameters
     ----------
@@ -305,7 +307,7 @@ def _explains(makes_longer: int, means: list[float], change: float) -> str:
     if makes_longer == 0:
         return "possibly"
     if np.sign(means[1] - means[0]) * makes_longer != np.sign(change):
-        return "no: it works the other way"
+        return "no: it has the opposite effect"
     enough = min(means) == 0 or abs(np.log(means[1] / means[0])) >= _IN_PART * abs(np.log1p(change))
     return "yes" if enough else "in part at most"
 
@@ -375,7 +377,7 @@ _FACTS = (
 
 
 def compare_memory(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
-    """List what was held in memory; see `RunComparison.memory`."""
+    """Return the memory of workers. See `RunComparison.memory`."""
     rows = []
     for what, of in _FIGURES.items():
         means = [float(np.mean([of(trace) for trace in side])) / 1e6 for side in (before, after)]

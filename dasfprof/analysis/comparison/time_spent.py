@@ -1,4 +1,4 @@
-"""Where two sides spent their time: parts that sum to the whole, and lines and calls as sampled."""
+"""Where two groups of runs spent their time: parts that sum to the total, and samples."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from dasfprof.analysis.tables.hot_lines import place_columns
 from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.database.columns import Array
 
-#: Seconds by class, and function or step.
+#: Seconds by category, and function or step.
 Parts = dict[tuple[str, str], float]
 _SECONDS = ["Before (s)", "After (s)", "Difference (s)"]
 
-#: What a function does on the critical path where that is known of all runs, in `ThreadTime`'s
-#: words.
+#: Activity of functions on the critical path if it is known for all runs, in `ThreadTime`'s words.
 _RUNNING = (
     ThreadTime.COMPUTING,
     ThreadTime.WAITING_FOR_A_CORE,
     ThreadTime.WAITING_FOR_STORAGE,
     ThreadTime.BLOCKED,
 )
-#: The labels of what functions do.
+#: Labels of the activity of functions.
 RUNNING = (KINDS[SegmentKind.COMPUTE][0], *(spent.label for spent in _RUNNING))
 MEANINGS = {spent.label: spent.meaning for spent in ThreadTime} | dict(KINDS.values())
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of all runs of a comparison: classes that some runs lack are put together.
+    """What is known for all runs of a comparison.
 
-    Without that, time that one side has by another name would be a difference.
+    Categories that some runs lack are merged. Otherwise, time that one group has under another name
+    would appear as a difference.
     """
 
-    #: What functions did: the CPU, cores, neither.
+    #: Whether it is known what functions did: CPU, CPU wait, or neither.
     running: bool
-    #: What the scheduler did.
+    #: Whether it is known what the scheduler did.
     scheduler: bool
 
     @classmethod
     def of(cls, traces: Sequence[Run]) -> Evidence:
-        """Find what is known of all these runs."""
+        """Return what is known for all of these runs."""
         running = [trace.tasks[["cpu", "run_queue"]].to_numpy(dtype=float) for trace in traces]
         return cls(
             all(np.isfinite(columns).all(axis=1).any() for columns in running),
@@ -63,7 +63,7 @@ class Evidence:
 
 
 def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
-    """Return the seconds of the critical path by class and function or step.
+    """Return the seconds of the critical path by category and function or step.
 
     They sum to the wall time from the first submission to the last known finish.
     """
@@ -85,9 +85,9 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
-    """Return the seconds of all threads by class and function or step; `NO_TASK` where idle.
+    """Return the thread-seconds by category and function or step, or `NO_TASK` for idle threads.
 
-    They sum to the threads of each worker times the seconds of its life.
+    They sum to each worker's number of threads, times the seconds that it existed.
     """
     accounts = make_accounts(trace)
     groups, busy = accounts.busy[by]
@@ -107,9 +107,9 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
-    """Split the segments in which functions ran into what they did, numbered from `first` on.
+    """Split the segments in which functions ran by activity, with codes from `first` upwards.
 
-    Segments of which that is unknown stay as they are.
+    Segments with unknown activity stay unchanged.
     """
     found, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)
@@ -136,7 +136,7 @@ def _summed(
 def make_waterfall(
     before: Sequence[Parts], after: Sequence[Parts], matching: Matching, name: str
 ) -> pd.DataFrame:
-    """List what each class of each function or step adds to the difference of the sides' means.
+    """Return the contribution of each category of each function or step to the difference.
 
     Parameters
     ----------
@@ -166,14 +166,14 @@ def make_waterfall(
 
 
 def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort a table of seconds by what differs most."""
+    """Sort a table by the absolute difference of seconds, largest first."""
     table[_SECONDS] = table[_SECONDS].astype(float)
     order = np.argsort(-table[_SECONDS[2]].abs().to_numpy(), kind="stable")
     return table.take(order).reset_index(drop=True)
 
 
 def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
-    """Average the parts of runs; what one lacks is none there."""
+    """Return the mean of the parts of runs. A missing part counts as 0."""
     sums: Parts = {}
     for parts in runs:
         for (kind, name), seconds in parts.items():
@@ -182,14 +182,14 @@ def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
     return {part: seconds / len(runs) for part, seconds in sums.items()}
 
 
-# --- Lines and calls, as far as stacks were sampled -----------------------------------------------
+# --- Lines and calls in stack samples -------------------------------------------------------------
 
-#: The name of a call: the functions on the way to it, each with its file.
+#: Path of a call: the functions on the way to it, each with its file.
 _Path = tuple[tuple[str, str], ...]
 
 
 def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd.DataFrame:
-    """List lines, functions or libraries; see `RunComparison.hot_lines`."""
+    """Return lines, functions or libraries of both groups. See `RunComparison.hot_lines`."""
     sides = [_of_sampled(side) for side in (before, after)]
     first, second = (_places(side, by) for side in sides) if all(sides) else ({}, {})
     names = list(dict.fromkeys([*first, *second]))
@@ -199,7 +199,7 @@ def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd
 
 
 def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> pd.DataFrame:
-    """List the calls of both sides as one tree; see `RunComparison.call_tree`."""
+    """Return the calls of both groups as one tree. See `RunComparison.call_tree`."""
     sides = [_of_sampled(side) for side in (before, after)]
     first, second = (_calls(side) for side in sides) if all(sides) else ({}, {})
     whole = max(_total(first), _total(second))
@@ -219,12 +219,12 @@ def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> 
 
 
 def _of_sampled(side: Sequence[Run]) -> list[Run]:
-    """Return the runs of a side in which stacks of tasks were sampled."""
+    """Return the runs of a group that have stack samples of tasks."""
     return [trace for trace in side if len(trace.task_samples)]
 
 
 def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
-    """Return the mean seconds in each place."""
+    """Return the mean seconds at each line, function or library."""
     sums: dict[Hashable, float] = {}
     for trace in side:
         found = hot_places(trace, by=by)
@@ -234,7 +234,7 @@ def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
 
 
 def _calls(side: Sequence[Run]) -> dict[_Path, float]:
-    """Return the mean seconds of each call, with what it calls."""
+    """Return the mean seconds of each call, including what it calls."""
     sums: dict[_Path, float] = {}
     for trace in side:
         samples, _ = samples_of(trace)

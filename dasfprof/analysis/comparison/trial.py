@@ -1,4 +1,4 @@
-"""What trying a change has shown: `Gain`, `Trial`; and tuning: `Tuning`, its points and profile."""
+"""Results of trying a change: `Gain` and `Trial`. Results of tuning: `Tuning` and its points."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ GainKind = Literal["gained", "lost", "nothing", "cannot tell"]
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much runs with a change were shorter. Seconds."""
+    """The time that a change saved, in seconds."""
 
     kind: GainKind
-    #: Means of both sides.
+    #: Mean seconds without and with the change.
     before: float
     after: float
-    #: What the gain is within, for 95 of 100 such intervals; NaN: unknown.
+    #: 95 % confidence interval of the gain, or NaN if unknown.
     low: float
     high: float
-    #: Of the difference, for the number of looks; NaN: no test can be made.
+    #: p-value of the difference, adjusted for repeated tests, or NaN if no test is possible.
     p: float
     pairs: int
-    #: The name of the test that `p` is of; empty: none can be made.
+    #: Name of the test, or empty if no test is possible.
     test: str
 
     @property
@@ -59,36 +59,40 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """What it says, in a sentence."""
+        """Sentence that describes the gain."""
         of = format_duration(self.before)
         interval = f"95 %: {_range(self.low, self.high)}"
         runs = f"{count_of(self.pairs, 'pair')} of runs"
         test = f"{runs}, p {p_in_words(self.p)}, {self.test}"
         if self.kind == "gained":
-            return f"Gained {format_duration(self.seconds)} of {of} ({interval}; {test})."
+            return f"Saved {format_duration(self.seconds)} of {of} ({interval}; {test})."
         if self.kind == "lost":
-            # The interval of what was lost is that of the gain, turned over.
+            # The interval of a loss is the negative interval of the gain.
             interval = f"95 %: {_range(-self.high, -self.low)}"
             return (
                 f"Lost {format_duration(-self.seconds)}: {of} became "
                 f"{format_duration(self.after)} ({interval}; {test})."
             )
         if self.kind == "nothing":
-            return f"Nothing was gained: {_range(self.low, self.high)} of {of} (95 %; {runs})."
+            return (
+                f"Nothing was saved: {_range(self.low, self.high)} of {of} (95 % confidence "
+                f"interval; {runs})."
+            )
         if math.isnan(self.low):
-            return f"Cannot tell whether anything was gained of {of}: {runs} say too little."
+            return f"Cannot tell whether anything was saved of {of}: {runs} are too few."
         return (
-            f"Cannot tell whether anything was gained: {_range(self.low, self.high)} of {of} "
-            f"(95 %; {runs}), as runs vary."
+            f"Cannot tell whether anything was saved: {_range(self.low, self.high)} of {of} (95 "
+            f"% confidence interval; {runs}), because the runs vary too much."
         )
 
 
 def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
-    """Test whether a change shortened the runs, by pairs of runs without and with it.
+    """Test whether a change shortened the runs, from pairs of runs without and with it.
 
-    Certain is what chance alone makes in fewer than 1 of 100 trials. Nothing was gained if the
-    gain is certain to be under 5 %. "cannot tell" of fewer than nine pairs: more of them may.
-    `tests`: how many changes are compared with the same runs, each of which may gain by chance.
+    A result is certain if chance alone causes it in fewer than 1 of 100 trials. Nothing was gained
+    if the gain is certainly below 5 %. After "cannot tell" with fewer than nine pairs, more pairs
+    may help. `tests` is the number of changes that are compared with the same runs, each of which
+    may gain by chance.
     """
     means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
     pairs = min(len(before), len(after))
@@ -107,11 +111,11 @@ def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
 
 
 def _range(low: float, high: float) -> str:
-    """Write two durations, the lower first: ``8.1 s to 9.4 s``."""
+    """Return two durations as text, the lower first: ``8.1 s to 9.4 s``."""
     return f"{format_duration(low)} to {format_duration(high)}"
 
 
-# --- A trial: a change, what it gained, and whether the results were the same ---------------------
+# --- A trial: a change, the time that it saved, and whether the results are the same -------------
 
 Results = Literal["equal", "differ", "in part", "not comparable"]
 TrialKind = Literal[GainKind, "results differ", "no result", "no change"]
@@ -119,10 +123,10 @@ TrialKind = Literal[GainKind, "results differ", "no result", "no change"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether runs with a change had the results of those without."""
+    """Whether runs with a change had the same results as runs without it."""
 
     kind: Results
-    #: In a sentence.
+    #: Description as a sentence.
     text: str
 
 
@@ -130,28 +134,29 @@ class Agreement:
 class TriedRun:
     """A run of a trial."""
 
-    #: Whether it had the change.
+    #: Whether the run had the change.
     changed: bool
-    #: From the first submission to the last finish of a task, and of the whole program.
+    #: Seconds from the first submission to the last finish of a task, and seconds of the whole
+    #: program.
     seconds: float
     program_seconds: float
 
 
 @dataclass(frozen=True, repr=False)
 class Trial:
-    """What became of trying a change of a program."""
+    """The result of trying a change of a program."""
 
-    #: By name; empty: there was none to try.
+    #: Settings by name. Empty if there was no change to try.
     change: Mapping[str, int | bool | str]
-    #: The rule and the sentence of the finding that advises it; empty: somebody asked for it.
+    #: Rule and headline of the finding that suggests the change, or empty if the user chose it.
     rule: str = ""
     finding: str = ""
-    #: Seconds at stake of that finding; NaN: it promises none.
+    #: Potential savings of this finding in seconds, or NaN if unknown.
     promised: float = math.nan
-    #: Why there is no verdict; empty: there is one.
+    #: Reason why there is no verdict, or empty.
     obstacle: str = ""
     gain: Gain | None = None
-    #: Of the whole program, with the start and end of its cluster.
+    #: Time saved for the whole program, including the start and end of its cluster.
     gain_of_program: Gain | None = None
     results: Agreement | None = None
     runs: Sequence[TriedRun] = ()
@@ -176,7 +181,7 @@ class Trial:
 
     @property
     def kind(self) -> TrialKind:
-        """The verdict; no gain counts where results differ."""
+        """The verdict. If results differ, no gain counts."""
         if self.obstacle or self.gain is None:
             return "no result" if self.change else "no change"
         if self.results is not None and self.results.kind == "differ":
@@ -185,17 +190,17 @@ class Trial:
 
     @property
     def words(self) -> str:
-        """The change as it is written: ``n_workers=4 threads_per_worker=1``."""
+        """The change as text: ``n_workers=4 threads_per_worker=1``."""
         return in_words(self.change)
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict first, then whether the results are equal, and the whole program's time."""
+        """Sentences: the verdict, whether results are equal, and the time of the whole program."""
         if self.obstacle or self.gain is None:
             return [self.obstacle]
         text = self.gain.text
         if math.isfinite(self.promised):
-            text = f"{text[:-1]}, promised {format_duration(self.promised)}."
+            text = f"{text[:-1]}. The finding promised {format_duration(self.promised)}."
         found = [text] if self.results is None else [text, self.results.text]
         if self.kind == "results differ":
             found = [found[1], f"What it took counts for nothing then: {text}"]
@@ -204,8 +209,8 @@ class Trial:
         if self.gain_of_program is not None:
             whole = self.gain_of_program
             found.append(
-                "That is from the first submission on. The whole program, start and end of its "
-                f"cluster included, took {format_duration(whole.before)} as it is and "
+                "These times start at the first submission. The whole program, with start and "
+                f"end of its cluster, took {format_duration(whole.before)} without and "
                 f"{format_duration(whole.after)} with the change{_OF_PROGRAM[whole.kind]}."
             )
         return found
@@ -225,12 +230,12 @@ class Trial:
         return {**data, "findings": data["findings"] or []}
 
 
-#: What is said besides of the whole program's time.
+#: Additional words about the time of the whole program.
 _OF_PROGRAM: Mapping[GainKind, str] = {
     "gained": "",
-    "lost": ": it is longer",
-    "nothing": ": that gains nothing",
-    "cannot tell": ": whether that is a gain is not certain",
+    "lost": ", which is longer",
+    "nothing": ", so nothing was saved",
+    "cannot tell": ", and it is not certain whether this saves time",
 }
 
 
@@ -255,47 +260,47 @@ def _findings_in_words(findings: Sequence[ChangedFinding]) -> list[str]:
 
 
 def in_words(change: Mapping[str, int | bool | str]) -> str:
-    """Write a change as the command takes it."""
+    """Return a change in the form that the command accepts."""
     return " ".join(f"{clean(name)}={clean(value)}" for name, value in change.items())
 
 
-# --- Tuning: settings that were looked at, the best, and its resource profile ---------------------
+# --- Tuning: settings that were considered, the best one, and its resource profile ----------------
 
 TuningKind = Literal["tuned", "as it is", "cannot tell", "results differ", "no result"]
 
-#: The first line of a resource profile, by which ours are known.
+#: First line of a resource profile, which identifies our files.
 MARK = "# Written by dasfprof tune"
 
 
 @dataclass(frozen=True, repr=False)
 class Point:
-    """One of the settings among which the best is sought."""
+    """Settings that tuning considers."""
 
-    #: By name, as a trial takes them.
+    #: Settings by name, as for a trial.
     change: Mapping[str, Value]
-    #: Seconds from the first submission to the last finish that a replay foretells; NaN: none does.
+    #: Seconds from the first submission to the last finish that a replay predicts, or NaN.
     predicted: float = math.nan
-    #: Bytes that the fullest worker would take at most; NaN: unknown.
+    #: Maximum bytes of the fullest worker, or NaN if unknown.
     memory: float = math.nan
-    #: Why it was not run; empty: it was.
+    #: Reason why it was not run, or empty.
     left_out: str = ""
-    #: Its runs beside those of the program as it is; None: it was not run so.
+    #: Its runs, paired with runs of the baseline, or None if it was not run in pairs.
     trial: Trial | None = None
 
     @property
     def measured(self) -> float:
-        """The mean seconds of its runs; NaN without any."""
+        """Mean seconds of its runs, or NaN without runs."""
         runs = () if self.trial is None else self.trial.runs
         seconds = [run.seconds for run in runs if run.changed]
         return float(np.mean(seconds)) if seconds else math.nan
 
     @property
     def words(self) -> str:
-        """Its settings as commands take them."""
+        """The settings in the form that commands accept."""
         return in_words(self.change)
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the point as JSON-compatible data."""
         return {
             "change": dict(self.change),
             "predicted": self.predicted,
@@ -308,24 +313,24 @@ class Point:
 
 @dataclass(frozen=True, repr=False)
 class Tuning:
-    """The settings that were looked at, and which of them is best."""
+    """The settings that were considered, and the best of them."""
 
-    #: What the cluster is as it is, by name.
+    #: Baseline settings of the cluster, by name.
     as_it_is: Mapping[str, Value]
-    #: All that were looked at, those with runs first, the shortest first.
+    #: All settings that were considered: those with runs first, fastest first.
     points: Sequence[Point] = ()
-    #: The one that is best of those that were run; None: none can be told.
+    #: The best of the settings that were run, or None if undecided.
     best: Point | None = None
-    #: Mean seconds of the program as it is; NaN: unknown.
+    #: Mean seconds of the baseline, or NaN if unknown.
     seconds: float = math.nan
-    #: What the replay did not foretell, and why.
+    #: What the replay could not predict, and why.
     limits: Sequence[str] = ()
-    #: What to know besides.
+    #: Caveats.
     notes: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> TuningKind:
-        """The verdict: settings are said only where runs with them are certain to be shorter."""
+        """The verdict. Settings are advised only if runs with them are certainly shorter."""
         trials = [point.trial for point in self.points if point.trial is not None]
         if self.best is None or self.best.trial is None:
             differ = [trial for trial in trials if trial.kind == "results differ"]
@@ -337,12 +342,12 @@ class Tuning:
 
     @property
     def settings(self) -> dict[str, Value]:
-        """What to set; empty: nothing."""
+        """The settings to use, or empty to keep the baseline."""
         return dict(self.best.change) if self.kind == "tuned" and self.best is not None else {}
 
     @property
     def line(self) -> str:
-        """The cluster as a line to paste; empty: there is nothing to change about it."""
+        """The cluster as a line to paste, or empty if it does not change."""
         options = {name: self.settings[name] for name in OF_CLUSTERS if name in self.settings}
         if not options:
             return ""
@@ -354,7 +359,7 @@ class Tuning:
 
     @property
     def profile(self) -> str:
-        """The resource profile, in YAML as Dask's config takes it; empty: nothing is to be set."""
+        """The resource profile as YAML for Dask's config, or empty if no setting changes."""
         if not self.settings:
             return ""
         data: dict[str, Any] = {}
@@ -370,20 +375,23 @@ class Tuning:
                 _put(data, name, value)
         if tuned:
             _put(data, "dasfprof.tuned", tuned)
-        lines = [MARK, "# The next run takes it: dasfprof run --config FILE SCRIPT, or DASK_CONFIG"]
+        lines = [
+            MARK,
+            ("# Use it in the next run: dasfprof run --config FILE SCRIPT, or DASK_CONFIG"),
+        ]
         lines += [f"# {self.line}"] * bool(self.line)
         return "\n".join([*lines, yaml.safe_dump(data, sort_keys=False)])
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict first, then what it rests on."""
+        """Sentences: the verdict, then its reasons."""
         best = self.best
         if best is None or best.trial is None:
             reasons = {
                 one.trial.obstacle for one in self.points if one.trial and one.trial.obstacle
             }
             if self.kind == "results differ":
-                reasons = {"With each of the settings that were run the results differ."}
+                reasons = {"The results differ with all settings that were run."}
             said = sorted(reasons) or ["No other settings were run."]
             return ["Nothing is advised.", *said]
         first, *more = best.trial.sentences
@@ -394,13 +402,13 @@ class Tuning:
             return [f"{first[:-1]}, with {best.words}.", *more]
         if self.kind == "as it is":
             return [
-                "Keep it as it is: of what was run nothing gains as much as 5 %. The best was "
-                f"{best.words}: {first[:1].lower()}{first[1:]}"
+                "Keep the baseline: none of the settings that were run saves 5 % or more. The "
+                f"best was {best.words}: {first[:1].lower()}{first[1:]}"
             ]
         return [
-            f"Cannot tell which is best, as runs vary: the best was {best.words}, "
-            f"{format_duration(gain.after)} against {format_duration(gain.before)} as it is. "
-            f"{first} Nothing is advised."
+            "Cannot tell which settings are best, because the runs vary too much. The best was "
+            f"{best.words}: {format_duration(gain.after)}, and {format_duration(gain.before)} "
+            f"for the baseline. {first} Nothing is advised."
         ]
 
     def __str__(self) -> str:
@@ -409,7 +417,7 @@ class Tuning:
     __repr__ = __str__
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the tuning as JSON-compatible data."""
         return {
             "verdict": self.kind,
             "settings": self.settings,
@@ -424,7 +432,7 @@ class Tuning:
 
 
 def in_gib(nbytes: float) -> str:
-    """Write bytes as an option of clusters, rounded down: ``4 GiB``."""
+    """Return bytes as the value of a cluster option, rounded down: ``4 GiB``."""
     return f"{math.floor(nbytes / 2**30 * 10) / 10:.10g} GiB"
 
 

@@ -1,4 +1,4 @@
-"""The verdict on two sides: whether one is faster, how sure that is, and by what, in words."""
+"""The verdict on two groups of runs: which one is faster, how certain that is, and why."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from dasfprof.text import count_of, format_duration, format_share
 _TO_DEVIATION = 1.4826
 #: Minimum number of task runs of a function to estimate their spread.
 _ENOUGH = 4
-#: Number of parts of a run whose speeds are compared, and minimum number of task runs in each.
+#: Number of parts of a run whose speeds are compared, and minimum number of task runs per part.
 _PARTS, _ENOUGH_IN_PART = 8, 4
 
 
 def relative_spread(trace: Run) -> float:
-    """Estimate the standard deviation of a run's wall time, as a share of it; NaN: unknown.
+    """Estimate the standard deviation of a run's wall time as a fraction of it, or NaN if unknown.
 
-    Two things vary. Tasks of the same function differ: those of the critical path sum to the wall
-    time, and so do their variances. And the machine's speed changes: as much between runs, it
-    is supposed, as between the eighths of this one.
+    There are two sources of variation. Durations of tasks of the same function differ: those of the
+    critical path sum to the wall time, and so do their variances. And the speed of the host
+    changes, by as much between runs, it is assumed, as between eighths of this run.
     """
     tasks, wall = trace.tasks, path_seconds(trace)
     if not len(tasks) or not wall > 0:
@@ -61,9 +61,9 @@ def relative_spread(trace: Run) -> float:
 
 
 def _spread_of_speed(start: Array, relative: Array) -> float:
-    """Return by how much parts of a run differ in the time that a usual task takes.
+    """Return the spread between parts of a run of the duration of a typical task.
 
-    Less what medians of so few tasks differ by without any change of speed: 1.25 standard errors.
+    The spread that medians of so few tasks have by chance is subtracted: 1.25 standard errors.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)
@@ -78,36 +78,36 @@ def _spread_of_speed(start: Array, relative: Array) -> float:
 
 Kind = Literal["faster", "slower", "no difference", "cannot tell"]
 
-#: Minimum difference (fraction) that is reported of one run each: runs of the same program on the
-#: same machine differ by a few percent, which no single run shows.
+#: Minimum difference (fraction) that is reported for one run per group. Runs of the same program on
+#: the same host differ by a few percent, which no single run shows.
 LEAST_OF_ONE = 0.05
-#: Standard deviations of the difference of two runs within which 99 of 100 lie.
+#: Number of standard deviations of the difference of two runs that contain 99 of 100 runs.
 _WITHIN = 2.58
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the side after is faster or slower than the side before."""
+    """Whether the group after the change is faster or slower than the group before it."""
 
     kind: Kind
-    #: Whether chance can be ruled out: p < 0.01, of several runs on each side.
+    #: Whether chance can be ruled out: p < 0.01, with several runs per group.
     certain: bool
-    #: Means of the sides' wall times, in seconds; NaN: unknown.
+    #: Mean wall times of the groups in seconds, or NaN if unknown.
     means: tuple[float, float]
-    #: Of the difference; NaN where no test can be made.
+    #: p-value of the difference, or NaN if no test is possible.
     p: float
-    #: In a sentence: by how much, how sure that is, and of how many runs.
+    #: Sentence with the difference, its certainty, and the number of runs.
     text: str
 
     @property
     def change(self) -> float:
-        """The difference as a share of the time before: below 0 if it is faster."""
+        """The difference as a fraction of the time before, negative if it is faster."""
         before, after = self.means
         return after / before - 1 if before > 0 else math.nan
 
     @property
     def difference(self) -> float:
-        """The seconds that the side after took longer."""
+        """The seconds by which the group after the change takes longer."""
         return self.means[1] - self.means[0]
 
 
@@ -121,7 +121,7 @@ class Least(NamedTuple):
 
 
 def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Least) -> Verdict:
-    """Compare the wall times of two sides; `least` counts for one run each."""
+    """Compare the wall times of two groups. `least` applies to one run per group."""
     first, second = walls(before), walls(after)
     means = float(first.mean()), float(second.mean())
     if refusal := _refusal(before, after):
@@ -140,11 +140,11 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Le
     test = f"{runs}, p {p_in_words(p)} ({name_of_test(len(first), len(second))})"
     if p < CERTAIN:
         kind: Kind = "slower" if change > 0 else "faster"
-        if min(len(first), len(second)) == 1:  # which may be one of the few that are far off
-            text = f"{by_how_much}, likely, not certain: {test}."
+        if min(len(first), len(second)) == 1:  # A single run may be an outlier.
+            text = f"{by_how_much}, which is likely but not certain: {test}."
             return Verdict(kind, False, means, p, text)
         return Verdict(kind, True, means, p, f"{by_how_much}, certain: {test}.")
-    text = f"No certain difference: {by_how_much} as seen; {test}."
+    text = f"No certain difference: {by_how_much} as observed; {test}."
     return Verdict("no difference", False, means, p, text)
 
 
@@ -154,7 +154,7 @@ def walls(side: Sequence[ComparedRun]) -> Array:
 
 
 def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
-    """Sum a waterfall up by function that ran, and by class of wait; the largest first."""
+    """Return the sums of a waterfall by function that ran and category of wait, largest first."""
     ran = path["Class"].isin(RUNNING)
     who = path["Function"].where(ran, path["Class"].str.lower())
     sums = path["Difference (s)"].groupby(who).sum()
@@ -165,25 +165,33 @@ def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
 def _of_one_each(means: tuple[float, float], least: Least, by_how_much: str) -> Verdict:
     limit, others = least
     if not math.isfinite(limit):
-        text = f"{by_how_much}; one run each, of too few tasks to tell how much chance makes."
+        text = (
+            f"{by_how_much}. With one run each and few tasks, it is unknown how much of this is "
+            "chance."
+        )
         return Verdict("cannot tell", False, means, math.nan, text)
-    as_others = f", as {others} other runs of it vary" if others else ""
-    cannot = f"one run each: cannot tell below {format_share(limit)}{as_others}"
+    as_others = f", estimated from {others} other runs" if others else ""
+    cannot = (
+        f"one run each: differences below {format_share(limit)} cannot be distinguished from "
+        f"chance{as_others}"
+    )
     if abs(means[1] / means[0] - 1) < limit:
-        text = f"No certain difference: {by_how_much} as seen; {cannot}."
+        text = f"No certain difference: {by_how_much} as observed; {cannot}."
         return Verdict("no difference", False, means, math.nan, text)
     kind: Kind = "slower" if means[1] > means[0] else "faster"
-    text = f"{by_how_much}, likely, not certain: {cannot}."
+    text = f"{by_how_much}, which is likely but not certain: {cannot}."
     if not others:
-        text = f"{by_how_much} as seen; {cannot}, and by how much runs vary no single one shows."
+        text = (
+            f"{by_how_much} as observed; {cannot}, and single runs do not show how much runs vary."
+        )
     return Verdict(kind, False, means, math.nan, text)
 
 
 def least_of_one(before: ComparedRun, after: ComparedRun) -> Least:
-    """Return the least difference that one run each can tell.
+    """Return the minimum difference that can be detected with one run per group.
 
-    By what other runs of it vary by, where the history has enough; no less than the spread within
-    the two runs lets expect, and, without others, than `LEAST_OF_ONE`.
+    It comes from the spread of other runs if the history has enough. It is at least the spread that
+    is estimated within the two runs and, without other runs, at least `LEAST_OF_ONE`.
     """
     within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
     others = other_walls(before, after)
@@ -193,46 +201,46 @@ def least_of_one(before: ComparedRun, after: ComparedRun) -> Least:
 
 
 def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:
-    """Say why wall times cannot be compared; empty if they can."""
+    """Return why wall times cannot be compared, or an empty text if they can."""
     both = [run.name for run in before if any(run.is_same(other) for other in after)]
     if both:
         of = "The same run" if len(before) == len(after) == 1 else f"{both[0]}, the same run,"
-        return f"{of} is on both sides: there is nothing to tell."
+        return f"{of} is on both sides, so there is nothing to compare."
     for name, side in (("before", before), ("after", after)):
         for run in side:
             if not run.is_whole:
                 faults = " and ".join(run.faults) or "has no wall time"
-                return f"{run.name} ({name}) {faults}: its wall time cannot be compared."
+                return f"{run.name} ({name}) {faults}, so its wall time cannot be compared."
     return ""
 
 
 def p_in_words(p: float) -> str:
-    """Write a probability."""
+    """Return a p-value as text."""
     return "< 0.001" if p < 0.001 else f"< {CERTAIN}" if p < CERTAIN else f"= {p:.2g}"
 
 
-# --- A comparison in words: the verdict, what made the difference, what to know of the runs -------
+# --- A comparison as sentences: the verdict, the causes of the difference, and caveats ------------
 
-#: Maximum number of things in a sentence, and minimum fraction of the difference of each.
+#: Maximum number of items in a sentence, and minimum fraction of the difference of each.
 _MOST, _LEAST_SHARE = 3, 0.1
 _THAN_BEFORE = {"slower": "longer", "faster": "less time"}
-#: What differs between any two runs.
+#: Facts that differ between any two runs.
 _VARIES = "Bytes moved between workers"
-#: What is said of functions on the critical path that did not change.
+#: Text about unchanged functions on the critical path.
 _OTHERS = (
-    "other functions, whose tasks are as many and for all that is certain as long (which of them "
-    "lie on it varies)"
+    "other functions, whose tasks did not certainly change in number or duration (which of them "
+    "are on the path varies)"
 )
-#: The class of time that tells of other programs, and the share of a difference to speak of it.
+#: Category of time that shows other programs, and minimum fraction of a difference to mention it.
 _CORES, _MOSTLY = "Waiting for CPU", 0.5
 
 
 def in_words(
     verdict: Verdict, surroundings: pd.DataFrame, functions: pd.DataFrame, path: pd.DataFrame
 ) -> list[str]:
-    """Write a sentence each on the verdict, what differs around, the functions, and the path.
+    """Return a sentence each about the verdict, the surroundings, the functions, and the path.
 
-    Of the path functions are named with all that they do, waits by their class.
+    Functions on the path are named with all that they do, and waits by their category.
     """
     if verdict.kind == "cannot tell":
         return [verdict.text]
@@ -246,37 +254,42 @@ def in_words(
 
 
 def others_in_words(common: float) -> str:
-    """Say that two pipelines seem to be different; `common`: their time in common functions."""
+    """Return a caution that two pipelines seem to be different.
+
+    `common`: time in common functions.
+    """
     return (
-        "These seem to be different pipelines, so that the wall time says little: "
-        f"functions that both have make up {format_share(common)} of the time."
+        "These seem to be different pipelines, so their wall times can hardly be compared: "
+        f"common functions make up {format_share(common)} of the time."
     )
 
 
 def notes_in_words(
     runs: Sequence[ComparedRun], left_out: Sequence[ComparedRun], evidence: Evidence, renamed: int
 ) -> list[str]:
-    """Write what is to be known of the runs, and of how they were compared."""
+    """Return caveats about the runs, and about how they were compared."""
     found = []
     for run in runs:
         if run.faults:
-            words = ": it is left out" if any(run is other for other in left_out) else ""
+            words = ", so it was left out" if any(run is other for other in left_out) else ""
             found.append(f"{run.name} {', and '.join(run.faults)}{words}.")
     if not evidence.scheduler:
         found.append(
-            "A run has no scheduler's file, so that waits for the client and the "
-            "scheduler are not told apart."
+            "A run has no file of the scheduler, so waits for the client and waits for the "
+            "scheduler are combined."
         )
     if renamed:
         taken = "function is" if renamed == 1 else "functions are"
-        found.append(f"{renamed} {taken} taken to be renamed, by the place in the graph.")
+        found.append(
+            f"{renamed} {taken} assumed to be renamed, because of the position in the graph."
+        )
     return found
 
 
 def _around(surroundings: pd.DataFrame) -> str:
-    """Name what could explain the difference; what differs at all, if there is none to explain."""
+    """Return a sentence on what could explain the difference, or on what differs at all."""
     told = surroundings["Could explain it"] != ""
-    words = "What differs and could explain it" if told.any() else "What differs around the runs"
+    words = "Differences that could explain it" if told.any() else "Differences around the runs"
     own = surroundings[surroundings["What"] != _VARIES]
     if told.any():
         own = own[own["Could explain it"] == "yes"]
@@ -295,14 +308,15 @@ def _functions(functions: pd.DataFrame) -> str:
             own["Function"], own["Change (%)"], own["Changed"], strict=True
         )
     ]
-    return f"By the median of their tasks: {', '.join(named)}." if named else ""
+    return f"Median durations of tasks: {', '.join(named)}." if named else ""
 
 
 def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
-    """Name what makes the difference on the critical path: waits, and functions that changed.
+    """Return a sentence on what causes the difference on the critical path.
 
-    Where all threads are busy, which of equally long tasks lie on it is chance: a function is named
-    if its tasks, of the whole run, take another time or are more or fewer.
+    These are waits, and functions that changed. If all threads are busy, it is chance which of
+    equally long tasks are on the path. Therefore, a function is named only if its tasks in the
+    whole run changed in duration or number.
     """
     whole = abs(verdict.difference)
     same = (functions["Changed"] == UNCERTAIN) & (functions["Tasks"] == "same")
@@ -319,18 +333,18 @@ def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
 
 
 def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
-    """Say so where functions took longer because they got no core: that is not their own doing."""
+    """Return a sentence if functions took longer because of CPU wait, which is not their fault."""
     whole = verdict.difference
     waited = float(path.loc[path["Class"] == _CORES, "Difference (s)"].sum())
     if not math.isfinite(whole) or whole == 0 or waited / whole < _MOSTLY:
         return ""
     return (
-        f"Waiting for CPU makes {signed(waited)} of it: other programs were on the host, or "
-        "more threads than cores, on one side more than on the other."
+        f"Waiting for CPU accounts for {signed(waited)} of it. One side had other programs on "
+        "the host, or more threads than cores."
     )
 
 
 def signed(seconds: float) -> str:
-    """Write a difference of seconds with its sign."""
+    """Return a difference in seconds with its sign."""
     sign = "−" if seconds < 0 else "+"  # noqa: RUF001
     return f"{sign}{format_duration(abs(seconds))}"

@@ -34,33 +34,44 @@ _WORK = 0.1
 #: Prefixes of the names of P2P joins, and the advice about a few keys with most of the rows.
 _JOINS = ("hashjoin", "hash-join")
 _SPREAD_KEYS = {
-    False: "Smaller partitions do not split a key. Reduce the rows of a key before they are "
-    "shuffled (groupby().agg() instead of apply()), or salt it: shuffle by the key and a random "
-    "number from 0 to 9, then combine the ten parts of each key.",
-    True: "Smaller partitions do not split a key. If one side of the merge fits into a worker's "
-    "memory, merge(..., broadcast=True) leaves the other side where it is; else aggregate before "
-    "the merge, or salt the key: merge on the key and a random number from 0 to 9, with the "
-    "smaller side repeated for each.",
+    False: "A smaller partition still holds all rows of a key. Reduce the rows of a key before "
+    "they are shuffled (groupby().agg() instead of apply()), or salt the key: shuffle by "
+    "the key and a random number from 0 to 9, then combine the ten parts of each key.",
+    True: "A smaller partition still holds all rows of a key. If one side of the merge fits into "
+    "a worker's memory, use merge(..., broadcast=True), which does not move the other "
+    "side. If not, aggregate before the merge or salt the key: merge on the key and a "
+    "random number from 0 to 9, with each row of the smaller side repeated for each number.",
 }
 #: Threshold (bytes): a side of a merge that is smaller can be sent to all workers.
 _BROADCAST_BYTES = 100e6
 _BROADCAST = (
-    "Use merge(..., broadcast=True): the smaller side has only {smaller}, which each worker then "
-    "gets, and the rows of the larger side stay where they are."
+    "Use merge(..., broadcast=True): every worker then gets a copy of the smaller side, which "
+    "has only {smaller}, and the larger side is not moved."
 )
 #: Causes of stragglers that other rules report, or that do no harm.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
-    "spill": "their inputs were read back from disk: give workers more memory, or smaller chunks",
-    "deserialising": "they were deserialised for long: scatter large arguments once",
-    "first run on that worker": "they were the first on their worker: import and load what they "
-    "need beforehand, by client.run or a worker plugin",
-    "skew": "the durations of this function differ much anyway: profile one of the longest, and if "
-    "it has more to do, split the work more evenly",
-    "blocked": "they waited without using the CPU: look at the files, locks and services that "
-    "they use",
-    "computed longer": "they computed for longer: look at what is in their inputs",
+    "spill": (
+        "Give workers more memory or use smaller chunks: the slow tasks of {function} had to "
+        "read their inputs back from disk."
+    ),
+    "deserialising": (
+        "Scatter large arguments once: the slow tasks of {function} spent the extra time on "
+        "deserializing."
+    ),
+    "first run on that worker": "Import and load what {function} needs in advance, with "
+    "client.run or a worker plugin: its slow tasks were the first on "
+    "their workers.",
+    "skew": "Profile one of the longest tasks of {function}, whose durations vary widely. If "
+    "this task has more to do than others, split the work more evenly.",
+    "blocked": "Check the files, locks and services that {function} uses: its slow tasks waited "
+    "without using the CPU.",
+    "computed longer": (
+        "Check the inputs of the slow tasks of {function}: they computed for longer than the "
+        "others."
+    ),
 }
+_WHY_UNKNOWN = "Profile one of the slow tasks of {function}: their cause is not recorded."
 
 
 @rule(
@@ -69,7 +80,7 @@ _WHY = {
     causes="serial-chain too-few-tasks transfer-bound",
 )
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
-    """Find partitions that are far larger than others, so that their tasks take longer."""
+    """Find partitions that are far larger than others and make their tasks take longer."""
     stragglers, (sizes, times) = run.stragglers, run.partitions
     fat = run.fat & ~run.on_slow_worker[stragglers.rows]
     if not fat.any():
@@ -87,22 +98,23 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.flatnonzero(fat)[0])
     row, counts = stragglers.rows[worst], _by_function(run, stragglers.rows[fat])
     usual = Bytes(sizes[worst] / times[worst])
-    held = "It came of a shuffle by key: a few keys have most of its rows. " if of_key else ""
+    shuffle = "A shuffle by key made the partitions, so a few keys have most of the rows. "
+    held = shuffle if of_key else ""
     yield Finding.of(
         "data-skew",
         "One partition of {function} is far larger than the others: {size}, {times} times the "
-        "median, and its task takes {longer} longer."
+        "median. Its task takes {longer} longer."
         if fat.sum() == 1
-        else "{tasks:task} have partitions far larger than others: up to {size} in {function}, "
-        "{times} times the median.",
-        f"Key {{key}}; {{_most}}. {held}See stragglers() and imbalance().",
+        else "{tasks:task} have far larger partitions than the others: up to {size} in "
+        "{function}, {times} times the median.",
+        f"Largest: {{key}}. By function: {{_most}}. {held}See stragglers() and imbalance().",
         _BROADCAST
         if broadcast
         else _SPREAD_KEYS[joined]
         if of_key
-        else "Split the data evenly before {function}, into partitions of about {usual}: where it "
-        "is read (blocksize= of read_csv(), split_row_groups= of read_parquet()), by "
-        "array.rechunk(), or by more, smaller inputs.",
+        else "Split the data evenly before {function}, into partitions of about {usual}: when "
+        "you read it (blocksize= of read_csv(), split_row_groups= of read_parquet()), with "
+        "array.rechunk(), or by using more and smaller inputs.",
         key=run.key_text(row),
         size=Bytes(sizes[worst]),
         times=Factor(times[worst]),
@@ -121,7 +133,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions of P2P shuffles that made the partitions, and if one was by key."""
+    """Return the functions of the shuffles that made the partitions, and whether one was by key."""
     (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     outputs = p2p_outputs(run.trace)
@@ -151,7 +163,7 @@ def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
 
 @rule("stragglers", causes="load-imbalance too-few-tasks")
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that take far longer than others of their layer, for which others wait."""
+    """Find tasks that take far longer than others of their layer and make other tasks wait."""
     stragglers = run.stragglers
     slow = ~run.fat & ~np.isin(stragglers.cause, _NOT_SLOW)
     slow &= ~np.isin(stragglers.rows, run.first_uses.rows) & ~run.on_slow_worker[stragglers.rows]
@@ -166,12 +178,14 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     layer = " in the same layer of the graph"
     yield Finding.of(
         "stragglers",
-        f"{{tasks:task}} held their threads far longer than others of their "
-        f"function{layer if by_layer else ''}, waits for a core left out: up to {{longest}} in "
-        f"{{function}}, whose median{layer if longest_by_layer else ''} is {{median}}.",
-        "Key {key}; {_most}. Most likely cause of those of {function}: {cause}. See stragglers().",
-        "Of the tasks of {function} "
-        f"{_WHY.get(cause, 'profile one: why these took longer is not recorded')}.",
+        "{tasks:task} took far longer than other tasks of the same "
+        f"function{layer if by_layer else ''}: up to {{longest}} in {{function}}, where the "
+        f"median{layer if longest_by_layer else ''} is {{median}}. CPU wait is not included.",
+        (
+            "Slowest key: {key}. Slow tasks by function: {_most}. Most likely cause in {function}: "
+            "{cause}. See stragglers()."
+        ),
+        _WHY.get(cause, _WHY_UNKNOWN),
         key=run.key_text(row),
         longest=Seconds(stragglers.seconds[worst]),
         median=Seconds(stragglers.median[worst]),
@@ -211,25 +225,30 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
         slow = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
         look = (
-            "All workers ran on this host, so look for what its process alone shares: pinned "
-            "cores, its share of memory, other tasks that it ran (process_summary()). "
+            "Check what the process of this worker has for itself: pinned cores, its share of "
+            "memory, and other tasks that it ran (process_summary()). The host is not the cause, "
+            "because all workers ran on it. "
             if len(np.unique(workers.hosts[np.unique(slowness.place)])) == 1
-            else "Look at host {host} for other processes, throttled or shared cores and slow "
+            else "Check host {host} for other processes, throttled or shared cores, and slow "
             "disks (node_resource_usage()). "
         )
         lives = np.flatnonzero(np.isin(workers.of_lives, numbers))
         replace = (
             "start another worker before client.retire_workers([{_slow}])"
             if np.isnan(run.trace.left[lives]).any()
-            else "let another worker take its place in the next run"
+            else "use another worker instead in the next run"
         )
         yield Finding.of(
             "slow-worker",
             f"{'Worker {worker}' if label else 'Host {host}'} is slow: {{function}} takes {{times}}"
             " times as long there as elsewhere.",
-            "{here} against {elsewhere} (medians, waits for a core left out), beyond chance (z "
-            "{z:.1f}); {_slow_workers:worker} of {workers}. See imbalance() and process_summary().",
-            f"{look}Where it cannot be fixed, {replace}: fewer workers may take longer.",
+            "Median durations, not counting CPU wait: {here} there, {elsewhere} elsewhere. The "
+            "difference is statistically significant (z {z:.1f}). {_slow_workers:worker} of "
+            "{workers} affected. See imbalance() and process_summary().",
+            (
+                f"{look}If it cannot be fixed, {replace}, since a run with fewer workers may take "
+                "longer."
+            ),
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
             here=Seconds(here),
@@ -246,7 +265,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Return the indices of slow workers, the slowest first; those of one host together."""
+    """Return arrays of the indices of slow workers, slowest first. A slow host is one array."""
     hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
@@ -261,10 +280,10 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     "load-imbalance",
     causes="too-few-tasks",
     refutes="more-threads",
-    because="threads idle while others work",
+    because="threads are idle while others work",
 )
 def imbalance(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that have more to do than others while those idle."""
+    """Find workers that have more to do than others, which are idle meanwhile."""
     lives = run.accounts.lives
     busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
@@ -275,7 +294,8 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
     if np.count_nonzero(run.working >= _WORK * run.working.max(initial=0.0)) < len(load):
-        return  # as few tasks as that can be spread no better: too-few-tasks
+        # With so few long tasks, the load cannot be more even. The rule too-few-tasks reports that.
+        return
     lost = load.max() - load.mean()
     if lost / load.max() < _UNEVEN:
         return
@@ -283,15 +303,18 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     busiest = str(labels[load.argmax()])
     yield Finding.of(
         "load-imbalance",
-        "Work is spread unevenly: a thread of {busiest} is busy for {most}, one of {idlest} for "
-        "{least}.",
-        "{lost} of the workers' time is lost to imbalance; the mean is {mean}. See imbalance() and "
-        'time_accounting("worker").',
+        "Work is spread unevenly: a thread of {busiest} is busy for {most}, but a thread of "
+        "{idlest} only for {least}.",
+        "Threads are busy for {mean} on average, so imbalance costs {lost} of the workers' time. "
+        'See imbalance() and time_accounting("worker").',
         [
-            "Cut the work into more, smaller partitions than there are threads (three for each).",
+            "Split the work into more, smaller partitions: about three per thread.",
             Advice(
                 "move-data",
-                "Spread the data they start from: client.rebalance(), or scatter without workers=.",
+                (
+                    "Spread the input data over the workers: use client.rebalance(), or scatter "
+                    "without workers=."
+                ),
             ),
         ],
         busiest=busiest,
@@ -300,14 +323,14 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
         least=Seconds(load.min()),
         mean=Seconds(load.mean()),
         lost=Share(lost / load.max()),
-        # Where tasks queue elsewhere they are placed badly: another rule finds that.
+        # Tasks that queue on other workers are reported by poor-placement.
         costs=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
         worker=busiest,
     )
 
 
 def _cannot_be_compared(run: RunFigures) -> Array:
-    """Return which workers were absent for half of the run, or lost the tasks that they ran."""
+    """Return a mask of workers that were absent for half of the run or left tasks unfinished."""
     lives, middle = run.accounts.lives, run.begin + 0.5 * run.wall
     unfinished = run.trace.whole.unfinished
     rows = [lives.ids[(lives.begin > middle) | (lives.end < middle)]]
@@ -320,10 +343,11 @@ def _cannot_be_compared(run: RunFigures) -> Array:
 def _gain(
     run: RunFigures, found: StragglerRuns, kept: Array, is_done_elsewhere: bool = False
 ) -> float:
-    """Estimate the wall seconds that the excess of stragglers costs.
+    """Estimate the wall seconds that stragglers cost.
 
-    Without it, threads would not have idled, and busy threads would have had less to do; or as much
-    as before, where the excess is work that all threads share.
+    Without their excess, other threads would not have been idle, and their own threads would have
+    been free for other work. If the excess is work that another thread would have to do
+    (`is_done_elsewhere`), only the idle time counts.
     """
     if not kept.any():
         return 0.0
@@ -338,8 +362,8 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    Without a replay the minimum is their excess spread over all threads, and the maximum is the
-    excess on their own threads, as far as the others idled.
+    Without a replay, the minimum is their excess spread over all threads. The maximum is the excess
+    on their own threads, limited by the idle time of the other threads.
     """
     lives, slowness = run.accounts.lives, run.slowness
     own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
@@ -358,7 +382,7 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether the functions of task runs have several layers, within which they compare."""
+    """Return whether a function of these task runs has several layers."""
     return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 
@@ -373,7 +397,7 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
 
 
 def _by_function(run: RunFigures, rows: Array) -> dict[str, Count]:
-    """Return the numbers of task runs of the three functions with the most."""
+    """Return the three functions with the most task runs, each with its number of task runs."""
     counts = Counter(_function(run, row) for row in rows.tolist())
     return {name: Count(number) for name, number in counts.most_common(3)}
 
@@ -388,7 +412,7 @@ def _each(counts: Mapping[str, Count]) -> str:
     "serial-chain too-few-tasks slow-dispatch gil-contention io-bound blocked-tasks poor-placement",
 )
 def first_use(run: RunFigures) -> Iterator[Finding]:
-    """Find costs that each worker pays once: slow first runs, and imports as tasks arrive."""
+    """Find costs that each worker pays once, in slow first runs and in imports as tasks arrive."""
     yield from _imports_as_tasks_arrive(run)
     first = run.first_uses
     if not len(first.rows):
@@ -402,21 +426,23 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     most = int(np.bincount(codes, weights=first.excess).argmax())
     name, own = str(run.function_names[most]), codes == most
     worker = run.trace.tasks["worker_id"].to_numpy()
-    more = ", and first runs of {more_functions:more function}" if len(np.unique(codes)) > 1 else ""
+    others = ", as did the first runs of {more_functions:more function}"
+    more = others if len(np.unique(codes)) > 1 else ""
     library = imported_by(run.trace, name, _IMPORTS * float(first.excess[own].sum()))
     did = (
         f"They import {library}. " if library.isidentifier() else "What they did is not recorded. "
     )
     yield Finding.of(
         "warm-up",
-        "The first runs of {function} on a worker take far longer than those that follow: {took} "
+        "The first runs of {function} on a worker take far longer than later runs: {took} "
         "against {usual} (medians).",
-        f"{{runs:first run}} on {{workers}} of {{workers_of_function:worker}}{more}: {{lost}} of "
-        "thread time beyond what is usual, waits for a core left out; {on_cpu} of it on the CPU. "
-        f"{did}{_ONCE}See stragglers() and per_task_bottleneck().",
-        "Let workers do beforehand what {function} needs at its first use: import libraries "
-        "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
-        "and keep workers instead of starting new ones.",
+        "{runs:first run} on {workers} of {workers_of_function:worker} took longer than "
+        f"usual{more}. Together they cost {{lost}} of thread time, not counting CPU wait; "
+        f"{{on_cpu}} of the time of first runs was spent on the CPU. {did}{_ONCE}See "
+        "stragglers() and per_task_bottleneck().",
+        "Prepare workers before {function} runs: import libraries (client.run, or a worker "
+        "plugin), compile (Numba: cache=True), open files, and fill caches. Reuse workers "
+        "instead of starting new ones.",
         took=Seconds(np.median(first.excess[own] + first.usual[own])),
         usual=Seconds(first.usual[own][0]),
         runs=Count(own.sum()),
@@ -432,7 +458,7 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-_ONCE = "Each worker pays this once, so a longer run loses no more. "
+_ONCE = "Each worker pays this cost once, so it does not grow with the length of the run. "
 
 
 def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
@@ -445,12 +471,13 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
     module = repr(names[0]) if names else "..."
     yield Finding.of(
         "warm-up",
-        f"Workers imported {', '.join(names) or 'modules'} as their first tasks arrived, which "
-        "waited for up to {longest} each.",
-        "The workers' event loops imported for {share} of the time from sending tasks to receiving "
-        f"them. {_ONCE}See loop_blocks().",
-        "Import beforehand, while the program reads and builds, if runs are as short as this one: "
-        f"client.run(lambda: __import__({module})). Or keep workers instead of starting new ones.",
+        f"Workers imported {', '.join(names) or 'modules'} when their first tasks arrived. These "
+        "tasks waited for up to {longest} each.",
+        "The event loops of the workers were importing for {share} of the time that tasks were "
+        f"in transit from the scheduler. {_ONCE}See loop_blocks().",
+        "Import these modules in advance, while your script reads data and builds graphs, if "
+        f"your runs are as short as this one: client.run(lambda: __import__({module})). Or reuse "
+        "workers instead of starting new ones.",
         longest=Seconds(run.slots.on_its_way[imported > 0].max()),
         share=Share(run.share_of_imports),
         libraries={name: Seconds(took) for name, took in libraries.items()},

@@ -1,4 +1,4 @@
-"""The argument of the program that sets the size of its chunks, and the value to set it to."""
+"""The argument of the program that sets its chunk size, and a better value for this argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about what the client's program calls and sends, and what comes before the first task."""
+"""Rules about what the client calls and sends, and about the time before the first task."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from dasfprof.analysis.under_way.state import Frame, is_of_user, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.text import elide
 
-#: Threshold (fraction of wall time) of what the client spends.
+#: Threshold (fraction of wall time): seconds that the client spends on one of these problems.
 _SHARE = 0.05
-#: Minimum bytes of all results that count as large.
+#: Minimum bytes of all large results together.
 _MUCH = 50_000_000
 #: Types of which scatter() sends each item by itself.
 _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
@@ -44,12 +44,12 @@ _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
     causes="tasks-too-small slow-dispatch too-few-tasks serial-chain load-imbalance",
 )
 def single_gathers(run: RunFigures) -> Iterator[Finding]:
-    """Find a program that asks for its results one by one."""
+    """Find a program that fetches its results one at a time."""
     calls = single_calls(run.trace)
     seconds = float(calls["in_vain"].sum())
     if not len(calls) or not seconds > _SHARE * run.wall:
         return
-    # The client's event loop that fetches them sends the graphs as well.
+    # The event loop of the client that fetches results also sends the graphs.
     sends = bool(run.sent_large)
     call = str(calls["call"].iloc[0])
     sending = (
@@ -58,15 +58,16 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
     )
     yield Finding.of(
         "repeated-gathers",
-        "The client fetches results one by one: {calls:call} of {call}, which take {receiving} "
-        "beyond what it waited for results to be computed.",
-        "{each} each, most at {line}; it waited {waiting} for results to be computed. "
-        f"{sending if sends else ''}See client_calls().",
-        "Give all to one dask.compute(...): what several of them need is then computed once, and "
-        "their tasks run side by side."
+        "The client fetches results one at a time: {calls:call} to {call} took {receiving}, not "
+        "counting the wait for results to be computed.",
+        "Each call took {each} on average. Most were made at {line}. The wait for results to be "
+        f"computed took {{waiting}}. {sending if sends else ''}See client_calls().",
+        "Pass all collections to one dask.compute(...): their tasks then run in parallel, and "
+        "intermediate results that several of them need are computed only once."
         if call == "compute"
-        else "Ask for many results in one call: client.gather(list of futures); or in batches as "
-        "they are done: as_completed(futures).batches(). Submit all before the first is asked for.",
+        else "Fetch many results in one call: client.gather(list of futures), or in batches as "
+        "they finish: as_completed(futures).batches(). Submit all tasks before you fetch "
+        "the first result.",
         calls=Count(calls["calls"].sum()),
         call=call,
         line=line_of(run, calls),
@@ -81,7 +82,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
 
 @rule("large-gathers", explains="client-bound", causes="slow-dispatch too-few-tasks load-imbalance")
 def large_results(run: RunFigures) -> Iterator[Finding]:
-    """Find a program that lets much data come to it."""
+    """Find a program that fetches much data from the cluster."""
     calls = find_calls(run.trace)
     calls = calls[(calls["receiving"] > 0).to_numpy()]
     calls = calls.sort_values("receiving", ascending=False, kind="stable")
@@ -91,11 +92,11 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
         return
     yield Finding.of(
         "large-gathers",
-        "The client receives large results: {received}. It waits {receiving} for them after they "
-        "were computed.",
-        "In {calls:call}, most at {line}. See client_calls() and client_time().",
-        "Keep them on the cluster (persist() instead of compute(), futures instead of gather()), "
-        "reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
+        "The client fetches {received} of results and waits {receiving} for them after they have "
+        "been computed.",
+        "{calls:call} fetched them, most at {line}. See client_calls() and client_time().",
+        "Keep large results on the cluster (persist() instead of compute(), futures instead of "
+        "gather()), reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
         received=Bytes(received),
         receiving=Seconds(seconds),
         calls=Count(calls["calls"].sum()),
@@ -111,7 +112,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
     causes="too-few-tasks serial-chain load-imbalance",
 )
 def tokenising(run: RunFigures) -> Iterator[Finding]:
-    """Find a program that makes names of tasks out of large objects."""
+    """Find a program that hashes large objects to generate task keys."""
     calls = find_calls(run.trace).sort_values("tokenising", ascending=False, kind="stable")
     seconds = float(calls["tokenising"].sum())
     if not seconds > _SHARE * run.wall:
@@ -121,8 +122,9 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
     what, by = _sent_at(run, longest), _handed_by(run, longest)
     yield Finding.of(
         "slow-tokenization",
-        "The client hashes what it hands over, to name tasks after it: for {hashing}.",
-        f"{{there}} of that at {{line}}{'' if call == 'tokenising' else ', in {call}'}."
+        "The client spends {hashing} hashing large objects to generate task keys.",
+        "{there} of this time was spent at "
+        f"{{line}}{'' if call == 'tokenising' else ', in {call}'}."
         f"{' {what} was sent from there.' if what else ''} See client_calls().",
         _SPARED.get(by, _SPARED_BY_ANY),
         hashing=Seconds(seconds),
@@ -137,7 +139,7 @@ def tokenising(run: RunFigures) -> Iterator[Finding]:
 
 
 def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
-    """Return the seconds of hashing before and after the run, and in it while threads idled."""
+    """Return the seconds of hashing outside the run, or in it while threads were idle."""
     begin = run.trace.begin + run.begin
     end, seconds = begin + run.wall, calls["tokenising"].to_numpy(dtype=float)
     start, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
@@ -147,27 +149,31 @@ def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
     return float(seconds.sum()) - inside + min(inside, idle)
 
 
-_OR_ONCE = ". Or scatter a value that several calls share once, with scatter(value, hash=False)."
+_OR_ONCE = ". If several tasks use the same value, you can also scatter it once with hash=False."
 #: Advice about hashing, by the name of the function that receives the value.
 _SPARED = {
-    "from_pandas": "Have tasks read the table (dd.read_parquet(), dd.from_map()) instead of "
-    "from_pandas() of a table that the client holds, which is hashed and sent each time.",
-    "from_array": "Give name=False to from_array(): it is not hashed then.",
-    "scatter": "Give hash=False to scatter(): it is not hashed then.",
-    **dict.fromkeys(("submit", "map"), f"Give pure=False to submit() and map(){_OR_ONCE}"),
-    "delayed": f"Give dask_key_name= to delayed functions, or name= to delayed(value){_OR_ONCE}",
+    "from_pandas": "Read the table in tasks (dd.read_parquet(), dd.from_map()) instead of "
+    "passing it to from_pandas(), which hashes and sends it each time.",
+    "from_array": "Pass name=False to from_array(), which then does not hash the array.",
+    "scatter": "Pass hash=False to scatter(), which then does not hash the value.",
+    **dict.fromkeys(("submit", "map"), f"Pass pure=False to submit() and map(){_OR_ONCE}"),
+    "delayed": (
+        "Pass dask_key_name= when you call a delayed function, or name= to "
+        f"delayed(value){_OR_ONCE}"
+    ),
 }
 _SPARED_BY_ANY = (
-    "Give names that need no hashing: name=False in from_array(), pure=False in submit() and "
-    f"map(), dask_key_name= of delayed functions; have tasks read large tables{_OR_ONCE}"
+    "Set the keys yourself so that Dask does not hash values: name=False in from_array(), "
+    "pure=False in submit() and map(), dask_key_name= for delayed functions. Read large tables in "
+    f"tasks{_OR_ONCE}"
 )
 _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 
 
 def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the name of the Dask function that received the values of the first call.
+    """Return the Dask function that received the values, such as ``from_array``.
 
-    Such as ``from_array``; empty if its line does not show it.
+    Returns an empty string if the source line of the first call does not show exactly one.
     """
     first, lines = calls.iloc[0], run.trace.lines
     if first["call"] in _SPARED:
@@ -185,7 +191,7 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
     "slow-tokenization",
 )
 def sent_by_value(run: RunFigures) -> Iterator[Finding]:
-    """Find functions and arguments that are large, and sent within each of many tasks."""
+    """Find large functions and arguments that are embedded in each of many tasks."""
     table = find_carried(run.trace)
     if not len(table):
         return
@@ -196,30 +202,35 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
     largest = table.iloc[0]
     a_function, held = largest["kind"] == "function", str(largest["held"] or "")
     if a_function:
-        what, where = "The function {name} is sent by value ({why})", " It holds {held}."
+        what, where = (
+            "The function {name} is embedded in the graph ({why})",
+            " The function holds {held}.",
+        )
         advice = (
-            "Let what it holds be an argument that is sent once: held = client.scatter([object], "
-            "broadcast=True, hash=False)[0], and f(x, held); or load it in the tasks. A function "
-            "of a module that workers can import is sent by its name."
+            "Scatter the large object once and pass it as an argument: held = "
+            "client.scatter([object], broadcast=True, hash=False)[0], then f(x, held). Or load "
+            "it in the tasks. A function in a module that workers can import is sent by name "
+            "only."
         )
     else:
-        what, where = "Arguments of {name} are sent by value", " They are {held}."
+        what, where = "Arguments of {name} are embedded in the graph", " The arguments are {held}."
         advice = (
-            "Load them in the tasks; or send what several have once, as one object: "
-            "client.scatter(pickle.dumps(object), broadcast=True), and pickle.loads() in the "
-            "tasks. scatter() of dicts and lists takes as long, as Dask sends their items one by "
-            "one."
+            "Load the objects in the tasks. Or send an object that several tasks use once, as "
+            "bytes: client.scatter(pickle.dumps(object), broadcast=True), then pickle.loads() in "
+            "the tasks. Scattering a dict or list does not help, because Dask sends its items "
+            "one by one."
             if held in _BY_ITEM
-            else "Load them in the tasks; or send what several have once: client.scatter([object], "
-            "broadcast=True, hash=False)[0], and hand over its future."
+            else "Load the objects in the tasks. Or scatter an object that several tasks use "
+            "once, and pass its future: client.scatter([object], broadcast=True, "
+            "hash=False)[0]."
         )
     yield Finding.of(
         "large-objects-in-graph",
-        f"{what}, {{size}} in each of {{tasks:task}}: {{bytes}} that are pickled and unpickled "
-        "task by task.",
-        f"Sent at {{line}}.{where if held or not a_function else ''} Handling these tasks takes up "
-        "to {handling} beyond what tasks that carry nothing take, pickling graphs {pickling} in "
-        "the client. See sent_values().",
+        f"{what}: {{size}} in each of {{tasks:task}}. Together these are {{bytes}} that are "
+        "pickled and unpickled task by task.",
+        f"Sent at {{line}}.{where if held or not a_function else ''} Handling these tasks takes "
+        "up to {handling} more than handling tasks without large values. Pickling graphs in the "
+        "client takes {pickling}. See sent_values().",
         advice,
         name=str(largest["name"]),
         kind=str(largest["kind"]),
@@ -237,7 +248,7 @@ def sent_by_value(run: RunFigures) -> Iterator[Finding]:
 
 
 def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Write the line of the first of some calls, or the user's line that led to a library's."""
+    """Return the line of the first call as text, or the user's line that led to it in a library."""
     first = calls.iloc[0]
     if not isinstance(first["file"], str):
         return "an unknown line"
@@ -252,7 +263,7 @@ def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
 def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
     """Return the largest value sent from the line of the first call, such as ``A list of 1 GB``.
 
-    Empty if none was.
+    Returns an empty string if no large value was sent from that line.
     """
     first, values = calls.iloc[0], run.trace.sent_values
     if not len(values) or not isinstance(first["file"], str):
@@ -267,42 +278,46 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
 
 # --- What comes before the first task -------------------------------------------------------------
 
-#: Threshold (fraction of the time from the start of recording to the last task's end).
+#: Threshold (fraction of the time from the start of recording to the end of the last task): delay
+#: of the first task.
 _LATE = 0.1
-#: Minimum bytes of values in the first graph that are reported.
+#: Threshold (bytes): values in the first graph that are reported.
 _LARGE_VALUES = 10_000_000
 
 #: Advice by the stage that takes most of the time.
 _CHANGES = {
-    Stage.PROGRAM: "Send first what is ready (persist() or submit()), and read, import and build "
-    "the rest meanwhile; read inputs in tasks rather than in the program. See client_activity() "
-    "for the lines.",
-    Stage.OPTIMISING: "Have fewer partitions and layers to optimise: larger chunks, fewer columns, "
-    "and one persist() of what several computations share.",
+    Stage.PROGRAM: "Submit the work that is ready first, with persist() or submit(). Then read, "
+    "import and build the rest while the cluster works. Read inputs in tasks "
+    "instead of in your script. See client_activity() for the lines.",
+    Stage.OPTIMISING: "Reduce the number of partitions and layers that Dask has to optimize: use "
+    "larger chunks and fewer columns, and persist() once what several "
+    "computations share.",
     Stage.PICKLING: "Keep large objects out of the graph: load them in tasks, or client.scatter() "
     "them once.",
-    Stage.SENDING: "Keep large objects out of the graph (client.scatter() them once), and look at "
-    "what keeps the event loops of the client and of the scheduler.",
-    Stage.SCHEDULER: "Give the scheduler a smaller graph: larger chunks make fewer tasks; large "
-    "objects in it are unpickled there too.",
+    Stage.SENDING: "Keep large objects out of the graph (client.scatter() them once), and check "
+    "what blocks the event loops of the client and the scheduler.",
+    Stage.SCHEDULER: "Give the scheduler a smaller graph: larger chunks make fewer tasks. Keep "
+    "large objects out of it, because the scheduler unpickles them.",
 }
-#: Advice if samples show that the program builds graphs meanwhile.
+#: Advice if samples show that the script was building graphs during the delay.
 _BUILDING = (
-    "Make less of a graph: fewer, larger calls (one delayed function for a batch of inputs or for "
-    "several steps, map() instead of a loop), and persist() parts as they are made, as each call "
-    "may go through all that it is given. See client_activity() for the lines."
+    "Build a smaller graph with fewer, larger calls: use one delayed function for a batch of "
+    "inputs or for several steps, and map() instead of a loop. Call persist() on parts as you "
+    "build them, because each call may traverse everything it is given. See client_activity() "
+    "for the lines."
 )
 
-#: Advice if samples show that it imports.
+#: Advice if samples show that the script was importing during the delay.
 _IMPORTING = (
-    "Import libraries inside the functions that need them, after the first tasks were submitted, "
-    "if runs are as short as this one. A longer run loses no more, as a program imports once."
+    "Import libraries inside the functions that need them, after the first tasks have been "
+    "submitted, if your runs are as short as this one. A program imports once, so this cost does "
+    "not grow with the length of the run."
 )
 
 
 @rule("slow-startup")
 def late_start(run: RunFigures) -> Iterator[Finding]:
-    """Find a long time before the scheduler has the first task."""
+    """Find a long delay before the first task reaches the scheduler."""
     found = find_first_task(run.trace)
     if found is None:
         return
@@ -325,17 +340,17 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     carries = bool(size.sum() >= _LARGE_VALUES)
     if carries:
         value = (
-            "The first graph carries {by_value} by value, most of it of {holds}: see sent_values()."
-            " "
+            "The first graph has {by_value} of embedded values, most of them in {holds}: see "
+            "sent_values(). "
         )
         if longest not in (Stage.PICKLING, Stage.SENDING):
             change = f"{_CHANGES[Stage.PICKLING]} {change}"
     parts = ", ".join(f"{stage.value} {Seconds(found.stages[stage])}" for stage in _CHANGES)
     yield Finding.of(
         "slow-startup",
-        "The first tasks come late: {late} pass before the scheduler has any, {share} of the time "
-        f"until the {'last is done' if run.end is None else 'run is over'}.",
-        f"By the client's own times: {parts}. {{client}}{value}See time_to_first_task().",
+        "The first task reaches the scheduler only after {late}, which is {share} of the time "
+        f"until the {'last task finishes' if run.end is None else 'run ends'}.",
+        f"Times that the client measured: {parts}. {{client}}{value}See time_to_first_task().",
         change,
         late=Seconds(found.late),
         share=Share(found.late / whole),

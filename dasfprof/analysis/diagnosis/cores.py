@@ -1,4 +1,4 @@
-"""Rules about how tasks use the cores: too many of them, locks, waiting, garbage."""
+"""Rules about how tasks use CPU cores: too many threads, locks, and garbage collection."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-#: Variables that limit the threads of libraries, and the threshold (cores) from which other
-#: programs are the cause.
+#: Environment variables that limit the threads of libraries, and the threshold (cores) at which
+#: other programs are named as the cause.
 LIMITS, BLAMED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 0.5
-#: The same of libraries that have pools of their own, by library.
+#: Environment variables of libraries with thread pools of their own, by library.
 _POOLS = {
     "polars": "POLARS_MAX_THREADS",
     "numba": "NUMBA_NUM_THREADS",
     "numexpr": "NUMEXPR_NUM_THREADS",
     "rasterio": "GDAL_NUM_THREADS",
 }
-#: Threshold (fraction of their time, times the number of them at a time): tasks use the CPU.
+#: Threshold (fraction of their time, multiplied by the number of concurrent task runs): task runs
+#: that count as using the CPU.
 _USES_CPU = 0.5
-#: Thresholds of lock contention: fraction of their time for which tasks that use the CPU wait for
-#: something other than a CPU, their mean number at a time in a process, and the maximum number of
-#: cores that they use.
+#: Thresholds of lock contention between tasks that use the CPU: minimum fraction of their time in
+#: waits other than CPU wait, minimum mean number of concurrent task runs in a process, and maximum
+#: number of cores that they use.
 _LOCKED = 0.12
 _BESIDE = 1.5
 _CORES_OF_A_LOCK = 1.3
-#: Thresholds of threads that libraries start: CPU time of tasks and these threads, as a multiple of
-#: the tasks', and minimum CPU seconds of these threads.
+#: Thresholds of threads that libraries start: CPU time of tasks and these threads together, as a
+#: multiple of the tasks' own, and minimum CPU seconds of these threads.
 _NATIVE, _NATIVE_LEAST = 1.5, 0.5
-#: Threshold (fraction of the durations) of waits for a CPU.
+#: Threshold (fraction of the task durations): CPU wait.
 _CORE_WAIT = 0.2
-#: Thresholds of garbage collection: fraction of a function's CPU time, and of thread time.
+#: Thresholds of garbage collection: fraction of a function's CPU time, and fraction of thread time.
 _COLLECTING, _COLLECTED = 0.2, 0.05
-#: Minimum cores of another program that is named, and maximum number of these.
+#: Minimum number of cores that a named program used, and maximum number of named programs.
 _NAMED, _MOST_NAMED = 0.05, 3
 
 
@@ -52,10 +53,10 @@ _NAMED, _MOST_NAMED = 0.05, 3
     explains="dominant-function",
     causes="blocked-tasks cpu-oversubscribed",
     refutes="more-threads share-memory",
-    because="threads of one process keep each other waiting",
+    because="threads of one process compete for a lock",
 )
 def lock_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find threads of one process that keep each other waiting: by the GIL, or another lock."""
+    """Find threads of one process that compete for the GIL or another lock."""
     worker, beside = run.trace.tasks["worker_id"].to_numpy(), _beside(run)
     using = run.on_cpu * beside >= _USES_CPU
     groups = Groups(np.where(using, worker, -1), len(run.trace.workers))
@@ -71,32 +72,33 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     rows = np.flatnonzero(found[worker] & using)
     lock, others = _sampled_waits(run, np.unique(run.functions.codes[rows]))
     if lock < others:
-        return  # they sleep, or wait for what is no lock of the interpreter
+        return  # These tasks sleep, or wait for something other than the GIL.
     by_samples, waits = not np.isnan(lock), run.waits_for_cores
-    who = "{at_a_time} tasks at a time, most of {function}, use {cores} cores."
+    who = "{at_a_time} tasks at a time, most of them {function}, use only {cores} cores."
     processes = (
-        "{threads} times as many workers with threads_per_worker=1; or let {function} release "
-        "the GIL (NumPy, Numba with nogil=True)."
+        "start {threads} times as many workers with threads_per_worker=1, or make {function} "
+        "release the GIL (NumPy, Numba with nogil=True)."
     )
     yield Finding.of(
         "gil-contention",
-        f"Threads of one process wait for the GIL, which each of them needs: {who}"
+        f"Threads compete for the GIL of their process: {who}"
         if by_samples
-        else f"Threads of one process wait while they have cores to use: {who}",
-        "{blocked} of their time these tasks neither used a core nor waited for one"
+        else f"Threads of one process wait although cores are free: {who}",
+        "These tasks neither used a core nor waited for one for {blocked} of their time"
         + (
-            ". By samples of stacks, {sampled} of it was spent waiting for the GIL. "
+            ". Stack samples show that they waited for the GIL for {sampled} of their time. "
             if by_samples
-            else ". They waited for the GIL, as pure Python code does, for another lock, a "
-            "service or a file, or they slept. There are not enough samples of their stacks to "
+            else ". The cause is either the GIL, as in pure Python code, or another lock, a "
+            "service, a file, or sleeping. There are not enough stack samples to "
             "distinguish these. "
         )
-        + f"{{tasks:task}} on {{workers:worker}}. {needs_cores(waits)}"
-        'See time_accounting("function").',
+        + f"This affects {{tasks:task}} on {{workers:worker}}. {needs_cores(waits)}See "
+        'time_accounting("function").',
         f"Use processes instead of threads: {processes}"
         if by_samples
-        else "Record a longer run, whose samples show in hot_lines() whether tasks wait for the "
-        f"GIL. If they do, use processes instead of threads: {processes}",
+        else "Record a longer run to confirm the cause: with enough samples, hot_lines() "
+        "separates waits for the GIL from other waits. If tasks wait for the GIL, use "
+        f"processes instead of threads: {processes}",
         function=most_of(run, rows),
         sampled=Share(lock) if by_samples else None,
         at_a_time=Factor(at_a_time[found].mean()),
@@ -119,9 +121,9 @@ _FEWEST = 20
 
 
 def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
-    """Return the fractions of the functions' time in waits for the GIL, and in other waits.
+    """Return the fractions of the functions' time spent in waits for the GIL and in other waits.
 
-    NaN if there are too few samples, or the state of threads is unknown.
+    Both are NaN if there are too few samples or if the state of the threads is unknown.
     """
     samples, of_function = samples_of(run.trace)
     own = np.isin(of_function - 1, functions)
@@ -139,10 +141,10 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
     causes="tasks-too-small scheduler-bound dominant-function stragglers "
     "slowing-functions slow-dispatch",
     refutes="more-threads",
-    because="tasks wait for cores",
+    because="tasks wait for CPU",
 )
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that wait for a core, as more threads want to run than the host has cores."""
+    """Find tasks that wait for a core because too many threads want to run on their host."""
     using = run.on_cpu * _beside(run) >= _USES_CPU
     seconds = float(run.lasted[using].sum())
     waited = float(run.core_wait[using].sum())
@@ -152,7 +154,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     own, process = float(run.cpu[using].sum()), run.process_cpu_seconds
     own_threads, others = _beyond_tasks(run, own) > (_NATIVE - 1) * own, _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
-    # Then neither a task's threads nor other programs are known to be too many.
+    # In this case, neither the threads of tasks nor other programs are known to be too many.
     enough = threads <= cores and not own_threads and not (others and others.cores >= BLAMED)
     unlimited = _unlimited(run)
     changes: list[Change] = []
@@ -164,30 +166,33 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     move = "Move other programs off the host ({_blamed})"
     if enough:
         advice = (
-            "What else used the cores is not known: see what runs there besides, such as the "
-            "scheduler and the client. Fewer threads gain nothing by themselves."
+            "Check what else runs on the hosts, such as the scheduler and the client: what used "
+            "the cores was not recorded. Fewer threads would gain nothing by themselves."
         )
     elif own_threads:
         advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
     elif blamed:
-        advice = f"{move}, or run fewer threads: no more than they leave cores, over all workers."
+        advice = (
+            f"{move}, or run fewer threads: at most one per core that they leave free, counted "
+            "over all workers."
+        )
     else:
-        advice = "Run fewer threads: no more than the host has cores, over all workers of it" + (
+        advice = "Run fewer threads: at most one per core, counted over all workers on the host" + (
             "."
             if others is not None
-            else "; and look for other programs on the host: whether any ran is not recorded."
+            else ". Also check the host for other programs, which this trace does not record."
         )
     yield Finding.of(
         "cpu-oversubscribed",
-        "Tasks that use the CPU wait for a core for {share} of their time, though there are "
-        "{threads:thread} for {cores:core}."
+        "Tasks that use the CPU wait for a core for {share} of their time, although there are "
+        "only {threads:thread} for {cores:core}."
         if enough
-        else "The hosts have too few cores: tasks that use the CPU wait for one for {share} of "
-        "their time.",
-        "{waited} of these tasks' {lasted} were spent in the run queue (all tasks: {share_of_all} "
-        "of the threads' time); workers' processes used {processes} of CPU time, the tasks' own "
-        "threads {tasks}. {_programs}See host_processes(), node_resource_usage() and "
-        "time_accounting().",
+        else "The hosts have too few cores: tasks that use the CPU wait for a core for {share} "
+        "of their time.",
+        "Of the {lasted} that these tasks took, {waited} was CPU wait (all tasks: {share_of_all} "
+        "of thread time). The workers' processes used {processes} of CPU time, of which the "
+        "threads of tasks used {tasks}. {_programs}See host_processes(), node_resource_usage() "
+        "and time_accounting().",
         advice,
         share=Share(waited / seconds),
         waited=Seconds(waited),
@@ -210,9 +215,9 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
 
 
 def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> list[Change]:
-    """Return the change to as many threads as other programs leave cores."""
+    """Return the change to at most as many threads as other programs leave cores."""
     if not cores:
-        return fewer_threads(run)  # no trace tells how many there are
+        return fewer_threads(run)  # The number of cores was not recorded.
     used = others.cores if others is not None and others.cores >= BLAMED else 0.0
     workers, most = run.worker_count, max(int(cores - used), 1)
     fewer: dict[str, Value] = {"n_workers": most} if workers > most else {}
@@ -222,9 +227,9 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
 def _beyond_tasks(run: RunFigures, own: float) -> float:
     """Return the CPU seconds of threads that libraries started while tasks ran.
 
-    Imports and unpickling in a process without a running task do not count, nor do the threads of
-    P2P shuffles. If the CPU time of Dask's threads was not recorded, each event loop counts as a
-    core.
+    Imports and unpickling in a process without a running task do not count, and neither do the
+    threads of P2P shuffles. If the CPU time of Dask's threads was not recorded, each event loop
+    counts as one core.
     """
     found, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
     if not len(found.processes) or found.processes["service"].isna().any():
@@ -237,9 +242,9 @@ def _beyond_tasks(run: RunFigures, own: float) -> float:
 
 
 def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
-    """Return which variables are not 1 on some worker that ran tasks, or None if not recorded.
+    """Return the variables that some worker with tasks did not set to 1, or None if not recorded.
 
-    They are those of the libraries with pools that samples of tasks are in, or else `LIMITS`.
+    They belong to the libraries with thread pools in the tasks' samples, or else are `LIMITS`.
     """
     wanted = _pools_of(run) or LIMITS
     ran = np.unique(run.trace.tasks["worker_id"].to_numpy())
@@ -263,19 +268,20 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
     wanted = ", ".join(f"{name}=1" for name in names)
     if not names:
         return (
-            "The processes compute in threads that no task runs in, though "
-            f"{', '.join(f'{name}=1' for name in LIMITS)} are set for the workers: limit these "
-            "threads where they are started, such as threadpoolctl.threadpool_limits(1), "
-            "torch.set_num_threads(1) or n_jobs=1."
+            "Limit the threads that libraries start, where they are started, such as with "
+            "threadpoolctl.threadpool_limits(1), torch.set_num_threads(1) or n_jobs=1. Threads "
+            f"without a task compute, although {', '.join(f'{name}=1' for name in LIMITS)} are "
+            "set for the workers."
         )
-    unknown = "; whether they are set is not recorded" if unlimited is None else ""
+    unknown = " (whether they are already set is not recorded)" if unlimited is None else ""
     return (
-        f"Set {wanted} for the workers, as the tasks' libraries start additional threads{unknown}."
+        f"Set {wanted} for the workers{unknown}: the libraries that tasks use start additional "
+        "threads."
     )
 
 
 def _other_programs(run: RunFigures) -> Figures | None:
-    """Return what other programs used of the host where they used most; None if unknown."""
+    """Return what other programs used on the host where they used most, or None if unknown."""
     found = host_programs(run.trace)
     others = found.others()
     if others is None:
@@ -310,20 +316,22 @@ def idle_share(run: RunFigures) -> float:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Return a sentence about other programs, and the names of those that are the cause."""
+    """Return a sentence about other programs, and the names of programs that are the cause."""
     if others is None:
         return "", ""
     if others.cores < _NAMED:
-        return f"No other program used much of a core of {others.host} ({others.looks:look}). ", ""
+        return (
+            f"No other program used much of a core of {others.host} (in {others.looks:sample}). "
+        ), ""
     named = ", ".join(f"{program} {cores}" for program, cores in others.programs.items())
-    used = f"{others.cores} of the cores of {others.host} ({others.looks:look})"
+    used = f"{others.cores} of the cores of {others.host} (in {others.looks:sample})"
     blame = ", ".join(others.programs) if others.cores >= BLAMED else ""
     return f"Other programs used {used}: {named}. ", blame
 
 
 @rule("garbage-collection", explains="dominant-function stragglers slowing-functions")
 def garbage_collection(run: RunFigures) -> Iterator[Finding]:
-    """Find functions of whose CPU seconds Python's garbage collector takes much."""
+    """Find functions that spend much of their CPU time in Python's garbage collector."""
     collecting = np.minimum(np.nan_to_num(run.task_column("collecting")) * run.held, run.cpu)
     taken, cpu = run.functions.sum(collecting), run.functions.sum(run.cpu)
     much = ratio(taken, cpu) >= _COLLECTING
@@ -333,18 +341,18 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     rows = np.flatnonzero(much[run.functions.codes])
     most = int(np.where(much, taken, 0.0).argmax())
     left = run.working[rows] - collecting[rows] + run.core_wait[rows]
-    more = " Of {others:other function} it takes much as well." if much.sum() > 1 else ""
+    more = " {others:other function} also spent much time in it." if much.sum() > 1 else ""
     yield Finding.of(
         "garbage-collection",
-        "Python's garbage collector takes {share} of what {function} computes.",
-        "{taken} of {cpu} on the CPU in {tasks:task}, not counting collections of its "
-        f"youngest generation.{more} It starts when objects that hold others (lists, dicts, "
-        "tuples, instances) have become more by some number, and goes through such objects, those "
-        "in results that workers keep among them. See per_function_bottleneck().",
-        "Have fewer such objects in {function} and in results that workers keep: NumPy arrays, "
-        "Arrow tables or columns of a DataFrame instead of lists and dicts. If many results stay "
-        "in memory, call client.run(gc.freeze) when they exist: the collector then skips them, "
-        "and never frees reference cycles among them.",
+        "Python's garbage collector takes {share} of the CPU time of {function}.",
+        "{taken} of {cpu} of CPU time in {tasks:task}, not counting collections of the youngest "
+        f"generation.{more} The collector starts when the number of container objects (lists, "
+        "dicts, tuples, instances) has grown by a threshold. It then visits these objects, "
+        "including those in results that workers keep. See per_function_bottleneck().",
+        "Create fewer container objects in {function} and in results that workers keep: use "
+        "NumPy arrays, Arrow tables or columns of a DataFrame instead of lists and dicts. If "
+        "many results stay in memory, call client.run(gc.freeze) once they exist. The collector "
+        "then skips them, and reference cycles among them are never freed.",
         function=str(run.function_names[most]),
         share=Share(taken[most] / cpu[most]),
         taken=Seconds(taken[most]),
@@ -356,24 +364,24 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
 
 
 def processes_in_place_of_threads(run: RunFigures, condition: str | None = None) -> Change:
-    """Return the change to as many times more workers, of one thread each."""
+    """Return the change to single-threaded workers with the same total number of threads."""
     workers = int(threads_per_worker(run)) * run.worker_count
     return Change.of_cluster(condition, n_workers=workers, threads_per_worker=1, processes=True)
 
 
 def fewer_threads(run: RunFigures) -> list[Change]:
-    """Return the change to fewer threads a worker, where these have several."""
+    """Return the change to fewer threads per worker, if workers have several threads."""
     several = threads_per_worker(run) >= 2
     return [Change.of_cluster(threads_per_worker=FEWER)] if several else []
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return the durations of all task runs if these only computed, and waited for a core."""
+    """Return all durations, those of these task runs without waits other than CPU wait."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 
 def _beside(run: RunFigures) -> Array:
-    """Return for each task run how many runs its worker has at a time, on average."""
+    """Return for each task run the mean number of task runs that its worker has at a time."""
     worker = run.trace.tasks["worker_id"].to_numpy()
     groups = Groups(worker, len(run.trace.workers))
     seconds = groups.sum(run.lasted)
@@ -381,13 +389,13 @@ def _beside(run: RunFigures) -> Array:
 
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
-    """Return the seconds in which at least one task run of each group lasts."""
+    """Return the seconds for which at least one task run of each group was running."""
     start = run.slots.times.start[: len(groups.codes)]
     stop = start + run.lasted
     rows = np.flatnonzero(groups.codes >= 0)
     order = rows[np.lexsort((start[rows], groups.codes[rows]))]
     codes = groups.codes[order]
-    # Each group's times behind those of the groups before it, so that one running maximum serves.
+    # Shift each group behind the groups before it, so that a single running maximum is enough.
     span = float(stop.max(initial=0.0)) + 1.0
     latest = np.maximum.accumulate(stop[order] + codes * span)
     before = np.append(-np.inf, latest[:-1])
@@ -396,18 +404,18 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
 
 
 def most_of(run: RunFigures, rows: Array) -> str:
-    """Return the function that has most of the seconds of some task runs."""
+    """Return the function with most of the seconds of these task runs."""
     seconds = np.bincount(run.functions.codes[rows], weights=run.working[rows])
     return str(run.function_names[int(seconds.argmax())])
 
 
 def cpu_share(run: RunFigures, name: str) -> Share:
-    """Return the share of a function's time, less waits for a core, for which it used the CPU."""
+    """Return the fraction of a function's time, without CPU wait, for which it used the CPU."""
     rows = run.rows_of(name)
     seconds = float(run.working[rows].sum())
     return Share(run.cpu[rows].sum() / seconds if seconds > 0 else 0.0)
 
 
 def threads_per_worker(run: RunFigures) -> Count:
-    """Return how many threads a worker has, the median."""
+    """Return the median number of threads per worker."""
     return Count(np.median(run.accounts.lives.threads))

@@ -1,4 +1,4 @@
-"""Rules about data on its way: between workers, to disk and back, and the memory it lies in."""
+"""Rules about transfers between workers, spilling, and the memory of workers and hosts."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Share
 
-#: Thresholds of waits for transfers: fractions of thread time, and of the critical path.
+#: Thresholds of waits for transfers: fraction of thread time, and fraction of the critical path.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
-#: Bandwidth (bytes per second) below which the size does not explain the time of transfers.
+#: Threshold (bytes per second): transfers that are slower are not explained by their size.
 _SLOW = 1e6
-#: Threshold (fraction of the transfers' time): serializing is the cause.
+#: Threshold (fraction of the transfers' time): serializing counts as the cause.
 _EXPLAINS = 0.5
-#: Threshold (fraction of all moved bytes): repeated transfers are reported.
+#: Threshold (fraction of all transferred bytes): repeated transfers are reported.
 _OFTEN = 0.1
-#: Thresholds (fractions of thread time) of spilling, and of task overhead while results were
-#: spilled.
+#: Thresholds (fractions of thread time): spilling, and task overhead in a run that spilled.
 _DISK = 0.03
 _AROUND = 0.1
 _PAUSED = 0.01
-#: Threshold (share of its memory limit) of a process that came near the limit. By default Dask
-#: pauses a worker sooner, and kills it later.
+#: Threshold (fraction of its memory limit): a process near its limit. By default, Dask pauses a
+#: worker earlier and kills it later.
 _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
 
 @rule("transfer-bound", causes="load-imbalance too-few-tasks serial-chain slow-deserialization")
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find a run whose threads wait for data of other workers."""
+    """Find a run whose threads wait for data from other workers."""
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
     if share < _TRANSFER_WAIT and on_path < _TRANSFER_PATH * run.wall:
         return
@@ -56,41 +55,47 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     by_serialising = moved.serialising[most] >= _EXPLAINS * seconds
     shuffled, hosts = shuffled_bytes(run.trace), run.trace.tasks["host"].nunique()
     cheaper = (
-        "use arrays or frames instead of objects and lists, use a cheaper __reduce__, or do what "
-        "needs it within {function}."
+        "use arrays or frames instead of objects and lists, use a cheaper __reduce__, or do the "
+        "work that needs them inside {function}."
     )
     slow = ""
     suggestion: list[str | Advice] = [
-        f"Serialising results of {{function}} is slow, and not their bytes: {cheaper}"
+        "Make results of {function} cheaper to serialize, since serializing takes longer than "
+        f"sending their bytes: {cheaper}"
     ]
     if not rate < _SLOW:
         change = Change.of_cluster(n_workers=FEWER, threads_per_worker=MORE)
         fewer = [change] if run.worker_count > 1 else []
         suggestion = [
-            "Move less: reduce or filter within {function} before its results leave their "
-            "worker, use smaller types, and client.replicate() or scatter(broadcast=True) what all "
-            "tasks need.",
-            Advice("share-memory", "Fewer workers with more threads share memory.", changes=fewer)
+            "Transfer less data: reduce or filter inside {function} before its results leave "
+            "their worker, use smaller types, and use client.replicate() or "
+            "scatter(broadcast=True) for data that all tasks need.",
+            Advice(
+                "share-memory",
+                ("Use fewer workers with more threads, which share their memory."),
+                changes=fewer,
+            )
             if hosts == 1
             else "",
         ]
     elif by_serialising:
-        slow = "Serialising them for other workers took {serialising}. "
+        slow = "Serializing them for other workers took {serialising}. "
     else:
         suggestion = [
-            "Their bytes do not explain that: {moves:transfer} of results of {function} took "
-            "{each} each. Serialising them may, or event loops that are held up, a busy host, "
-            "a slow network: this trace cannot tell. Time pickle.dumps() of one such result; where "
-            f"that is slow, {cheaper}"
+            "Time pickle.dumps() of one result of {function}: {moves:transfer} of these results "
+            "took {each} each, which their size does not explain. If pickling is slow, "
+            f"{cheaper} If not, check for blocked event loops, a busy host, and a slow network. "
+            "This trace does not show which of these is the cause."
         ]
     yield Finding.of(
         "transfer-bound",
-        "Workers wait for data from each other: {waiting} of the threads' time and {on_path} "
-        "of the critical path, most of it for results of {function}.",
-        f"{{moved}} were moved{', {again} of it more than once' if again > _OFTEN * total else ''}"
+        "Workers wait for data from each other: {waiting} of thread time and {on_path} of the "
+        "critical path, mostly for results of {function}.",
+        f"{{moved}} were transferred{', {again} more than once' if again > _OFTEN * total else ''}"
         f"{', and {shuffled} by P2P shuffles' if shuffled > 0 else ''}"
-        f"{', without P2P shuffles' if np.isnan(shuffled) else ''}; {{of_function}} of them are of "
-        f'{{function}}, at {{rate}}. {slow}See transfers("function") and transfers().',
+        f"{', not counting P2P shuffles' if np.isnan(shuffled) else ''}. "
+        "Results of {function} are {of_function} of this, transferred at {rate}. "
+        f'{slow}See transfers("function") and transfers().',
         suggestion,
         waiting=Share(share),
         on_path=Seconds(on_path),
@@ -120,7 +125,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     because="workers spill because memory runs out",
 )
 def spilling(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that write results to disk because memory runs out, and read them back."""
+    """Find workers that run out of memory, write results to disk, and read them back."""
     written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
     share = run.share_of(ThreadTime.UNSPILL_AND_SPILL)
     around = run.share_of(ThreadTime.TASK_OVERHEAD)
@@ -136,31 +141,35 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     shares = {"of its limit in results": thresholds.target, "in all": thresholds.spill}
     spills = " or ".join(f"{Share(at)} {what}" for what, at in shares.items() if np.isfinite(at))
     why = f" (it spills at {spills})" if spills else ""
-    # Whether that is more than an unknown limit is not recorded.
+    # If the limit is unknown, it may already be as high as this.
     more, changes = _more_memory(run, wanted, now + why) if wanted > limit else ("Use", [])
     disk, on_disk, needed, room = spilled_at_once(run.trace), "", "", ""
     if disk is not None:
-        on_disk = ", and had up to {disk.of_one} of them on disk"
+        on_disk = ", of which up to {disk.of_one} were on disk"
         left = (
-            "the disk to which they spill had {disk.free} free at least"
+            "the disk to which they spill had at least {disk.free} of free space"
             if np.isfinite(disk.free)
-            else "what was free on the disk to which they spill is not recorded"
+            else "the free space of the disk to which they spill was not recorded"
         )
-        needed = f"All workers of {{disk.host}} had up to {{disk.of_all}} on disk at once; {left}. "
+        needed = (
+            f"All workers of {{disk.host}} together had up to {{disk.of_all}} on disk; {left}. "
+        )
         if disk.free < disk.peak:
             room = (
-                " And give them a disk with more room, by --local-directory or "
-                "temporary-directory: as much again does not fit."
+                " Also give them a disk with more free space (--local-directory or "
+                "temporary-directory), because the same amount would not fit again."
             )
     yield Finding.of(
         "spilling",
-        "Workers run out of memory and spill to disk: {written} were written and {read} read back.",
-        "Spilling takes {spilling} of the threads' time, and overhead around functions {around}. "
-        f"One worker held up to {{held}} of results{on_disk}"
-        f"{'; the process of one had up to {process}' if np.isfinite(process) else ''}. "
+        "Workers run out of memory and spill to disk: {written} were written and {read} were "
+        "read back.",
+        "Spilling takes {spilling} of thread time, and overhead around functions takes {around}. "
+        "One worker held up to {held} of "
+        f"results{on_disk}"
+        f"{'. The process of one worker had up to {process}' if np.isfinite(process) else ''}. "
         f'{needed}See time_accounting("worker") and node_disk_usage().',
-        f"{more} fewer threads per worker and smaller chunks, and release what is no longer needed "
-        f"(del futures; do not persist what is used once).{room}",
+        f"{more} fewer threads per worker and smaller chunks. Release results that are no longer "
+        f"needed: delete their futures, and do not persist what is used once.{room}",
         written=Bytes(written.sum()),
         read=Bytes(read.sum()),
         spilling=Share(share),
@@ -184,9 +193,12 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
 
 
 def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, list[Change]]:
-    """Return the words and the setting by which workers have as much memory as they need."""
+    """Return the first words of the advice, and the setting, for workers with enough memory."""
     if run.died_of_memory:
-        amount = "more memory (how much is unknown, as workers were killed on the way)"
+        amount = (
+            "more memory (how much is unknown, because workers were killed before they had all "
+            "they needed)"
+        )
         return f"Give each worker {amount}, or use", []
     words = f"Give each worker a memory_limit of {{wanted}} or more{why}, or use"
     return words, [Change.of_cluster(memory_limit=int(wanted))]
@@ -199,7 +211,7 @@ def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, li
     because="the memory of workers was nearly full",
 )
 def memory_pressure(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that paused as their memory was nearly full, or else came near their limit."""
+    """Find workers that paused because memory ran out, or that came near their limit."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
     state = run.trace.managed_memory.get("state")
     if share < _PAUSED or state is None:
@@ -209,13 +221,13 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     lives, times = paused["worker_id"].to_numpy(), run.trace.since_begin(paused["time"])
     yield Finding.of(
         "paused-workers",
-        "Workers paused, as their memory was nearly full: {workers:worker} for {paused} of the "
-        "threads' time.",
-        "A paused worker held {held} of results; what its process uses beyond that Dask cannot "
-        'spill. See time_accounting("worker") and processes_resource_usage().',
-        "Give workers more memory_limit, or fewer threads each so that fewer tasks run at a time; "
-        "use smaller chunks; and look for memory that tasks leave behind.",
-        # One that a nanny restarted is the same.
+        "Workers paused because their memory was nearly full: {workers:worker}, for {paused} of "
+        "thread time.",
+        "A paused worker held up to {held} of results. Dask cannot spill the other memory of its "
+        'process. See time_accounting("worker") and processes_resource_usage().',
+        "Give workers a higher memory_limit, or fewer threads each so that fewer tasks run at a "
+        "time. Use smaller chunks, and check for memory that tasks leave behind.",
+        # A worker that its nanny restarted counts as the same worker.
         workers=Count(len(np.unique(run.workers.of_lives[lives]))),
         paused=Share(share),
         held=Bytes(np.nanmax(paused["size"].to_numpy(dtype=float), initial=0.0)),
@@ -229,7 +241,7 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
 
 
 def _near_limit(run: RunFigures) -> Iterator[Finding]:
-    """Yield a finding if the process of a worker came near the limit at which Dask kills it."""
+    """Yield a finding if a worker's process came near the limit at which Dask kills it."""
     share = ratio(run.memory_peaks, run.memory_limits)
     each = [memory_thresholds(run.trace, life) for life in range(len(share))]
     near = share >= [thresholds.near(_NEAR_LIMIT) for thresholds in each]
@@ -258,11 +270,11 @@ def _near_limit(run: RunFigures) -> Iterator[Finding]:
 
 @rule("host-memory-full", refutes="more-threads", because="a host ran out of memory")
 def host_memory_full(run: RunFigures) -> Iterator[Finding]:
-    """Find hosts that have hardly any memory left."""
+    """Find hosts with hardly any available memory."""
     samples = run.trace.samples.reindex(
         columns=["worker_id", "time", "host_memory_available", "host_memory_total"]
     ).dropna()
-    # Where the system tells nothing, as in some containers, both are 0.
+    # Both values are 0 if the system does not report them, as in some containers.
     samples = samples[samples["host_memory_total"] > 0]
     if not len(samples):
         return
@@ -273,8 +285,8 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     at = run.trace.seconds_at(row["time"])
     yield Finding.of(
         "host-memory-full",
-        "Host {host} ran out of memory: only {left} of {total} were left.",
-        "That is {share}, {at} into the trace. See node_resource_usage().",
+        "Host {host} ran out of memory: only {left} of {total} were available.",
+        "That is {share}, at {at} of the trace. See node_resource_usage().",
         "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
         "spill in time, or use smaller chunks.",
         host=str(run.trace.workers["host"].iloc[int(row["worker_id"])]),

@@ -1,4 +1,4 @@
-"""Former names of findings, which commands take until version 0.4.
+"""Former names of findings, which commands accept until version 0.4.
 
 Versions before 0.3 wrote these names into their JSON documents and summaries.
 """

@@ -1,4 +1,4 @@
-"""Rules about GPUs: idle or unused though their workers compute, or full."""
+"""Rules about GPUs: idle or unused while their workers compute, or with full memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.gpus import GpuUtilisation
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
-#: Threshold (fraction of the time in which tasks ran on the device's workers): it was idle.
+#: Threshold (fraction of the time for which the device's workers run tasks): the device is idle.
 _IDLE = 0.5
-#: Threshold (percent of the run): tasks ran on the device's workers.
+#: Threshold (percent of the run): the device's workers run tasks.
 _RAN = 20.0
-#: Threshold (percent of utilisation): a device whose maximum is lower was not used at all.
+#: Threshold (percent of utilization): a device that never reaches it counts as unused.
 _USED = 5.0
-#: Threshold (fraction of the device's memory): it was nearly full.
+#: Threshold (fraction of the device's memory): the memory is nearly full.
 _FULL = 0.92
 
 
@@ -38,13 +38,14 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         worst = idle[int(np.argmax(seconds))]
         yield Finding.of(
             "gpu-idle",
-            "GPUs idle while their workers compute: GPU {gpu} of {host} for {idle} of the time in "
-            "which tasks run there.",
-            "{idle_devices} of {devices} devices; mean utilisation there {utilisation}. See "
-            "per_gpu_utilisation() and per_function_bottleneck().",
-            "Move the tasks that run on the CPU to the GPU, or onto workers without one; feed it "
-            "larger chunks, so that kernels take longer than their launch; and keep data on the "
-            "device between tasks.",
+            "GPUs are idle while their workers compute: GPU {gpu} of {host} for {idle} of the "
+            "time for which its workers run tasks.",
+            "This affects {idle_devices} of {devices} devices, with a mean utilization of "
+            "{utilisation} while tasks run. See per_gpu_utilisation() and "
+            "per_function_bottleneck().",
+            "Move the tasks that run on the CPU to the GPU, or to workers without a GPU. Give "
+            "the GPU larger chunks, so that kernels take longer than their launch, and keep data "
+            "on the device between tasks.",
             **_device(run, worst),
             idle=Share(worst.idle_while_tasks_ran[0] / worst.tasks_ran[0]),
             utilisation=Share(worst.mean_utilization[0] / 100),
@@ -56,10 +57,11 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     if unused:
         yield Finding.of(
             "gpu-idle",
-            "{unused} of {devices} GPUs that workers have were not used by any task.",
-            "Tasks ran on their workers for up to {tasks_ran}. See per_gpu_utilisation().",
-            "Run this part on workers without a GPU, or use libraries that compute there (CuPy, "
-            'cuDF: dask.config.set({{"array.backend": "cupy", "dataframe.backend": "cudf"}})).',
+            "No task used {unused} of the {devices} GPUs of the workers.",
+            "Workers with these GPUs ran tasks for up to {tasks_ran}. See per_gpu_utilisation().",
+            "Run this part on workers without a GPU, or use libraries that compute on the GPU "
+            "(CuPy, cuDF: "
+            'dask.config.set({{"array.backend": "cupy", "dataframe.backend": "cudf"}})).',
             worker=_worker(run, unused[0]),
             unused=Count(len(unused)),
             devices=Count(len(run.gpus)),
@@ -77,12 +79,13 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     worst = run.gpus[int(np.nan_to_num(used).argmax())]
     yield Finding.of(
         "gpu-memory-full",
-        "The memory of GPU {gpu} of {host} was nearly full: {used} of {total}.",
-        f"{{full_devices}} of {{devices}} devices used {Share(_FULL)} or more. See "
-        "per_gpu_utilisation(1.0) for when.",
+        "The memory of GPU {gpu} of {host} was nearly full: {used} of {total} were used.",
+        f"{{full_devices}} of {{devices}} devices used {Share(_FULL)} or more of their memory. "
+        "To see when, call per_gpu_utilisation(1.0).",
         "Use smaller chunks, let dask-cuda spill to the host (device_memory_limit=0.8, or "
-        "enable_cudf_spill=True), and an RMM pool (rmm_pool_size=0.9) against fragmentation. A "
-        "pool that takes all memory by itself looks like this too.",
+        "enable_cudf_spill=True), and use an RMM pool (rmm_pool_size=0.9) against fragmentation. "
+        "If your program already has a pool that allocates all memory at its start, ignore this "
+        "finding.",
         **_device(run, worst),
         used=Bytes(worst.max_memory[0]),
         total=Bytes(worst.memory_total[0]),
@@ -99,6 +102,6 @@ def _device(run: RunFigures, gpu: GpuUtilisation) -> dict[str, Any]:
 
 
 def _worker(run: RunFigures, gpu: GpuUtilisation) -> str | None:
-    """Return the first worker that uses a device, or None if no worker does."""
+    """Return the first worker that uses a device, or None if no worker uses it."""
     numbers = gpu.device.workers
     return run.workers.titles()[numbers[0]] if numbers else None

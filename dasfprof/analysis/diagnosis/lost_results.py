@@ -1,4 +1,4 @@
-"""Rules about workers that were lost, and about results that were computed again."""
+"""Rules about lost workers, and about results that were computed again."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
-# --- Whether workers were lost evenly in time: what ends them is then no fault of their tasks -----
+# --- Regular losses of workers, which tasks do not cause -----------------------------------------
 
-#: Losses are regular if there are this many gaps between them, and this fraction of the gaps (all,
-#: if they are few) is within this factor of the median.
+#: Losses are regular if there are at least this many gaps between them, and if this fraction of the
+#: gaps (all of them, if they are few) is within this factor of the median gap.
 _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 
 
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
-    """Return the intervals at which workers were lost for an unknown reason; None if irregular."""
+    """Return the intervals of regular losses for an unknown reason, or None if irregular."""
     lives = [life for life, one in departures.items() if one.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
     if len(gaps) < _EVEN or not gaps.min() > 0:
@@ -57,25 +57,27 @@ def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures
 
 
 def rhythm_in_words(rhythm: Figures | None) -> str:
-    """Return a sentence about regular losses; empty if there is no rhythm."""
+    """Return a sentence about regular losses, or an empty string if losses were irregular."""
     if rhythm is None:
         return ""
     known = np.isfinite(rhythm.memory + rhythm.limit)
-    memory = f", with {rhythm.memory} of {rhythm.limit} at most" if known else ""
-    but = f", but for {rhythm.others:gap}" if rhythm.others else ""
+    memory = (
+        (f", and at most {rhythm.memory} of {rhythm.limit} of memory were in use") if known else ""
+    )
+    but = f", with {rhythm.others:exception}" if rhythm.others else ""
     return (
-        f"{rhythm.workers:worker} were lost one every {rhythm.shortest} to {rhythm.longest}{but}"
-        f"{memory}: evenly, as by a clock, such as a probe, a time limit or a script. "
+        f"{rhythm.workers:worker} were lost at regular intervals of {rhythm.shortest} to "
+        f"{rhythm.longest}{but}{memory}. This suggests a probe, a time limit or a script. "
     )
 
 
 # --- Rules about workers that were lost, and about results that were computed again ---------------
 
-#: Threshold (fraction of the task time) of results that were computed again.
+#: Threshold (fraction of the task time): results that were computed again.
 _AGAIN = 0.02
-#: Maximum number of tasks of a lost worker, and of lines, that are named.
+#: Maximum numbers of tasks of a lost worker, and of source lines, that are named.
 _MOST_NAMED = 3
-#: Prefix of Dask's stimulus ids of graphs that a client submitted.
+#: Prefix of the stimulus ids that Dask gives to graphs that a client submitted.
 _SUBMITTED = ("update-graph",)
 
 
@@ -83,7 +85,7 @@ _SUBMITTED = ("update-graph",)
     "lost-workers", causes="recomputation load-imbalance too-few-tasks serial-chain poor-placement"
 )
 def lost_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that were lost with tasks on them."""
+    """Find workers that were lost while they had unfinished tasks."""
     attempts = run.attempts
     lost = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
     if not len(lost):
@@ -92,7 +94,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     labels = run.trace.workers["worker"].to_numpy(dtype=object)
     causes = find_causes(run.state) if run.state is not None else []
     if {str(labels[life]) for life in lives} <= {c.worker for c in causes if c.kind == HOLDER_DIED}:
-        return  # told with who waits for the lock
+        return  # The finding about tasks that wait for a lock of such a worker reports it.
     departures = departures_of(run.trace)
     whys = [one.why for one in departures.values()]
     first = {Why.AGE} & set(whys) or set(Why) - {Why.UNKNOWN}
@@ -113,25 +115,26 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     rhythm, how = find_rhythm(run, departures), clause(list(departures.values()))
     yield Finding.of(
         "lost-workers",
-        f"{{workers:worker}} left the cluster with {{tasks:task}} on {'it' if alone else 'them'}, "
-        f"most of {{most_of}}{', {clause}' if how else ''}.",
-        f"{{worker}} left {'{left} into the trace' if np.isfinite(at) else 'at an unknown time'}, "
-        "with {tasks_of_worker} of them. "
-        f"{'It was {exit}. ' if ended.words else ''}{'{known}. ' if ended.evidence else ''}"
+        "{workers:worker} left the cluster with {tasks:task} unfinished, most of them {most_of}"
+        f"{', {clause}' if how else ''}.",
+        "{worker} left "
+        f"{'at {left} of the trace' if np.isfinite(at) else 'at an unknown time'} with "
+        f"{{tasks_of_worker}} of these tasks. {'It was {exit}. ' if ended.words else ''}"
+        f"{'{known}. ' if ended.evidence else ''}"
         + (
-            f"Results were lost with {'it' if alone else 'them'}: {{ran_again:task}} ran again, "
-            "for {again} of thread time. "
+            f"Results were lost with {'it' if alone else 'them'}: {{ran_again:task}} had to run "
+            "again, which took {again} of thread time. "
             if by_loss.any()
             else ""
         )
         + (
-            f"For {{missed}} of thread time {'it was' if alone else 'they were'} missed while "
-            "others ran tasks. "
+            f"The remaining workers ran tasks without {'it' if alone else 'them'} for {{missed}} "
+            "of thread time. "
             if gone > 0
             else ""
         )
-        + f"{{suspicion}}{'There longest: {_named}. ' if there else ''}{rhythm_in_words(rhythm)}"
-        "See processed_tasks() and process_summary().",
+        + f"{{suspicion}}{'Its tasks that may have been running: {_named}. ' if there else ''}"
+        f"{rhythm_in_words(rhythm)}See processed_tasks() and process_summary().",
         "{advice}",
         function=function,
         most_of=str(Counter(lost["function"].tolist()).most_common(1)[0][0]),
@@ -165,9 +168,10 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
-    """Return the lost tasks that may have run: those seen in progress, else one per thread.
+    """Return the lost tasks that may have been running.
 
-    Of the latter those that were assigned to each worker first.
+    These are the tasks that were seen in progress. For a worker without such tasks, they are the
+    tasks that were assigned to it first, one per thread.
     """
     found: list[int] = []
     lost = lost.sort_values("start", kind="stable", ignore_index=True)
@@ -182,7 +186,7 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
 
 @rule("cancelled-tasks")
 def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find unfinished tasks that clients cancelled or released, or that a restart took away."""
+    """Find unfinished tasks that a client cancelled or released, or that a restart cancelled."""
     yield from _restarted(run)
     if run.end is not None and run.end.how is How.LEFT:
         return
@@ -194,10 +198,11 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
     yield Finding.of(
         "cancelled-tasks",
-        "The client cancelled {tasks:task} that had not ended, or released their futures. "
+        "The client cancelled {tasks:task} before they finished, or released their futures. "
         "{tasks_of_function} of them are tasks of {function}.",
-        "They had run for {ran}. See processed_tasks().",
-        "Keep the futures in a variable until their results are used, unless this was intended.",
+        "These tasks had run for {ran} in total. See processed_tasks().",
+        "Keep the futures in a variable until you use their results, unless you meant to cancel "
+        "this work.",
         function=str(name),
         tasks=Count(len(released)),
         tasks_of_function=Count(number),
@@ -207,14 +212,14 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _restarted(run: RunFigures) -> Iterator[Finding]:
-    """Find that a client restarted workers, and what that took away."""
+    """Find restarts of workers by a client, and the tasks that these cancelled."""
     changes, attempts = run.trace.cluster_changes, run.attempts
     if len(changes):
         changes = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
-    # How task runs ended on workers that had not heard yet that they were restarted.
+    # Outcomes of task runs on workers that had not yet received the restart.
     runs = run.trace.whole.tasks
     states = runs["state"].astype(object).to_numpy()[given_up(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]
@@ -228,11 +233,14 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     back = joined[joined > at]
     who = [one["who"] for one in restarts if isinstance(one["who"], str)]
     workers = sum(len(one["workers"] or ()) for one in restarts)
-    when = "At {at} into the trace{_times}. " if restarts else ""
+    when = "The restart was at {at} of the trace{_times}. " if restarts else ""
     times = f", the first of {Count(len(restarts)):restart}" if len(restarts) != 1 else ""
-    seen = f"{{begun}} of them {'were' if begun != 1 else 'was'} seen running, for {{ran}} in all"
+    seen = (
+        f"{{begun}} of these tasks {'were' if begun != 1 else 'was'} seen running, for {{ran}} "
+        "in total"
+    )
     ended = (
-        "{went_on} ended before its worker did, {failed} of these in an error, which the "
+        "{went_on} finished before its worker did, {failed} of them with an error, which the "
         "scheduler did not learn. "
     )
     yield Finding.of(
@@ -241,13 +249,13 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
         f"{'{workers:worker}' if workers else 'the workers'} while {{tasks:task}} "
         f"{'were' if tasks != 1 else 'was'} unfinished, which cancelled "
         f"{'them' if tasks != 1 else 'it'}.",
-        f"{when}{{sent}} had been sent to a worker; "
+        f"{when}{{sent}} had been assigned to a worker; "
         f"{seen if begun else 'whether they had started was not recorded'}. "
         f"{ended if len(went_on) else 'None of them failed. '}"
-        f"{'The first worker was back {back} later. ' if len(back) else ''}"
-        "See cluster_changes() and processed_tasks().",
-        "Cancel unwanted work with cancel(), or by deleting its futures: client.restart() takes "
-        "the tasks and results of all clients away.",
+        f"{'The first worker was back {back} later. ' if len(back) else ''}See cluster_changes() "
+        "and processed_tasks().",
+        "Cancel unwanted work with cancel(), or by deleting its futures. client.restart() also "
+        "discards the tasks and results of every other client.",
         tasks=Count(tasks),
         sent=Count(len(taken) + len(went_on)),
         went_on=Count(len(went_on)),
@@ -269,7 +277,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
 
 @rule("recomputation", causes="tasks-too-small dominant-function blocked-tasks io-bound")
 def recomputation(run: RunFigures) -> Iterator[Finding]:
-    """Find results that were computed again, though they had been there before."""
+    """Find results that were computed again after they had existed before."""
     again, _ = _computed_again(run)
     inside, lines = _computed_inside(run, ~again)
     seconds = run.slot_seconds
@@ -286,10 +294,10 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     what = "what is built at {_lines}"
     unknown = ""
     if not built:
-        what = "the collection whose tasks are called {function}"
+        what = "the collection whose tasks are named {function}"
         unknown = (
-            " No line that built it is recorded; tasks that Dask fused are called after the last "
-            "of them."
+            " The line that built it was not recorded. Dask names fused tasks after their last "
+            "function."
         )
     how = (
         "{tasks_of_function:task} of {function} did work that others had done, as Dask fused it "
@@ -351,7 +359,7 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
 
 
 def _built(run: RunFigures, seconds: Array) -> list[str]:
-    """Return the lines that built the most seconds of tasks; empty if no line is known."""
+    """Return the lines that built the most seconds of tasks, or an empty list if unknown."""
     if not has_lines(run.trace):
         return []
     codes, names = line_groups(run.trace.tasks)
@@ -362,10 +370,10 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return masks of recomputed task runs: requested by a client, and after a lost worker.
+    """Return masks of task runs that were recomputed on request of a client, and after a loss.
 
-    Where the stimulus is unknown it counts as requested, unless workers were lost. What two clients
-    request, each once, is not recomputed: neither knows of the other's results.
+    If the stimulus is unknown, a task run counts as requested, unless workers were lost. A result
+    that two clients each request once is not counted, because neither knows of the other's results.
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]
@@ -385,9 +393,9 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
-    """Return the thread-seconds that lost workers were missing, and the threads before the loss.
+    """Return the thread-seconds without lost workers, and the number of threads before the loss.
 
-    They are missing until they are replaced, or the run ends, as long as other workers run tasks.
+    A worker counts as missing until it is replaced or the run ends, while other workers run tasks.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
     unasked, left = left_unasked(run.trace), run.trace.left

@@ -1,4 +1,4 @@
-"""The rule about memory that grows with computations, or stays when tasks have ended."""
+"""The rule about memory that grows from computation to computation, or stays after tasks."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from dasfprof.analysis.model.memory_growth import (
 from dasfprof.analysis.numeric.significance import Course, Drift
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
-#: Thresholds: bytes of a rise that is reported, and the fraction of the workers' limits from which
-#: it is medium.
+#: Thresholds of a rise that is reported (bytes), and of medium severity (fraction of the workers'
+#: memory limits).
 _MUCH, _OF_LIMIT = 100_000_000, 0.2
 #: Threshold (fraction of the rise of all results): functions that are named.
 _MOST = 0.5
-#: Thresholds of memory that stays: bytes, fraction of a worker's limit, and seconds for which
-#: nothing runs there.
+#: Thresholds of memory that stays after tasks: bytes, fraction of the worker's memory limit, and
+#: seconds without a task on the worker.
 _MUCH_UNMANAGED, _UNMANAGED_OF_LIMIT, _QUIET = 200_000_000, 0.2, 2.0
 _COURSE = (
-    "by {each} each (at 95 % {least} to {most}), from {first} to {last} over "
-    "{computations:computation}"
+    "by {each} per computation (95 % confidence interval: {least} to {most}), from {first} to "
+    "{last} over {computations:computation}"
 )
-#: What tells a leak from memory that the allocator keeps.
+#: Advice that distinguishes a leak from memory that the allocator keeps.
 _TRIM = (
-    "Call client.run(lambda: ctypes.CDLL('libc.so.6').malloc_trim(0)), with import ctypes within "
-    "it, to distinguish a leak from memory that malloc keeps after it was freed. If that frees the "
-    "memory, call it now and then, or lower MALLOC_TRIM_THRESHOLD_. Otherwise it is in module "
-    "globals, caches, actors or reference cycles; until that is fixed, restart workers regularly "
-    "with --lifetime."
+    "Run client.run(lambda: ctypes.CDLL('libc.so.6').malloc_trim(0)), with import ctypes inside "
+    "the function, to tell a leak from memory that malloc has not returned. If memory drops, "
+    "call it regularly or lower MALLOC_TRIM_THRESHOLD_. If not, look for references in module "
+    "globals, caches, actors, or cycles. Until the leak is fixed, restart workers regularly with "
+    "--lifetime."
 )
 _HISTORIES = (
-    "histories, which are limited in length (distributed.admin.log-length, "
-    "distributed.scheduler.transition-log-length), data of graphs, and what malloc keeps after it "
-    "was freed"
+    "histories of limited length (distributed.admin.log-length, "
+    "distributed.scheduler.transition-log-length), data of graphs, and freed memory that malloc "
+    "has not returned"
 )
 
 
 @rule("memory-growth", explains="paused-workers")
 def memory_grows(run: RunFigures) -> Iterator[Finding]:
-    """Find memory that rises with each computation, or stays when its tasks have ended."""
+    """Find memory that rises with each computation, or that stays when its tasks have finished."""
     growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
     processes = None if growth is None else growth.together
-    # Windows of one computation do not show what its tasks are in the middle of.
+    # Windows of a single computation would include memory of tasks that are still running.
     if growth is None or not np.isnan(growth.moments.window):
         yield from _stays(run)
         return
@@ -82,7 +82,7 @@ def _figures(growth: MemoryGrowth, drift: Drift) -> dict[str, Any]:
 
 
 def _of_limits(run: RunFigures, process: ProcessGrowth, rise: float) -> dict[str, Any]:
-    """Return the fraction of the workers' limits that a rise is, and the bounds of its severity."""
+    """Return a rise as a fraction of the workers' memory limits, and bounds of its severity."""
     limits = float(run.trace.workers["memory_limit"].to_numpy(dtype=float)[process.lives].sum())
     share = Share(rise / limits) if np.isfinite(limits) and limits > 0 else None
     return {
@@ -100,15 +100,15 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
         **_of_limits(run, processes, processes.unmanaged.last - processes.unmanaged.first),
         "results": Count(round(processes.number.last - processes.number.first)),
     }
-    together = "This is the memory of {workers:worker} together while no task ran"
-    # Dask takes objects that it does not know to be small.
+    together = "The figures are the memory of all {workers:worker} together while no task ran"
+    # Dask assumes that objects of unknown types are small.
     if processes.number.course is Course.RISES:
         return Finding.of(
             "memory-growth",
             "Workers hold {results:result} more than at first, and their processes grow by more "
-            f"than Dask measures for these results, {_COURSE}.",
+            f"than Dask measures for these results: {_COURSE}.",
             f"{together}. Either these results are larger than Dask measures, or tasks leave "
-            "memory behind; which of the two is not recorded. See memory_growth().",
+            "memory behind. Which of the two is not recorded. See memory_growth().",
             "Release futures that are no longer needed. For your own types, register their size "
             "with dask.sizeof.sizeof.register.",
             **figures,
@@ -116,15 +116,15 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     by_runs = [one for one in growth_by_runs(run.trace) if _much(one.drift)]
     one = by_runs[0] if len(by_runs) == 1 else None
     named = (
-        "Each run of {function} leaves {a_run} behind, in {runs:run} during which no other "
-        "function ran. "
+        "Each run of {function} leaves {a_run} behind, measured in {runs:run} during which no "
+        "other function ran. "
     )
     of_limits = "" if figures["share"] is None else ", {share} of the workers' limits"
     return Finding.of(
         "memory-growth",
         f"Unmanaged memory of the workers grows with each computation, {_COURSE}{of_limits}.",
-        f"{together}; in the second half it rose by {{since_half}}. {named if one else ''}See "
-        'memory_growth() and memory_growth("function").',
+        f"{together}. In the second half of the run they rose by {{since_half}}. "
+        f'{named if one else ""}See memory_growth() and memory_growth("function").',
         _TRIM,
         **figures,
         function=one and one.function,
@@ -143,24 +143,24 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
         most = None
     named = ""
     if most is not None:
-        futures = ", by futures made at {asked}" if most.asked else ""
-        wanted = f", which a client wanted when they were made{futures},"
+        futures = ", through futures that were created at {asked}" if most.asked else ""
+        wanted = f", which a client requested{futures}"
         named = (
-            f"{{of_function}} of that are results of {{function}}"
-            f"{', built at {line}' if most.line else ''}{wanted if most.why == WANTED else ''} and "
-            "not released. "
+            "{of_function} of the growth are results of {function}"
+            f"{', built at {line}' if most.line else ''}{wanted if most.why == WANTED else ''}. "
+            "They were not released. "
         )
     return Finding.of(
         "memory-growth",
-        f"Results stay from computation to computation: those in workers' memory grow {_COURSE}.",
-        f"{named}This is the memory of {{workers:worker}} together while no task ran. See "
-        "memory_growth().",
-        "Release futures and persisted collections that the program no longer needs, with del or "
-        "client.cancel(). A notebook's Out[] and lists of futures hold them as well. If the "
+        f"Results of earlier computations stay in the workers' memory, which grows {_COURSE}.",
+        f"{named}The figures are the memory of all {{workers:worker}} together while no task "
+        "ran. See memory_growth().",
+        "Release futures and persisted collections that your program no longer needs, with del "
+        "or client.cancel(). A notebook's Out[] and lists of futures also keep results. If the "
         "program needs the results later, plan for the memory.",
         of="results",
         **_figures(growth, processes.results),
-        # A program may keep results on purpose.
+        # A program may keep results on purpose, so the severity can be low.
         **{**_of_limits(run, processes, rise), "at_least": "low"},
         function=most and most.function,
         of_function=most and Bytes(most.size.last - most.size.first),
@@ -175,7 +175,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
     tasks = None
     if known is not None and known.course is not Course.FEW:
         more = round(known.last - known.first)
-        # Otherwise what came at first may be what grew.
+        # If the first tasks were released, later ones may be what grew.
         tasks = Count(max(more, 0)) if known.course is Course.RISES or more <= 0 else None
     if tasks is None:
         advice = (
@@ -184,19 +184,19 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
         )
     elif tasks > 0:
         advice = (
-            "Release futures and persisted collections that are no longer needed. The scheduler "
-            "knew {tasks:task} more at the end than at first, and keeps their graphs."
+            "Release futures and persisted collections that are no longer needed. At the end, "
+            "the scheduler had {tasks:task} more than at first, and it keeps their graphs."
         )
     else:
         advice = (
-            "Check the scheduler's histories first. It did not know more tasks at the end than at "
-            f"first, so futures do not explain the growth. What remains are {_HISTORIES}. Which of "
-            "these grows is not recorded."
+            "Check the scheduler's histories first. The scheduler had no more tasks at the end "
+            "than at first, so futures do not explain the growth. Possible causes are "
+            f"{_HISTORIES}. Which of these grows is not recorded."
         )
     return Finding.of(
         "memory-growth",
-        f"The scheduler's process grows with each computation, {_COURSE}.",
-        "In the second half it rose by {since_half}. See memory_growth().",
+        f"The memory of the scheduler's process grows with each computation, {_COURSE}.",
+        "In the second half of the run it rose by {since_half}. See memory_growth().",
         advice,
         of="scheduler",
         **_figures(growth, drift),
@@ -208,7 +208,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
 
 
 def _stays(run: RunFigures) -> Iterator[Finding]:
-    """Find processes that keep memory which is of no result, after they had run tasks."""
+    """Find processes with unmanaged memory that stays after they have run tasks."""
     trace = run.trace
     if not len(trace.samples) or not len(trace.managed_memory):
         return
@@ -227,7 +227,7 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         began = trace.begin + float(run.slots.times.start[: len(mine)][mine].min())
         before = memory["memory"].to_numpy(dtype=float)[(memory["time"] <= began).to_numpy()]
         first = float(before.max(initial=0.0)) if len(before) else float(memory["memory"].iloc[0])
-        # The least within that time: what is freed late is not kept.
+        # Use the minimum within that time, because memory that is freed late was not kept.
         left = float(within["memory"].min()) - results - first
         limit = float(trace.workers["memory_limit"].iloc[life])
         if left >= _MUCH_UNMANAGED and not left < _UNMANAGED_OF_LIMIT * limit:
@@ -239,11 +239,12 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
     of_limit = ", {share} of its limit of {limit}" if known else ""
     yield Finding.of(
         "memory-growth",
-        "Memory stays in workers' processes when no task runs: {left} in that of {worker}, beyond "
-        f"what it had before its first task and the results that it holds{of_limit}.",
-        "Results: {results}. Nothing ran there for {lasted}, and no less was used meanwhile. So on "
-        "{workers:worker}. Dask calls such memory unmanaged, and can neither spill nor free it. "
-        "See processes_resource_usage().",
+        "Worker {worker} has {left} of unmanaged memory while no task is "
+        f"running{of_limit}. This does not count its results, or the memory it used before its "
+        "first task.",
+        "Its results take {results}. No task ran on the worker for {lasted}, and memory did not "
+        "drop below this during that time. This affects {workers:worker}. Dask can neither spill "
+        "nor free unmanaged memory. See processes_resource_usage().",
         _TRIM,
         of="stays",
         worker=str(trace.workers["worker"].iloc[life]),
@@ -258,15 +259,16 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
 
 
 def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
-    """Return a time in which a worker ran nothing and its results stayed, and what they took.
+    """Return the last long time range in which a worker ran no task and its results stayed.
 
-    That is the last one that is long, after its last task; None: there was none. What results that
-    are released give back, as at the end of the program, was not kept.
+    Returns its start, its end and the bytes of the results, or None if there was no such time
+    range. The range is after the worker's last task. If results were released, as at the end of the
+    program, their memory was not kept.
     """
     own = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
     times = own["time"].to_numpy(dtype=float)
     spilled = np.nan_to_num(own["spilled_size"].to_numpy(dtype=float))
-    # A few bytes are more as they are spilled.
+    # The size of results changes by a few bytes when they are spilled.
     results = np.maximum(own["size"].to_numpy(dtype=float) - spilled, 0.0)
     busy = np.flatnonzero(~(own["executing"].to_numpy(dtype=float) == 0))
     first = int(busy[-1]) + 1 if len(busy) else 0

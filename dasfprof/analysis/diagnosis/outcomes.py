@@ -1,4 +1,4 @@
-"""Rules about what became of tasks: failed, never ended, or logged an error and returned None."""
+"""Rules about the outcomes of tasks: failed, retried, or logged an error and returned None."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dasfprof.text import elide, excerpt
 
 # --- What to do about time-outs -------------------------------------------------------------------
 
-#: Suffixes of the names of errors of time limits.
+#: Suffixes of the names of exceptions that report a time limit.
 _TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
 #: Threshold (multiple of the longest task of the function): the time limit is high enough.
 _FAR = 2.0
@@ -32,10 +32,10 @@ def is_time_out(category: object) -> bool:
 
 
 def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
-    """Return the durations of a function whose tasks timed out; None for other errors.
+    """Return the durations of a function whose tasks timed out, or None for other errors.
 
-    The median of those that timed out, and median and maximum of those that succeeded (NaN if none
-    did).
+    These are the median of task runs that timed out, and the median and maximum of task runs that
+    succeeded. The latter two are NaN if no task run succeeded.
     """
     if not is_time_out(category):
         return None
@@ -48,22 +48,22 @@ def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
 
 
 def limit_or_cause(limit: Figures) -> str:
-    """Return the advice for time-outs, a template with the figures `function` and `limit`."""
+    """Return the advice for timeouts, a template with the figures `function` and `limit`."""
     begin = "Compare the time that {function} takes with its limit:"
-    given = "those that timed out had run for {limit.ran} (the median)"
+    given = "tasks that timed out had run for {limit.ran} (the median)"
     if np.isnan(limit.most):
         return (
-            f"{begin} none of its tasks succeeded, so how long they take is unknown; {given}. Run "
-            "one without the limit."
+            f"{begin} {given}. None of its tasks succeeded, so how long they take is unknown. "
+            "Run one of them without the limit."
         )
     advice = (
-        "The limit is not too low. Look at what they waited for, and retry that."
+        "The limit is high enough, so find out what these tasks waited for, and retry only that."
         if limit.ran >= _FAR * limit.most
-        else "Set the limit well above what they take, or give each task less to do."
+        else "Set the limit well above these times, or give each task less to do."
     )
     return (
-        f"{begin} those that ended well took {{limit.took}} (the median), {{limit.most}} at most; "
-        f"{given}. {advice}"
+        f"{begin} tasks that succeeded took {{limit.took}} (the median) and at most "
+        f"{{limit.most}}, and {given}. {advice}"
     )
 
 
@@ -74,7 +74,7 @@ def _median(seconds: Array) -> Seconds:
 
 # --- Rules about what became of tasks: failed, or never ended -------------------------------------
 
-#: Thresholds of failures: fractions of the seconds of all tasks, and of all attempts.
+#: Thresholds of failures: fraction of the seconds of all tasks, and fraction of all attempts.
 _FAILED_SECONDS = 0.02
 _FAILED_ATTEMPTS = 0.05
 #: Maximum number of kinds of errors that are named.
@@ -83,7 +83,7 @@ _NAMED_KINDS = 3
 
 @rule("retried-tasks", causes="recomputation stragglers load-imbalance too-few-tasks")
 def failed_attempts(run: RunFigures) -> Iterator[Finding]:
-    """Find attempts that failed and were made again, and their seconds."""
+    """Find attempts that failed and were repeated, and the seconds that they cost."""
     attempts = run.attempts
     erred = (attempts["status"] == "erred") & (attempts["category"] != WORKER_LOST)
     failed = (erred & ~attempts["succeeded"]).to_numpy(dtype=bool)
@@ -104,11 +104,12 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
         "retried-tasks",
         "{attempts:attempt} failed and were repeated, most with {category} in {function}: "
         "{lost} of thread time.",
-        "{share} of all attempts. The first message: {message} See processed_tasks().",
+        "That is {share} of all attempts. First message: {message} See processed_tasks().",
         limit_or_cause(limit)
         if limit
-        else "Prevent the failures of {function}: fix their cause, or catch {category} inside it "
-        "and retry there, where that is cheap. retries= runs the complete task again.",
+        else "Prevent the failures of {function}: fix their cause, or catch {category} inside "
+        "{function} and retry only the step that fails. retries= runs the complete task "
+        "again.",
         function=name,
         attempts=Count(kept.sum()),
         category=category,
@@ -127,15 +128,16 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
 
 @rule("failed-tasks")
 def errors(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that ended in an error for good."""
+    """Find tasks that failed, and were not retried successfully."""
     attempts = run.attempts
     last = attempts.drop_duplicates("key_id", keep="last")
     erred = last[(last["status"] == "erred") & ~last["succeeded"]]
     if not len(erred):
         return
     never_ran = blocked_by_errors(run.trace, len(erred))
-    # killed-worker-errors reports those of lost workers; a worker that closes raises nothing.
-    # unfinished-run reports those that came as the program ended: they are not why it ended.
+    # The rule killed-worker-errors reports tasks of lost workers, and a worker that closes raises
+    # no error. The rule unfinished-run reports errors that came when the program ended, because
+    # they are not the reason why it ended.
     elsewhere = erred["category"].isin([WORKER_LOST, WORKER_CLOSED])
     elsewhere |= erred["key_id"].isin(ended_with_the_run(run.trace)["key_id"])
     erred = erred[~elsewhere.to_numpy(dtype=bool)]
@@ -148,26 +150,26 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     pairs = zip(erred["category"], erred["function"], strict=True)
     kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
     line, limit = first["raised_at"], find_limit(run, name, first["category"])
-    # Those of tasks that a client had given up are nobody's, and may come of that.
+    # A client had cancelled these tasks. Their errors may result from that.
     runs = run.trace.tasks
     gone = given_up(run.trace, runs, (*DROPPED, CANCELLED)) & (runs["state"] == "erred").to_numpy()
     nobodys = bool(erred["key_id"].isin(runs["key_id"].to_numpy()[gone]).all())
     blocked = Count(sum(never_ran.values()))
     others = f" and {Count(len(kinds) - _NAMED_KINDS):more kind}" * (len(kinds) > _NAMED_KINDS)
-    blocks = "Never ran: {_by_function}. " if blocked else ""
+    blocks = "Tasks that did not run for this reason: {_by_function}. " if blocked else ""
     raised_in = "Raised at {raised_at}. " if isinstance(line, str) else ""
-    because = f"; {blocked:task} that need their results never ran" if blocked else ""
+    because = f"; {blocked:task} that depend on them never ran" if blocked else ""
     yield Finding.of(
         "failed-tasks",
-        f"{{tasks:task}} ended in an error: {{_named}}{others}{because}.",
-        f"The first: {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
-        "Fix the error if it does not result from the cancellation. A client had cancelled these "
+        f"{{tasks:task}} failed: {{_named}}{others}{because}.",
+        f"First error: {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
+        "Fix the error, unless it results from the cancellation. A client had cancelled these "
         "tasks before the scheduler learned of their errors, so no result depends on them."
         if nobodys
         else limit_or_cause(limit)
         if limit
-        else "Fix {function}, or pass retries= if the error disappears by itself. Tasks that "
-        "depend on these have no result.",
+        else "Fix {function}, or pass retries= if the error is temporary. Tasks that depend on "
+        "these have no result.",
         function=name,
         tasks=Count(len(erred)),
         nobodys=nobodys,
@@ -187,7 +189,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
 
 
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
-    """Return where attempts failed: a function or worker is named if it is that of all."""
+    """Return where attempts failed. A function or a worker is named if all attempts share it."""
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
     return Places(
         state="erred",
@@ -197,14 +199,14 @@ def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
 
 
 def _most(column: pd.Series) -> str:
-    """Return the text that a column has most often."""
+    """Return the most frequent text of a column."""
     return str(Counter(column.tolist()).most_common(1)[0][0])
 
 
-# --- The rule about tasks that log an error and return None: they count as done -------------------
+# --- The rule about tasks that log an error and return None, which count as succeeded -------------
 
 _NONE = "NoneType"
-#: Threshold (fraction of a function's results): missing results are a medium problem.
+#: Threshold (fraction of a function's results): missing results are of medium severity.
 _MANY = 0.5
 
 
@@ -229,12 +231,13 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
         name = str(run.function_names[code])
         yield Finding.of(
             "swallowed-errors",
-            "{silent} of {tasks:task run} of {function} logged an error and returned None: if they "
-            "caught an error, Dask does not know of it, and they count as done.",
-            f"{'All {tasks}' if empty == total else '{empty} of {tasks}'} results of {{function}} "
-            "are None. The first error logged: {error} at {line}: {message}",
-            "Look at what {function} logs. Let it raise what it cannot handle: Dask then names the "
-            "task and does not run what depends on it. If None is meant, nothing is lost.",
+            "{silent} of {tasks:task run} of {function} logged an error and returned None. If "
+            "they caught an error, Dask does not know about it and counts them as succeeded.",
+            f"{'All {tasks}' if empty == total else '{empty} of {tasks}'} results of "
+            "{function} are None. First logged error: {error} at {line}: {message}",
+            "Check what {function} logs. Let it raise the errors that it cannot handle: Dask "
+            "then reports the task and does not run tasks that depend on it. If it is meant to "
+            "return None, ignore this finding.",
             silent=Count(count),
             empty=Count(empty),
             tasks=Count(total),

@@ -1,4 +1,4 @@
-"""Rules about the course of a run: gaps of the client, and functions that get slower."""
+"""Rules about the course of a run: times when the cluster waits, and functions that get slower."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_lin
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Thresholds (fractions of thread time, and of the critical path) of gaps of the client.
+#: Thresholds of waits for the client: fraction of thread time, and fraction of the critical path.
 _GAP_LANES = 0.1
 _GAP_PATH = 0.05
-#: Threshold (fraction of the gaps): the client waits for results, so that its graphs are late.
+#: Threshold (fraction of these waits): the client itself waits for results, so graphs are late.
 _WAITS = 0.5
-#: Minimum seconds of a gap.
+#: Minimum seconds of a wait for the client.
 _GAP = 0.01
-#: Threshold (fraction of wall time) of functions that get slower.
+#: Threshold (fraction of wall time): seconds that functions which get slower cost.
 _DEGRADES = 0.05
 #: Minimum number of task runs that count as a function's first.
 _FIRST = 5
-#: Threshold (fraction of wall time) without any worker.
+#: Threshold (fraction of wall time): time without any worker.
 _ABSENT = 0.05
 #: Thresholds of sequential submission: fraction of wall time with fewer tasks than threads, minimum
-#: number of graphs that wait for those before, and their fraction of all graphs.
+#: number of graphs that wait for earlier ones, and their fraction of all graphs.
 _FEW, _ROUNDS, _MOSTLY = 0.3, 5, 0.8
-#: How to submit more at a time, from joblib and from a program of Dask's own calls.
+#: Advice to submit more at a time, for joblib and for programs that call Dask.
 _BY_JOBLIB = (
-    "joblib submits as many tasks at a time as pre_dispatch= says. Leave it out of GridSearchCV() "
-    "or Parallel(), whose default is '2*n_jobs', or set pre_dispatch='all'."
+    "Leave pre_dispatch out of GridSearchCV() or Parallel(), or set pre_dispatch='all'. It "
+    "limits how many tasks joblib submits at a time; the default is '2*n_jobs'."
 )
 _TOGETHER = (
-    "Submit all that does not need the results before, and wait for it together: client.map and "
-    "client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is ready. "
-    "Where each needs the one before, the run is as long as their sum."
+    "Submit all independent work first, then wait for all of it: use client.map and "
+    "client.gather on lists, dask.compute(a, b, c), or as_completed to process results as they "
+    "finish. If each graph needs the previous one, the run cannot be shorter than their sum."
 )
-#: Evidence if it is unknown what the client did.
-_NOT_CLEAR = "What the client did meanwhile is not clear from its samples. "
+#: Evidence if it is unknown what the client did meanwhile.
+_NOT_CLEAR = "The samples do not show clearly what the client did meanwhile. "
 _NOT_SAMPLED = (
-    "What the client did meanwhile was not recorded: samples of stacks were off, or its process "
-    "could not write a file. "
+    "What the client did meanwhile was not recorded: stack sampling was off, or the client could "
+    "not write a file. "
 )
 
 
@@ -64,12 +64,12 @@ _NOT_SAMPLED = (
     because="the cluster waits for the client",
 )
 def client_gaps(run: RunFigures) -> Iterator[Finding]:
-    """Find times for which the cluster had nothing to do, as the client had not submitted more."""
+    """Find times when the cluster had nothing to do because the client had not submitted more."""
     idle, path = run.seconds_of(ThreadTime.NOTHING_SUBMITTED), run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
     gaps = gaps[_of_a_known_client(run, path.rows[gaps], path.begin[gaps])]
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
-    # Without workers a client may wait for these; or for what it calls.
+    # Without workers, a client may be waiting for workers to join.
     lengths = path.length[gaps] - overlap(begins, ends, *_without_workers(run))
     outside = zip(call_spans(run.trace), function_spans(run.trace), strict=True)
     lengths = lengths - overlap(begins, ends, *union(*map(np.concatenate, outside)))
@@ -87,31 +87,32 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     calls = (
         ""
         if run.trace.knows_actor_calls
-        else ("Calls of actors are not recorded: they may have run then. ")
+        else ("Calls of actors are not recorded and may have run during this time. ")
     )
     if actors["calls"]:
         calls = (
-            "{calls:call} of actors took {called} then, which does not count; the way there and "
-            "back does: see actor_calls(). "
+            "Not included: {calls:call} of actors, which took {called} during this time. Their "
+            "messages are included: see actor_calls(). "
         )
     sampled = len(run.trace.client_samples) > 0
     unknown = "" if client else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
         "client-bound",
-        "Graphs come late: for {waited} ({share} of the run) the scheduler had no task, in "
-        "{gaps:gap}, though the client waited for results."
+        "Graphs reach the scheduler late: it had no tasks for {waited} ({share} of the run, in "
+        "{gaps:gap}), although the client was already waiting for results."
         if waits
-        else "The cluster waits for the client: for {waited} ({share} of the run) no task was "
-        "submitted, in {gaps:gap}.",
-        f"The longest, {{longest}}, is before {{function}}. {{client}}{calls}See critical_path(), "
-        "client_activity() and time_accounting().",
-        "Keep large objects out of graphs (client.scatter() them once, or load them in tasks), and "
-        "make fewer, larger tasks. The graphs were in transit, or the scheduler was unpacking them."
+        else "The cluster waits for the client: for {waited} ({share} of the run, in "
+        "{gaps:gap}), no task was submitted.",
+        f"The longest gap, {{longest}}, is before {{function}}. {{client}}{calls}See "
+        "critical_path(), client_activity() and time_accounting().",
+        "Keep large objects out of graphs (client.scatter() them once, or load them in tasks), "
+        "and make fewer, larger tasks. During the gaps, the graphs were in transit or the "
+        "scheduler was unpacking them."
         if waits
         else f"{unknown}Submit more at once, with dask.compute(a, b, c) and persist(), if your "
-        "program does not need results in between. If it processes results between computations, "
-        "do that in tasks. If it builds and pickles graphs, keep large objects out of them: "
-        "client.scatter() them once.",
+        "program does not need results in between. If it processes results between "
+        "computations, do that in tasks. If it builds and pickles graphs, keep large "
+        "objects out of them: client.scatter() them once.",
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
@@ -133,7 +134,7 @@ def _times(begins: Array, ends: Array) -> Places:
 
 
 def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, Any]:
-    """Return figures of the calls of actors in gaps, and whether these were recorded."""
+    """Return figures of the calls of actors during gaps, and whether such calls were recorded."""
     start, stop = call_spans(run.trace)
     spans = union(begins, ends)
     return {
@@ -144,9 +145,9 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
-    """Return which gaps are of clients that had submitted a graph before, or of unknown clients.
+    """Return a mask of gaps of clients that had submitted a graph before, or of unknown clients.
 
-    Before its first graph a client does not keep the cluster waiting.
+    A client does not keep the cluster waiting before its first graph.
     """
     trace = run.trace
     known = np.ones(len(rows), dtype=bool)
@@ -173,12 +174,12 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     because="the client submits fewer tasks at a time than there are threads",
 )
 def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
-    """Find clients that submit little, wait for it, and only then submit more."""
+    """Find clients that submit a little work, wait for it, and only then submit more."""
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
     times = run.trace.whole.slots.times
     arrivals = np.unique(times.arrival)
-    # The tasks of a graph that wait for each other need no more threads than one.
+    # Tasks of a graph that wait for each other can use only one thread.
     changes, runnable = open_spans(times.runnable, times.known, arrivals)
     of_change = np.maximum(np.searchsorted(arrivals, changes, "right") - 1, 0)
     widest = np.zeros(len(arrivals))
@@ -188,20 +189,20 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
     lengths, of_round = np.diff(since), np.searchsorted(arrivals, since[:-1], "right") - 1
     seconds = float(lengths[(alive[:-1] > 0) & narrow[of_round]].sum())
     if seconds < float(lengths[alive[:-1] == 0].sum()):
-        return  # what the client does meanwhile takes longer: its gaps are told of
-    # Tasks there were before each graph, less those that had ended.
+        return  # The client takes longer for something else, which client-bound reports.
+    # Number of tasks that existed before each graph, without those that had finished.
     ended = np.searchsorted(np.sort(times.known), arrivals, "right")
     rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
         return
     called = _longest_calls(run)
-    waits = "It waits in {called.number:call} of {called.call}, at {called.line}. "
+    waits = "The client waits in {called.number:call} of {called.call}, at {called.line}. "
     yield Finding.of(
         "sequential-submission",
-        "The client submits little at a time: {tasks:task} came in {graphs:part}, each once those "
-        "before had ended; for {few} ({share} of the run) no part had as many that could run at a "
-        "time as there are threads, {threads}.",
-        f"{waits if called else ''}More threads or workers find no task to run. See "
+        "The client submits work piece by piece: {tasks:task} arrived in {graphs:round}, each "
+        "after the previous one had finished. For {few} ({share} of the run), fewer tasks could "
+        "run in parallel than there are threads ({threads}).",
+        f"{waits if called else ''}Additional threads or workers would have no task to run. See "
         "critical_path() and client_activity().",
         _BY_JOBLIB if called is not None and called.library == "joblib" else _TOGETHER,
         graphs=Count(rounds),
@@ -210,8 +211,8 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
         called=called,
-        # Without a replay, their work as if it were spread over all threads. Client, scheduler and
-        # workers that share cores take these in any case.
+        # Without a replay, assume that their work is spread over all threads. If the client, the
+        # scheduler and workers share cores, their use of the cores remains.
         seconds=min(
             run.saved(max(seconds - float(run.working.sum()) / run.threads, 0.0), together=True),
             idle_share(run) * run.wall,
@@ -220,7 +221,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
 
 
 def _longest_calls(run: RunFigures) -> Figures | None:
-    """Return figures of the line whose calls wait longest; None if it has too few calls."""
+    """Return figures of the line whose calls wait longest, or None if it has too few calls."""
     calls = find_calls(run.trace).sort_values("waiting", ascending=False, kind="stable").head(1)
     if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
         return None
@@ -234,12 +235,12 @@ def _longest_calls(run: RunFigures) -> Figures | None:
     explains="scheduler-bound blocked-tasks client-bound too-few-tasks load-imbalance",
     causes="serial-chain",
     refutes="more-threads",
-    because="workers were missing, not threads",
+    because="there were no workers, and threads were not the limit",
 )
 def no_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find times for which there were tasks and no worker, but for those after a worker was lost.
+    """Find times with tasks but without workers.
 
-    What these cost is told with the loss.
+    Times after a lost worker are not counted, because lost-workers reports them.
     """
     begins, ends = _without_workers(run)
     lost = run.attempts["life"][(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
@@ -253,11 +254,13 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
     longest = int(lengths.argmax())
     yield Finding.of(
         "no-workers",
-        "There was no worker: for {waited} ({share} of the run) tasks waited for one to join.",
-        "{times:time}, the longest from {longest_from} into the trace on, for {longest}. See "
-        'time_accounting("worker").',
-        "Let workers join before there is work: client.wait_for_workers(); keep some between "
-        "computations: cluster.adapt(minimum=1), a longer interval or wait_count.",
+        "There were no workers for {waited} ({share} of the run) while tasks waited for one to "
+        "join.",
+        "This happened {times:time}. The longest wait was {longest}, starting at {longest_from} "
+        'of the trace. See time_accounting("worker").',
+        "Wait for workers before you submit work: client.wait_for_workers(). Keep some of them "
+        "between computations: cluster.adapt(minimum=1), a longer interval, or a higher "
+        "wait_count.",
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
         times=Count(np.count_nonzero(lengths)),
@@ -272,11 +275,11 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _without_workers(run: RunFigures) -> tuple[Array, Array]:
-    """Return the time ranges of the run without a worker: starts and ends."""
+    """Return the starts and ends of the time ranges of the run without a worker."""
     lives = run.accounts.lives
     joined = run.trace.joined[lives.ids]
     left = run.trace.left[lives.ids]
-    # One of which nothing says that it left was there to the end, silent or not.
+    # A worker that is not known to have left counts as present until the end, even if it is silent.
     stayed = np.where(np.isnan(left), run.begin + run.wall, left)
     begins, ends = union(np.fmax(lives.begin, joined), stayed)
     first, last = np.append(run.begin, ends), np.append(begins, run.begin + run.wall)
@@ -289,14 +292,15 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     causes="stragglers dominant-function blocked-tasks load-imbalance too-few-tasks",
 )
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
-    """Find functions whose tasks take longer and longer."""
+    """Find functions whose tasks take longer and longer during the run."""
     trends = find_trends(run.attempts)
     rising = trends.rises["run"] & ~trends.rises["input_size"]
     for place in trends.order[rising[trends.order]].tolist():
         name = str(trends.functions[place])
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
-        # In other layers of the graph the same function may do other work: few are no trend.
+        # The function may do other work in other layers of the graph, so few task runs are not a
+        # trend.
         layers = int(run.layers_of_functions[code])
         if layers > 1 and not (layers >= FEWEST and trends.count_falls[place]):
             continue
@@ -317,41 +321,43 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         alike = _are_called_alike(run, own)
         by_name = ", ".join(f"{quantity} {times}" for quantity, times in changes.items())
         why = (
-            "All were called with arguments of the same types and sizes. "
+            "All of its tasks had arguments of the same types and sizes. "
             if alike
-            else "Either later tasks have more to do, or something grows from call to call. Their "
-            "arguments were not recorded, or differ. "
+            else "Either later tasks have more to do, or something grows from call to call. "
+            "Their arguments differ or were not recorded. "
         )
         state = (
-            "ook in {function} for what grows from call to call: caches, lists and files that are "
-            "appended to, connections and memory that are not given back. Restarting workers "
-            "(client.restart(), or --lifetime) shows whether the state is theirs."
+            "Check {function} for something that grows from call to call: caches, lists and "
+            "files that are appended to, or connections and memory that are not released. "
+            "Restart the workers (client.restart(), or --lifetime) to see whether it is state of "
+            "their processes."
         )
         yield Finding.of(
             "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
-            f"{{attempts:attempt}}, the last third by the first: {by_name}. {why}{{hottest}}See "
-            "degradation().",
-            f"L{state}"
+            f"Last third compared with the first third of {{attempts:attempt}}: {by_name}. "
+            f"{why}{{hottest}}See degradation().",
+            state
             if alike
-            else "Run some of the last tasks first: if they take as long as they did, it is what "
-            f"they are called with, and nothing degrades. If they are fast: l{state}",
+            else "Run some of the last tasks first. If they are just as slow, their inputs are "
+            "the reason and {function} itself is not slowing down. If they are fast: "
+            f"{state}",
             function=name,
             times=Factor(trends.change["run"][place]),
             attempts=Count(trends.attempts[place]),
             changes=changes,
             alike=alike,
             hottest=hottest_line(run.trace, name),
-            # Who restarts workers whose later tasks have more to do gains nothing.
+            # If later tasks simply have more to do, restarting workers gains nothing.
             seconds=seconds if alike else float("nan"),
             costs=seconds,
             at_most="high" if alike else "low",
         )
 
 
-#: An argument that says how much a task has to do: an array or a table, by its shape, or a value.
-#: Types alone do not, nor lists and objects, in which there may be anything.
+#: Arguments that determine how much a task has to do: an array or a table, given by its shape, or a
+#: value. The type alone does not, and neither does a list or an object, which may contain anything.
 _TELLING = re.compile(
     r"""(\w+: )?(.*\([\d, ]*\)|None|NoneType|True|False|-?\d[\d.e+-]*|'.*'|".*")"""
 )
@@ -370,11 +376,12 @@ def _are_called_alike(run: RunFigures, own: Array) -> bool:
 
 
 def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
-    """Return the seconds of a function's first runs, and the share of all that is beyond them.
+    """Return the seconds of a function's first runs, and the fraction of its time above these.
 
-    Its first third has to be faster than its last; what it takes at first is that of its first
-    tenth, as it gets slower within the third. Waits for a core are left out: a host that gets
-    busier is no fault of the function. If without them it does not get slower, the share is 0.
+    The first third of the task runs has to be faster than the last third. The seconds of the first
+    runs come from the first tenth, because the function gets slower within the first third. CPU
+    wait is not counted, since a busier host is not the function's fault. If the function does not
+    get slower without it, the fraction is 0.
     """
     rows = np.flatnonzero(own & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]

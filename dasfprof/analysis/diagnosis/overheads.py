@@ -1,4 +1,4 @@
-"""Rules about what Dask itself costs: many small tasks, the scheduler, deserialising."""
+"""Rules about overhead of Dask: many small tasks, the scheduler, and deserializing."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Thresholds of small tasks: median seconds, and overhead as a multiple of their seconds.
+#: Thresholds of small tasks: median seconds, and overhead as a multiple of the tasks' seconds.
 _SMALL = 0.010
 _BY_COMPUTE = 0.5
-#: Threshold (fraction of thread time) of overhead, and of waits for the scheduler.
+#: Threshold (fraction of thread time): overhead, or waits for the scheduler.
 _SHARE = 0.2
-#: Seconds to handle a small task, about.
+#: Approximate seconds that Dask needs to handle an empty task.
 _EMPTY = 0.001
-#: Threshold (seconds): handling a task takes longer than by the task's number alone.
+#: Threshold (seconds per task): handling takes longer than the number of tasks explains.
 _COSTLY = 0.012
-#: Threshold (fraction of thread time, and of the critical path): tasks are in transit.
+#: Threshold (fraction of thread time, or of the critical path): tasks in transit.
 _LATE = 0.1
-#: Threshold (fraction of the time in transit): the worker's event loop is blocked.
+#: Threshold (fraction of the time in transit): the worker's event loop is the cause.
 _BLOCKED = 0.5
 #: Threshold (calls by tasks): the client fetches the results of most tasks one by one.
 _EACH = 0.5
 #: Minimum factor by which larger tasks are worth it.
 _WORTH_IT = 1.5
-#: Advice if tasks are late and carry no large values.
+#: Advice if tasks arrive late although they have no large values.
 _NO_LARGE_VALUES = (
-    "Fewer, larger tasks make fewer messages. No large values were sent with these; look also for "
-    "what else the processes of the scheduler and its host do (node_resource_usage())."
+    "Make fewer, larger tasks, which need fewer messages. No large values were sent with these "
+    "tasks, so also check what else the scheduler's process and its host do "
+    "(node_resource_usage())."
 )
-#: Minimum bytes of a chunk that could be larger.
+#: Minimum bytes of a chunk that can be made larger.
 _DIVISIBLE = 1000
 
 
@@ -52,12 +53,12 @@ _DIVISIBLE = 1000
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
     durations = run.working[run.succeeded]
-    # As few tasks as threads cannot be made fewer.
+    # If there are at most as many tasks as threads, fewer tasks would not help.
     if len(durations) <= run.threads or not len(run.chunk_costs):
         return
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
-    # The more messages, the longer they take; a blocked loop has causes of its own, and so has a
-    # pool whose processes are not there yet.
+    # More messages take more time in transit. A blocked event loop has its own causes, and so does
+    # a process pool whose processes have not started.
     received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
     whole = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
@@ -72,7 +73,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
-    # Others may cost more and are none of those that are too small.
+    # Consider only functions with small tasks, even if other functions cost more.
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
     most = int(next((code for code in costs.index if small[code]), costs.index[0]))
     name, costly = str(costs["function"][most]), bool(costs["overhead"][most] > _COSTLY)
@@ -108,7 +109,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 
 
 def _asked(run: RunFigures) -> float:
-    """Return the seconds of requests for single results to the scheduler during the run."""
+    """Return the seconds for which the scheduler answered requests for single results."""
     calls = single_calls(run.trace)
     begin, end = run.trace.begin + run.begin, run.trace.begin + run.begin + run.wall
     lasted = (calls["stop"] - calls["time"]).clip(lower=1e-9)
@@ -117,7 +118,7 @@ def _asked(run: RunFigures) -> float:
 
 
 def _serialising(run: RunFigures) -> float:
-    """Return the seconds in which workers serialized results, averaged over all threads."""
+    """Return the seconds in which workers serialized results, as a mean over all threads."""
     told, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
     if not len(told) or not run.threads > 0:
         return 0.0
@@ -126,29 +127,33 @@ def _serialising(run: RunFigures) -> float:
 
 
 def _costly(run: RunFigures) -> str:
-    """Return the advice if handling a task takes long."""
-    others = "slow pickling, event loops that are held up, or a busy host: this trace cannot tell."
-    alone = "Their number alone does not explain {besides} a task. "
+    """Return the advice if handling a single task takes long."""
+    others = (
+        "slow pickling, blocked event loops, or a busy host. This trace does not show which of "
+        "these is the cause."
+    )
+    alone = "The number of tasks alone does not explain {besides} of overhead per task. "
     if run.sent_large is False:
         return (
-            f"{alone}No large values were sent with them. What may explain it: {others} Time "
-            "pickle.dumps() of one task's function and arguments, and of a result of {function}."
+            "Time pickle.dumps() of one task's function and arguments, and of a result of "
+            f"{{function}}. {alone}No large values were sent with these tasks. Possible causes "
+            f"are {others}"
         )
     return (
-        f"{alone}Large arguments may, or functions that hold large objects, which are sent with "
-        f"each task of {{function}}, {others} Look at the size of pickle.dumps() of one task's "
-        "function and arguments, and scatter() what is large."
+        "Check the size of pickle.dumps() of one task's function and arguments, and scatter() "
+        f"what is large. {alone}Possible causes are large arguments, functions that hold large "
+        f"objects and are sent with each task of {{function}}, {others}"
     )
 
 
 def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list[Change]]:
-    """Return the advice to have larger tasks, or fewer, and its settings."""
+    """Return the advice to make tasks larger or fewer, and the settings that do this."""
     if f.how == "fewer-steps":
         fewer = "Or use fewer threads."
         return [
-            "Have fewer tasks to handle: do several steps of the pipeline in one function (there "
-            "are only {advice.width:task} of {advice.function} in a layer, and larger chunks would "
-            "leave threads without).",
+            "Reduce the number of tasks: combine several steps of the pipeline in one function. "
+            "Larger chunks would leave threads without work, because a layer has only "
+            "{advice.width:task} of {advice.function}.",
             Advice("fewer-threads", fewer, changes=fewer_threads(run)),
         ], []
     factor = f.inputs if f.how == "batches" else vars(f).get("factor")
@@ -156,7 +161,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
         return [where or f"{words}others."], []
-    left = "That leaves {advice.left} tasks in a layer."
+    left = "A layer then has {advice.left} tasks."
     if f.how == "batches":
         batches = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
         times = float(f.inputs)
@@ -166,9 +171,9 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     chunks = str(f.new_chunks or f.new_size)
     return [
         where
-        or "Make the tasks of {advice.function} about {advice.factor} times larger: chunks of "
-        f"{{advice.new_size}} instead of {{advice.size}}{shapes}, if its time grows in "
-        "proportion.",
+        or "Make the tasks of {advice.function} about {advice.factor} times as large: chunks of "
+        f"{{advice.new_size}} instead of {{advice.size}}{shapes}. This assumes that the "
+        "duration is proportional to the size.",
         left,
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor), edit=edit)]
 
@@ -186,7 +191,7 @@ def _where_chunks_are_set(
     alone = lines[lines["fused"].str.len() == 0]
     places = zip(alone["file"], alone["number"], strict=True)
     names = dict(zip(places, alone["line"], strict=True))
-    # The lines that built what a row stands for, the last of which made its result.
+    # A row stands for several fused lines, the last of which made the result.
     parts = {
         line: (*fused, names[file, number])
         for line, fused, file, number in lines[["line", "fused", "file", "number"]].to_numpy()
@@ -215,19 +220,21 @@ def _where_chunks_are_set(
 
 @rule("scheduler-bound")
 def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that stand idle until the scheduler sends a task or has heard of an end."""
+    """Find threads that are idle until the scheduler sends a task or learns that one finished."""
     share = run.share_of(ThreadTime.SCHEDULER_LATENCY)
     on_path = run.path_seconds(SegmentKind.SCHEDULER)
     if share < _SHARE or on_path < _SHARE * run.wall:
         return
     yield Finding.of(
         "scheduler-bound",
-        "The scheduler delays the run: threads idle for {idle} of their time while it has runnable "
-        "tasks to send, or until it learns that their last tasks ended.",
-        "It handled {tasks_a_second:.0f} tasks per second. {on_path} of the critical path are "
-        "spent in it. See critical_path_summary().",
-        "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
-        "keep large objects out of the graph; and look for what else its process does.",
+        "The scheduler is the bottleneck: threads are idle for {idle} of their time while "
+        "runnable tasks wait on the scheduler, or until it learns that the previous tasks have "
+        "finished.",
+        "It handled {tasks_a_second:.0f} tasks per second. The critical path spends {on_path} in "
+        "the scheduler. See critical_path_summary().",
+        "Give the scheduler fewer, larger tasks (chunk_sizing() has the sizes), and fuse or "
+        "batch cheap ones. Keep large objects out of the graph, and check what else the "
+        "scheduler's process does.",
         idle=Share(share),
         on_path=Seconds(on_path),
         tasks_a_second=len(run.trace.tasks) / run.wall,
@@ -237,9 +244,9 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
 
 @rule("slow-dispatch")
 def late_receipt(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that stand idle while tasks are on their way to them.
+    """Find threads that are idle while tasks for them are in transit from the scheduler.
 
-    What imports take on workers, which each does once, is of another rule.
+    Time that workers need for imports is not counted, because warm-up reports it.
     """
     share = run.share_of(ThreadTime.ON_ITS_WAY)
     on_path = run.path_seconds(SegmentKind.ON_ITS_WAY)
@@ -250,24 +257,24 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     by_function = np.bincount(run.slots.function, weights=way)
     blocked = _blocked_share(run)
     busy, sent_large = blocked >= _BLOCKED, run.sent_large
-    because = ", as the workers' event loops are blocked"
-    large = "large arguments and functions that are unpickled there (client.scatter() them), "
+    because = ", because the workers' event loops are blocked"
+    large = "unpickling of large arguments and functions (client.scatter() them), "
     yield Finding.of(
         "slow-dispatch",
-        "Workers receive tasks late: threads idle for {idle} of their time while tasks are in "
-        "transit from the scheduler, for up to {longest}"
-        f"{because if busy else ''}.",
-        "{on_path} of the critical path; most of it tasks of {function}. For {blocked} of this "
-        "time the event loop of the worker did not answer. See critical_path_summary() and "
-        "time_accounting().",
-        f"Look for what holds the event loop of workers: {'' if sent_large is False else large}"
-        "modules that tasks import (import them beforehand, by client.run), spilling, and code "
-        "that holds the GIL for long."
+        "Tasks take up to {longest} to get from the scheduler to a "
+        f"worker{because if busy else ''}. Threads are idle for {{idle}} of their time as a "
+        "result.",
+        "The critical path spends {on_path} in transit, mostly for tasks of {function}. The "
+        "worker's event loop did not answer for {blocked} of this time. See "
+        "critical_path_summary() and time_accounting().",
+        "Find what blocks the event loops of workers: "
+        f"{'' if sent_large is False else large}imports of modules in tasks (import them in "
+        "advance with client.run), spilling, or code that holds the GIL for long."
         if busy
         else _NO_LARGE_VALUES
         if sent_large is False
         else "Keep large objects out of the graph: client.scatter() them, or load them in the "
-        "tasks. Fewer, larger tasks make fewer messages.",
+        "tasks. Make fewer, larger tasks, which need fewer messages.",
         function=str(run.slots.functions[int(by_function.argmax())]),
         idle=Share(share),
         longest=Seconds(way.max()),
@@ -280,7 +287,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
 
 @rule("slow-deserialization", explains="tasks-too-small scheduler-bound")
 def deserialising(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that are busy with deserialising tasks."""
+    """Find threads that spend much of their time on deserializing tasks."""
     share = run.share_of(ThreadTime.DESERIALIZE)
     if share < 0.1:
         return
@@ -290,14 +297,14 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
     spilled = " inputs that were spilled" if unspilled > 0 else " tasks"
     yield Finding.of(
         "slow-deserialization",
-        f"Deserialising{spilled} takes {{share}} of the threads' time, most for {{function}}.",
-        "{of_function} of thread time for {function}"
-        f"{'; {unspilled} were read back in all' if unspilled > 0 else ''}. See "
+        f"Deserializing{spilled} takes {{share}} of thread time, most of it for {{function}}.",
+        "Tasks of {function} take {of_function} of this thread "
+        f"time{'. In total, {unspilled} were read back from disk' if unspilled > 0 else ''}. See "
         'time_accounting("function").',
-        "Keep fewer or smaller results at a time, so that workers spill less, or give them more "
-        "memory."
+        "Keep fewer or smaller results at a time so that workers spill less, or give workers "
+        "more memory."
         if unspilled > 0
-        else "Large objects are part of the tasks of {function}: hand them over once, by "
+        else "Scatter large objects that are embedded in the tasks of {function} once, with "
         "client.scatter([object], broadcast=True)[0], or load them on the workers.",
         function=str(run.function_names[int(by_function.argmax())]),
         share=Share(share),
@@ -308,7 +315,7 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
 
 
 def _blocked_share(run: RunFigures) -> float:
-    """Return the share of the tasks' time on their way for which the worker's loop was blocked."""
+    """Return the fraction of the time in transit for which the worker's event loop was blocked."""
     way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
 
@@ -352,11 +359,11 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
-    """Return the function whose chunks decide how large those of a function are.
+    """Return the function whose chunk size determines the chunk size of a function.
 
-    That is the function itself, unless such a chunk were larger than each array or frame that the
-    run begins with: what a product has in between, for example, is larger than both matrices, and
-    its chunks are what theirs make of it.
+    This is the function itself, unless a larger chunk would exceed every array or frame that the
+    run starts from. For example, an intermediate array of a matrix product is larger than both
+    matrices, and its chunks follow from theirs.
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)
@@ -367,9 +374,10 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return the function that begins with arrays or frames of as many chunks as one has runs.
+    """Return the function that creates arrays or frames with as many chunks as one has runs.
 
-    What handles such chunks one by one has no inputs of the user's that could be put into a list.
+    A function that handles such chunks one by one has no inputs that the user could batch in a
+    list.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
@@ -379,7 +387,7 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
 
 
 def _needs_its_own(run: RunFigures, most: int) -> bool:
-    """Return whether most runs of a function need results of others of it: none is one of many."""
+    """Return whether most runs of a function need results of other runs of the same function."""
     own = np.flatnonzero(run.functions.codes == most)
     lengths, items = run.trace.task_dependencies
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
@@ -389,10 +397,10 @@ def _needs_its_own(run: RunFigures, most: int) -> bool:
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
-    """Return whether a function's arrays have as many axes as an array that the run begins with.
+    """Return whether a function's arrays have as many axes as an array that the run starts from.
 
-    Those of others are no arrays of the user's, who chooses no chunks for them: between two
-    matrices and their product there is one of three axes.
+    Users do not choose the chunks of other arrays: in a matrix product, for example, there is an
+    intermediate array with three axes.
     """
     shapes = find_chunks(run.trace).shapes
     given = [shapes[code] for code in np.flatnonzero(_begins(run)).tolist()]
@@ -402,7 +410,7 @@ def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
 
 
 def _begins(run: RunFigures) -> Array:
-    """Return which functions have runs without dependencies."""
+    """Return a mask of functions that have runs without dependencies."""
     begins = np.zeros(len(run.function_names), dtype=bool)
     begins[run.functions.codes[run.trace.task_dependencies[0] == 0]] = True
     return begins

@@ -1,4 +1,4 @@
-"""Rules about how much of the run could go on side by side, and what the rest waits for."""
+"""Rules about how much of the run could happen in parallel, and what the remainder waits for."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from dasfprof.analysis.stack_samples.places import (
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Thresholds: fraction of thread time without a runnable task, and of wall time with one task.
+#: Thresholds: fraction of thread time without a runnable task, and fraction of wall time with a
+#: single running task.
 _NOTHING_RUNNABLE = 0.15
 _SERIAL = 0.2
 #: Minimum number of tasks of a chain.
 _CHAIN = 3
-#: Thresholds of a dominant function: fraction of all seconds of tasks, and its median as a multiple
-#: of the mean of other functions.
+#: Thresholds of a dominant function: fraction of all seconds of tasks, and its median duration as a
+#: multiple of the mean of other functions.
 _DOMINATES = 0.5
 _TIMES_OTHERS = 3.0
 #: Minimum bytes of a chunk whose size is reported.
 _CHUNK = 10_000
-#: Suffix of the names of a dataframe's reduction after its first step, which makes one partition,
-#: and minimum bytes of a result that is worth several.
+#: Suffix of the names of dataframe reductions after their first step, which makes one partition,
+#: and minimum bytes of a result that is worth several partitions.
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
 #: Threshold (multiple of the median): the mean is reported as well.
 _UNEVEN = 3.0
@@ -51,11 +52,11 @@ _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
     because="tasks run one after another",
 )
 def serial_chain(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that run one after another, alone, while all other threads wait for them."""
+    """Find tasks that run one after another while all other threads wait for them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     on_path, lasted, alone, idle = _path_without_slow_tasks(run)
-    # Without inputs a task waits for no other: the client came with it late.
+    # A task without inputs waits for no other task: the client submitted it late.
     linked = run.trace.task_dependencies[0][on_path] > 0
     mine = (alone > 0.5 * lasted) & linked
     seconds = float(alone[mine].sum())
@@ -70,16 +71,18 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     waits = run.waits_for_cores
     yield Finding.of(
         "serial-chain",
-        "A chain of {tasks:task} runs one after another: for {alone} ({share} of the run) no more "
-        "than one task runs at a time, mostly {function}.",
-        "{alone_in_function} of that in {function}; threads idle with nothing runnable for {idle} "
-        f"of their time. {needs_cores(waits)}See critical_path_summary() and critical_path().",
-        "Let the reduction have several output partitions: it has one, of up to {reduced}, that "
-        "the last tasks of {function} put together. Give it split_out= (the number of them; "
-        "groupby(...).agg(), drop_duplicates() and value_counts() have that)."
+        "A chain of {tasks:task} runs one after another: for {alone} ({share} of the run) at "
+        "most one task runs at a time, mostly {function}.",
+        "{alone_in_function} of this time is spent in {function}. Threads are idle without a "
+        f"runnable task for {{idle}} of their time. {needs_cores(waits)}See "
+        "critical_path_summary() and critical_path().",
+        "Split the result of the reduction into several partitions with split_out=, which "
+        "groupby(...).agg(), drop_duplicates() and value_counts() accept. Now the last tasks of "
+        "{function} make a single partition of up to {reduced}."
         if reduces
-        else "Break the chain of {function}: make its steps independent, combine results pairwise "
-        "in a tree (dask's reductions do, split_every=2), or run several chains side by side.",
+        else "Break the chain of {function}: make its steps independent, combine results "
+        "pairwise in a tree (as Dask's reductions do with split_every=2), or run several "
+        "chains in parallel.",
         reduced=Bytes(size) if reduces else None,
         tasks=Count(len(rows)),
         alone=Seconds(seconds),
@@ -96,7 +99,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
 
 @rule("too-few-tasks", refutes="more-threads", because="there are fewer tasks than threads")
 def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find times at which there are fewer tasks than threads, for there are no more of them."""
+    """Find times at which there are fewer tasks than threads because there is no more work."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     on_path, lasted, alone, idle = _path_without_slow_tasks(run)
@@ -117,16 +120,16 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     begins, waits = not run.trace.task_dependencies[0][own].any(), run.waits_for_cores
     yield Finding.of(
         "too-few-tasks",
-        "There are too few tasks for {threads:thread}: {lost} of the run's {wall} are lost as they "
-        "idle, mostly while {tasks:task} of {function} run.",
-        f"Nothing was runnable for {{idle}} of the threads' time. {needs_cores(waits)}See "
+        "There are too few tasks for {threads:thread}: idle threads cost {lost} of the run's "
+        "{wall}, mostly while {tasks:task} of {function} run.",
+        f"Threads had no runnable task for {{idle}} of their time. {needs_cores(waits)}See "
         "time_accounting() and critical_path_summary().",
-        f"Split the work of {{function}} into {{times}} times as many partitions "
-        f"({Count(runs * times):task}{sized}), so that each thread has three; or run it on fewer "
-        "workers."
+        "Split the work of {function} into {times} times as many partitions "
+        f"({Count(runs * times):task}{sized}), so that there are three per thread. Or run it on "
+        "fewer workers."
         + (
-            " If each reads one file that cannot be split (gzip, a single row group of Parquet), "
-            "write what it holds to several files."
+            " If each task reads one file that cannot be split (gzip, a single row group of "
+            "Parquet), write the data to several files."
             if begins
             else ""
         ),
@@ -148,8 +151,8 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
 
 @rule("dominant-function", general=True)
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
-    """Find a function that takes most of the time, and whose tasks are far longer than others."""
-    # What a function takes at its first use on a worker is no part of its work.
+    """Find a function that takes most of the time and whose tasks are far longer than others."""
+    # The cost of a function's first use on a worker is not part of its work.
     working, first = run.working.copy(), run.first_uses
     working[first.rows] = np.minimum(working[first.rows], first.usual)
     total = run.functions.sum(working)
@@ -165,24 +168,24 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     name, mean = str(run.function_names[code]), float(working[own].mean())
     frame = hottest_frame(run.trace, name)
     if not rest and not frame:
-        return  # that the only function takes all of the time is no news
+        return  # It is obvious that the only function takes all of the time.
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
-        return  # what it waits for is what takes the time
-    uneven = "; {mean} on average" if mean > _UNEVEN * median else ""
+        return  # The tasks that it waits for take the time.
+    uneven = ", and {mean} on average" if mean > _UNEVEN * median else ""
     p2p = bool(p2p_runs(run.trace)[own].any())
     faster = run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0})
     if faster < MEDIUM * run.wall:
         return
     yield Finding.of(
         "dominant-function",
-        "One function takes most of the time: {function} has {share} of all seconds of tasks, "
-        f"{{median}} per task (the median{uneven}).",
-        "{tasks:task}, {lasted} in all, first uses and waits for a core left out"
-        f"{'; the tasks of all others take {others} on average' if rest else ''}. It uses the CPU "
-        "for {on_cpu} of its time. {hottest}See per_function_bottleneck(), hot_lines() and "
-        "per_task_bottleneck().",
-        "{function} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, or "
-        "fewer and larger partitions; and give it a local disk."
+        "One function takes most of the time: {function} takes {share} of all seconds of tasks, "
+        f"with {{median}} per task (the median{uneven}).",
+        "{tasks:task} took {lasted} in total, without first uses and CPU "
+        f"wait{'. Tasks of other functions take {others} on average' if rest else ''}. It uses "
+        "the CPU for {on_cpu} of its time. {hottest}See per_function_bottleneck(), hot_lines() "
+        "and per_task_bottleneck().",
+        "Shuffle less: {function} is a part of Dask's P2P shuffle. Shuffle fewer columns and "
+        "rows, or fewer and larger partitions, and give workers a local disk."
         if p2p
         else "Speed up {_frame}. If {function} were twice as fast, the run would take {faster} "
         "less.",
@@ -197,7 +200,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
         _frame=frame or name,
         faster=Seconds(faster),
         p2p=p2p,
-        # Whether it can be faster is not known.
+        # It is unknown whether the function can be made faster.
         severity="low",
         function=name,
     )
@@ -205,7 +208,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
 
 @rule("row-wise", explains="dominant-function")
 def row_wise(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that hand a table to Python code row by row."""
+    """Find functions that pass a table to Python code row by row."""
     for code in np.argsort(-run.functions.sum(run.working), kind="stable")[
         :_MOST_ROW_WISE
     ].tolist():
@@ -236,10 +239,10 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
 
 
 def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:
-    """Return the compute segments of the critical path, less stragglers and slow workers.
+    """Return the compute segments of the critical path, without stragglers and slow workers.
 
-    For each the row of `Trace.tasks`, its seconds, those in which it ran alone, and wall seconds
-    that threads idled meanwhile.
+    For each segment: its row of `Trace.tasks`, its seconds, the seconds in which it ran alone, and
+    the wall seconds for which threads were idle meanwhile.
     """
     path, times = find_path(run.trace), run.slots.times
     of_tasks = path.rows < len(run.trace.tasks)

@@ -1,4 +1,4 @@
-"""Rules about tasks that queue: for what few may have at a time, or on workers that are busy."""
+"""Rules about tasks that queue for a lock, a resource or other tasks, or on busy workers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dasfprof.analysis.wording import Count, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
-#: Threshold (fraction of thread time): tasks wait for a lock or other tasks, or threads idle while
-#: tasks wait for a resource.
+#: Threshold (fraction of thread time): tasks wait for a lock or other tasks, or threads are idle
+#: while tasks wait for a resource.
 _WAITED = 0.1
-#: Threshold (fraction of a function's time) of samples in a wait for other tasks.
+#: Threshold (fraction of a function's time): samples that show waits for other tasks.
 _STANDS = 0.2
-#: Minimum fraction of the time with a number of task runs, for it to count as the maximum.
+#: Minimum fraction of the time with this number of task runs, for it to count as the maximum.
 _A_MOMENT = 0.05
 #: Threshold (multiple of the thread-seconds of waits): runnable tasks wait for a thread.
 _QUEUED = 0.25
@@ -37,9 +37,9 @@ _QUEUED = 0.25
     because="tasks wait for a lock of Dask's",
 )
 def cluster_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find one of Dask's locks that tasks wait for while they keep their threads."""
+    """Find a distributed lock that tasks wait for while they occupy their threads."""
     table = run.trace.locks_held
-    # Who seceded waits without a thread.
+    # A task that seceded waits without a thread.
     if not len(table) or np.isfinite(run.task_column("seceded")).any():
         return
     names = table["name"].cat
@@ -54,13 +54,13 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     at_a_time = "one task" if limit == 1 else "{limit:task}"
     yield Finding.of(
         "distributed-lock",
-        f"Tasks wait for Dask's {{kind}} {{name!r}}, which {at_a_time} at a time may hold: for "
-        "{waited} in all, {share} of the threads' time.",
-        "It was held {times:time}, {each} each, {held} in all. See processed_tasks() and "
-        "hot_lines().",
-        "Hold {name!r} for less: compute and read before it is asked for, and keep it for what "
-        "must not happen twice at a time; or have one lock for each file or part. More threads or "
-        "workers wait for the same lock.",
+        f"Tasks wait for Dask's {{kind}} {{name!r}}, which {at_a_time} at a time may hold. They "
+        "wait for {waited} in total, which is {share} of thread time.",
+        "It was held {times:time}, for {each} on average and {held} in total. See "
+        "processed_tasks() and hot_lines().",
+        "Hold {name!r} for a shorter time: read and compute before you acquire it, and protect "
+        "only what must not run concurrently. Or use one lock per file or part. Additional "
+        "threads or workers would wait for the same lock.",
         kind=str(own["kind"].iloc[0]),
         name=elide(str(names.categories[code]), 60),
         limit=Count(limit),
@@ -78,10 +78,10 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     explains="blocked-tasks dominant-function stragglers load-imbalance serial-chain "
     "too-few-tasks poor-placement shared-bottleneck scheduler-bound client-bound slow-worker",
     refutes="more-threads",
-    because="tasks keep their threads while they wait for others",
+    because="tasks occupy their threads while they wait for others",
 )
 def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that wait for other tasks and keep their threads, while some of these queue."""
+    """Find tasks that wait for other tasks and occupy their threads while some of these queue."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
     times, count = run.slots.times, len(run.trace.tasks)
     begun, runnable = times.executing[:count], times.runnable[:count]
@@ -91,7 +91,7 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
         name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
         stands = waits_of(run.trace, name).get(OTHER_TASKS, 0.0)
         kept = stands * float(run.working[rows].sum())
-        # For how long other task runs were runnable and had no thread while these ran.
+        # Seconds for which other task runs were runnable but had no thread while these ran.
         others = np.setdiff1d(np.arange(len(begun)), rows)
         span = float(begun[rows].min()), float(run.slots.end[rows].max())
         waited_for = np.clip(begun[others], *span) - np.clip(runnable[others], *span)
@@ -100,15 +100,15 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
             continue
         yield Finding.of(
             "missing-secede",
-            "Tasks of {function} wait for other tasks and occupy their threads meanwhile: {kept} "
-            "of thread time, {share} of all.",
-            "By samples, {tasks:task} spent {stands} of their time in Dask's client. While they "
-            "ran, runnable tasks waited {queued} in all for a thread. {hottest}"
-            'See time_accounting("function") and hot_lines().',
-            "Give the thread back before the wait: distributed.secede() in {function} (and "
-            "rejoin() after it), or submit and wait within `with worker_client():`, which does "
-            "both; or hand the futures over as arguments, so that {function} begins when they are "
-            "done.",
+            "Tasks of {function} occupy their threads while they wait for other tasks: for "
+            "{kept} of thread time, {share} of the total.",
+            "Samples show that {tasks:task} spent {stands} of their time waiting in Dask's "
+            "client. While they ran, runnable tasks waited {queued} in total for a thread. "
+            '{hottest}See time_accounting("function") and hot_lines().',
+            "Release the thread before the wait: call distributed.secede() in {function} (and "
+            "rejoin() after the wait), or submit and wait within `with worker_client():`, which "
+            "does both. Or pass the futures as arguments, so that {function} starts when they "
+            "are done.",
             function=name,
             tasks=Count(len(rows)),
             stands=Share(stands),
@@ -128,7 +128,7 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
     because="tasks wait for units of a resource, not for threads",
 )
 def resource_limit(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that wait for units of a resource while threads of their workers idle."""
+    """Find tasks that wait for units of a resource while threads of their workers are idle."""
     places, distinct = distinct_annotations(run.trace)
     asked: dict[str, list[int]] = {}
     for place, value in enumerate(distinct):
@@ -143,14 +143,13 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
         by_function = np.bincount(run.functions.codes[rows])
         yield Finding.of(
             "resource-limit",
-            "Tasks wait for the resource {resource!r}: a worker runs {most} of those that ask for "
-            "it at a time, and its threads idle meanwhile, for {idle} ({share} of the threads' "
-            "time).",
-            "{tasks:task} ask for it, most of {function}, and were ready on their workers while "
-            'threads idled there. See processed_tasks() and time_accounting("worker").',
-            "Give each worker as many units of {resource!r} as tasks may run there at a time "
-            "(dask worker --resources, or resources= of a LocalCluster), or ask for fewer. More "
-            "threads would idle as well.",
+            "Tasks wait for the resource {resource!r}: a worker runs at most {most} of these "
+            "tasks at a time, which leaves its threads idle for {idle} ({share} of thread time).",
+            "{tasks:task} request it, most of them {function}. They were ready on their workers "
+            'while threads there were idle. See processed_tasks() and time_accounting("worker").',
+            "Give each worker one unit of {resource!r} for every task that may run there at once "
+            "(dask worker --resources, or resources= of a LocalCluster), or request fewer units "
+            "per task. Additional threads would be idle too.",
             function=str(run.function_names[int(by_function.argmax())]),
             resource=elide(name, 60),
             most=Count(most),
@@ -161,14 +160,15 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
         )
 
 
-#: Of runs that begin and end, and of those that ask for a resource, begin, end, and get ready.
+#: Starts and ends of all task runs, then starts, ends and ready times of those that request a
+#: resource.
 _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the seconds in which threads idled while the maximum number of these tasks ran.
+    """Return the seconds in which threads were idle while the maximum number of these tasks ran.
 
-    Only times with further tasks ready on the same worker count. The second value is this maximum.
+    Only times with further ready tasks on the same worker count. The second value is this maximum.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
@@ -178,9 +178,10 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
         here, own = np.flatnonzero(worker == life), rows[worker[rows] == life]
         times_of = (begin[here], end[here], begin[own], end[own], ready[own])
         at, counts = np.concatenate(times_of), list(map(len, times_of))
-        # What changes then: runs on threads, those of them that ask for it, and that are ready.
+        # What changes at each time: number of runs on threads, of runs that request it, and of
+        # ready ones.
         changes = np.repeat(_CHANGES, counts, axis=0)
-        # What ends makes room for what begins at the same time.
+        # A run that ends releases its units for a run that starts at the same time.
         order = np.lexsort((changes[:, :2].sum(axis=1), at))
         running, of_them, waiting = np.cumsum(changes[order], axis=0)[:-1].T
         threads = float(run.trace.workers["nthreads"].iloc[life])
@@ -188,18 +189,18 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
         found.append((np.diff(at[order]), of_them, idle))
     lasts, of_them, idle = (np.concatenate(each) for each in zip(*found, strict=True))
     levels = np.bincount(of_them, weights=lasts)
-    # A thread is taken to be held for a moment after the next run has begun on another.
+    # A thread counts as occupied until shortly after the next run has started on another thread.
     usual = np.flatnonzero(levels >= _A_MOMENT * levels[1:].sum())
     most = int(usual.max(initial=0))
     return float((lasts * idle)[of_them >= most].sum()), most
 
 
-# --- Tasks that are ready on busy workers while threads of others idle ----------------------------
+# --- Tasks that are ready on busy workers while threads of other workers are idle ----------------
 
-#: Threshold (fraction of thread time): threads idle while tasks are ready on other workers.
+#: Threshold (fraction of thread time): threads are idle while tasks are ready on other workers.
 _ELSEWHERE = 0.1
-#: Threshold (fraction of all waiting) of tasks with restrictions, with inputs, or that were queued
-#: on the scheduler.
+#: Threshold (fraction of all waiting): tasks with restrictions, with inputs, or that were queued on
+#: the scheduler.
 _MOSTLY = 0.5
 #: Threshold (fraction of all waiting) of blocked event loops that is reported.
 _BLOCKED = 0.2
@@ -211,10 +212,10 @@ _ASKS = {"workers", "resources"}
     "poor-placement",
     explains="stragglers blocked-tasks load-imbalance serial-chain too-few-tasks",
     refutes="more-threads",
-    because="threads idle while tasks queue on other workers",
+    because="threads are idle while tasks queue on other workers",
 )
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that idle while tasks queue on other workers."""
+    """Find threads that are idle while tasks queue on other workers."""
     share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
     if share < _ELSEWHERE or not len(run.trace.tasks):
         return
@@ -233,20 +234,20 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     crowded = run.life_label(int(lives.ids[by_life[lives.ids].argmax()]))
     seconds, stolen = run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE), Count(len(run.trace.steals))
     figures = {"idle": Share(share), "crowded": crowded, "stolen": stolen, "worker": crowded}
-    queued = "The longest queues are on {crowded}; work stealing moved {stolen:task}. "
+    queued = "The longest queues are on {crowded}. Work stealing moved {stolen:task}. "
     if asked is False and not mostly(run.trace.task_dependencies[0] > 0):
         at_scheduler = mostly(np.isfinite(run.task_column("queued")))
         yield _assigned_early(run, waits, queued, queued=at_scheduler, costs=seconds, **figures)
         return
-    few = "Few of them asked for a worker: they wait where inputs are. "
-    spread = "pread the data that they need, by client.rebalance() or client.replicate()."
+    few = "Few of these tasks are restricted to workers, so they wait where their inputs are. "
+    spread = "pread the data that these tasks need, with client.rebalance() or client.replicate()."
     anywhere = (
-        "Let these tasks run anywhere: drop workers= and resources= or give "
-        "allow_other_workers=True; "
+        "Let these tasks run anywhere: remove workers= and resources=, or pass "
+        "allow_other_workers=True. Then s"
     )
     yield Finding.of(
         "poor-placement",
-        "Tasks queue on busy workers while others idle: {idle} of the threads' time.",
+        "Tasks queue on busy workers while others are idle: {idle} of thread time.",
         f"{queued}{few if asked is False else ''}See "
         'time_accounting("worker") and transfers("worker").',
         [
@@ -262,37 +263,39 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
 def _assigned_early(
     run: RunFigures, waits: Array, queues: str, queued: bool, **figures: Any
 ) -> Finding:
-    """Return the finding about tasks that could run anywhere and wait behind others."""
+    """Return the finding about tasks that could run anywhere but wait behind other tasks."""
     blocked = blocked_while_ready(run.trace)[: len(waits)]
     share = float(blocked.sum()) / float(waits.sum())
     by_loop = (
-        "For {blocked} of that the event loop of their worker did not answer: nothing can be "
-        "stolen from it then. "
+        "For {blocked} of this time the event loop of their worker did not answer, so these "
+        "tasks could not be stolen. "
     )
-    release = "Release the GIL in code that holds it for long, or run that in a separate process. "
+    release = (
+        "Release the GIL in code that holds it for long, or run such code in a separate process. "
+    )
     saturation = (
         "Set distributed.scheduler.worker-saturation to 1.0, so that the scheduler sends a worker "
         "no more tasks than it has threads."
     )
     stealing = (
-        "Keep distributed.scheduler.work-stealing on: the scheduler chose their workers before it "
-        "knew how long each takes."
+        "Keep distributed.scheduler.work-stealing on: the scheduler chose the workers before it "
+        "knew how long these tasks take."
     )
     is_blocked = share >= _BLOCKED
     set_saturation = Change({"distributed.scheduler.worker-saturation": "1.0"})
     return Finding.of(
         "poor-placement",
-        "Tasks wait behind others on their workers, though they could run anywhere, while threads "
-        "elsewhere idle: {idle} of the threads' time.",
-        f"{queues}Few of them asked for a worker or have inputs. {by_loop if is_blocked else ''}"
-        'See time_accounting("worker").',
-        f"{release if is_blocked else ''}{saturation if queued else stealing} Tasks that "
-        "take far longer than others should be submitted first.",
+        "Tasks wait behind others on their workers while threads of other workers are idle: "
+        "{idle} of thread time. They could have run on any worker.",
+        f"{queues}Few of these tasks are restricted to workers or have inputs. "
+        f'{by_loop if is_blocked else ""}See time_accounting("worker").',
+        f"{release if is_blocked else ''}{saturation if queued else stealing} Submit the longest "
+        "tasks first.",
         asked=False,
         queued=queued,
         blocked=Share(share) if is_blocked else None,
         at_most="medium",
-        # That tasks wait behind others follows from how long the others take.
+        # These tasks wait because the tasks before them take long, so this causes no other finding.
         isolated=True,
         settings=[set_saturation] if queued and not is_blocked else [],
         **figures,

@@ -1,4 +1,4 @@
-"""All rules applied to a run; their findings, ranked: which refutes and which causes which."""
+"""Application of all rules to a run, and the ranking of findings by severity and cause."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ for module in pkgutil.iter_modules(diagnosis.__path__):
     if module.name != "ranking":
         importlib.import_module(f"{diagnosis.__name__}.{module.name}")
 
-#: Of equally severe findings with equal seconds the earlier rule's comes first.
+#: Of equally severe findings with equal seconds, the finding of the earlier rule comes first.
 ORDER = names_of("""
 lost-workers cancelled-tasks recomputation unfinished-run killed-worker-errors
 retried-tasks failed-tasks swallowed-errors slow-startup warm-up
@@ -60,8 +60,8 @@ blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads incomplete-
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
-#: Of equally severe findings those of these rules come first, in this order: there are no results.
-#: They are symptoms of each other alone.
+#: Findings of these rules come first among equally severe ones, in this order, because the run has
+#: no results. They are symptoms only of each other.
 FIRST = ("failed-tasks", "killed-worker-errors", "unfinished-run", "lost-workers")
 #: The rule of findings about rules that failed.
 FAILED = "rule-failed"
@@ -72,7 +72,7 @@ logger = logging.getLogger(__name__)
 
 
 def find(run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE) -> list[Finding]:
-    """Return the known faults of a run, most severe first; see `TraceAnalyser.diagnose`."""
+    """Return the problems of a run, most severe first. See `TraceAnalyser.diagnose`."""
     figures = RunFigures(run)
     found = [one for slug, rule in rules.items() for one in _ask(slug, rule, figures)]
     wall = figures.wall if found else 0.0
@@ -100,21 +100,22 @@ def diagnose(
 
 
 def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
-    """Return a rule's findings; that it failed is one as well, and keeps none of the others."""
+    """Return the findings of a rule, or a single finding that the rule failed."""
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # of times beyond any clock
+        # For example, times that no clock can have.
+        with np.errstate(over="ignore", invalid="ignore"):
             found = [dataclasses.replace(one, rule=one.rule or slug) for one in rule(run)]
         return [located(one, run) for one in found if one.rule == slug]
     except Exception as error:
         logger.debug("the rule %s failed", slug, exc_info=True)
         text = f"The rule {slug} could not be applied to this trace."
         words = f"{type(error).__name__}: {error}"
-        todo = "Report it with the trace: it is a fault of dasfprof, not of the run."
+        todo = "Report it with the trace. This is a bug in dasfprof and not a problem of the run."
         return [Finding.of(FAILED, text, words, todo, of_rule=slug, error=words, at_most="info")]
 
 
 def located(finding: Finding, run: RunFigures) -> Finding:
-    """Name the pipeline step and the line of the program with most of the function's seconds."""
+    """Add the pipeline step and the source line with most of the function's seconds."""
     name = finding.function
     if name is not None and has_steps(run.trace):
         step, share = _most(name, run, *step_groups(run.trace.tasks))
@@ -143,7 +144,10 @@ def _part(share: Share) -> str:
 
 
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
-    """Return the group with most of a function's seconds, and its share; empty: it has none."""
+    """Return the group with most of a function's seconds and its fraction of them.
+
+    The name is empty if the function has no seconds.
+    """
     own = run.rows_of(function)
     seconds = np.bincount(codes[own], weights=run.working[own], minlength=len(names))
     most = int(seconds.argmax())
@@ -176,34 +180,38 @@ def _is_general(one: Finding) -> bool:
 
 
 def _priced(one: Finding) -> Finding:
-    """Say why no seconds are at stake in a finding that is ranked by measured ones."""
+    """Explain in a finding why it is ranked by measured seconds and has no potential savings."""
     if one.rule in FIRST or not np.isnan(one.seconds) or np.isnan(one.costs):
         return one
     measured = Seconds(one.costs)
-    words = f"Measured: {measured}. How much of that a change saves cannot be predicted."
+    words = f"Measured: {measured}. How much of this a change would save cannot be predicted."
     return one.adding(words, measured=measured)
 
 
-# --- Which finding refutes which advice -----------------------------------------------------------
+# --- Findings that refute advice
+# -------------------------------------------------------------------
 
-#: What refutes advice besides findings: facts of a run, and other advice that stands.
+#: Reasons to refute advice that do not come from findings: facts of a run, and other advice.
 _FACTS = {
     "died-of-memory": ("more-threads", "memory ran out on a worker"),
-    "p2p": ("move-data", "a P2P shuffle decides which worker has which of its outputs"),
-    "more-threads": ("fewer-threads", "tasks wait without using a core, and more of them could"),
+    "p2p": ("move-data", "a P2P shuffle decides which worker gets each of its outputs"),
+    "more-threads": (
+        "fewer-threads",
+        ("tasks wait without using a core, so more of them could run in parallel"),
+    ),
 }
 
 
 def _facts(run: RunFigures) -> set[str]:
     times, rows = run.slots.times, p2p_runs(run.trace)
     queued = (times.executing - times.ready)[: len(rows)]
-    # What queues on workers is mostly of shuffles.
+    # Most of the tasks that queue on workers belong to shuffles.
     of_p2p = rows.any() and queued[rows].sum() >= 0.5 * queued.sum()
     return {name for name, so in (("p2p", of_p2p), ("died-of-memory", run.died_of_memory)) if so}
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
-    """Replace advice that other findings refute by the reason; refuted advice refutes nothing."""
+    """Replace advice that other findings refute by the reason. Refuted advice refutes no other."""
     kept = list(findings)
     for kind in ADVICE:
         known = facts | {part.kind for one in kept for part in one.advice}
@@ -228,18 +236,19 @@ def _refuted(one: Finding, kind: str, why: Mapping[str, str]) -> Finding:
     return dataclasses.replace(one, suggestion=parts, seconds=seconds)
 
 
-# --- Which finding causes which, and their order --------------------------------------------------
+# --- Findings that cause other findings, and their order
+# -------------------------------------------
 
-#: What explains another finding has such a part of its seconds at least.
+#: Minimum seconds of a cause, as a fraction of the seconds of a finding that it explains.
 _A_PART = 0.25
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """Put each finding that others cause beneath the most severe of these.
+    """Assign each finding that others cause to the most severe of its causes.
 
-    A cause has as many seconds at stake as its symptom, and of equal ones is the earlier; or it
-    explains it, and has a part of them: then it comes before others. Nothing stands beneath
-    itself.
+    A cause has at least as many seconds of potential savings as its symptom, and comes first if the
+    seconds are equal. Or its rule explains the symptom, and it has at least a fraction of the
+    symptom's seconds: such a cause comes before other causes. No finding is its own cause.
     """
     ranked = sorted(findings, key=lambda one: -_seconds(one))
     above: dict[int, list[int]] = {}
@@ -288,7 +297,7 @@ def _causes(cause: Finding, one: Finding, earlier: bool) -> bool:
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Return a finding and what it stands beneath, up to the first."""
+    """Return a finding, its cause, the cause of that, and so on."""
     yield place
     while place in above:
         place = above[place][0]
@@ -296,7 +305,7 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 
 
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Sort findings, most severe first, then by seconds at stake; each comes after its cause."""
+    """Sort findings by severity, then by potential savings. Each comes after its cause."""
 
     def rank(one: Finding) -> tuple[bool, int, int, float]:
         place = FIRST.index(one.rule) if one.rule in FIRST else len(FIRST)

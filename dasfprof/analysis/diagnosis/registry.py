@@ -1,4 +1,4 @@
-"""Rules of the diagnosis, what each is known to cause and refute, and the findings they yield."""
+"""Registry of the diagnosis rules with their causes and refutations, and `Finding`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Severity = Literal["high", "medium", "low", "info"]
 #: Most severe first.
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 
-#: Thresholds, as fractions of wall time, for "high" and "medium".
+#: Thresholds (fractions of wall time) of "high" and "medium" severity.
 HIGH, MEDIUM = 0.2, 0.05
-#: Minimum potential savings in seconds of a "high" finding, and of any finding.
+#: Minimum potential savings in seconds, of a "high" finding and of any finding.
 LITTLE, NEGLIGIBLE = 1.0, 0.1
 
-#: The value of a setting: a number, a switch, a text, or `MORE` or `FEWER`.
+#: Value of a setting: a number, a boolean, a text, or `MORE` or `FEWER`.
 Value: TypeAlias = int | bool | str
 
 MORE, FEWER = "more", "fewer"
-#: Settings that are keywords of a ``LocalCluster``, and those that only the program can have.
+#: Settings that are keywords of a ``LocalCluster``, and settings that only the program can make.
 OF_CLUSTERS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
 OF_PROGRAMS = ("chunks", "batch", "persist")
 
@@ -43,19 +43,19 @@ class Edit:
 
 @dataclass(frozen=True)
 class Change:
-    """Settings that a finding suggests, as data that ``dasfprof try`` can run."""
+    """Settings that a finding suggests, in a form that ``dasfprof try`` can run."""
 
-    #: By name: keywords of a cluster (`OF_CLUSTERS`), variables of the environment, in capitals,
-    #: settings of Dask's config, with dots, or what the program has (`OF_PROGRAMS`). In bytes.
+    #: Values by name. Names are keywords of a cluster (`OF_CLUSTERS`), environment variables (in
+    #: capitals), settings of Dask's config (with dots), or `OF_PROGRAMS`. Sizes are in bytes.
     settings: Mapping[str, Value]
-    #: Settings that have to stay as they are for the finding's figures to hold.
+    #: Names of settings that must not change for the finding's figures to hold.
     excludes: tuple[str, ...] = ()
-    #: What the change depends on; None: nothing.
+    #: Condition under which the change helps, or None if it always does.
     condition: str | None = None
-    #: The function it is about, and the line of the program that built its tasks.
+    #: Function that the change is about, and the source line that built its tasks.
     function: str | None = None
     line: str | None = None
-    #: How many times as large chunks or batches become; None: it is about neither.
+    #: Factor by which chunks or batches become larger, or None if the change is about neither.
     times: float | None = None
     #: The edit of the program that makes the change; None: it takes more than one value at a line.
     edit: Edit | None = None
@@ -67,28 +67,28 @@ class Change:
 
     @classmethod
     def of_cluster(cls, condition: str | None = None, /, **settings: Value) -> Change:
-        """Return a change of the cluster that keeps its other keywords."""
+        """Return a change of cluster keywords that keeps the other keywords."""
         return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings), condition)
 
 
 class Advice(NamedTuple):
     """A sentence of a suggestion that other findings may refute."""
 
-    #: A key of `ADVICE`.
+    #: Kind of advice: a key of `ADVICE`.
     kind: str
     text: str
-    #: Whether the potential savings are what following it gains.
+    #: Whether the potential savings are the result of following this advice.
     promises: bool = False
     changes: Sequence[Change] = ()
 
 
 @dataclass(frozen=True)
 class Places:
-    """Everything a finding is about, if that is more than one function, worker and time."""
+    """Everything that a finding is about, if this is more than one function, worker and time."""
 
-    #: In seconds from the trace's begin.
+    #: Time ranges in seconds from the trace's start.
     spans: tuple[tuple[float, float], ...] = ()
-    #: What all of its task runs have in common; None: nothing.
+    #: What all of these task runs have in common, or None if there is nothing.
     state: str | None = None
     function: str | None = None
     worker: str | None = None
@@ -96,29 +96,30 @@ class Places:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule found, and after ranking how severe that is and what causes it."""
+    """A problem that a rule found, with its severity and its cause once findings are ranked."""
 
     rule: str
-    #: One plain sentence with the figure; figures and methods that show more; what to change.
+    #: Headline: one sentence with one figure. Evidence: figures and methods that show more. Advice.
     text: str
     evidence: str
     suggestion: Sequence[str | Advice]
-    #: By name: numbers with units, texts, and lists, mappings and namespaces of these.
+    #: Figures by name: numbers with units, texts, and lists, mappings and namespaces of these.
     figures: Mapping[str, Any] = field(default_factory=dict)
-    #: Seconds of wall time that the run might be shorter; NaN where no replay or measure shows it.
+    #: Potential savings in seconds of wall time, or NaN if no replay or measurement shows them.
     seconds: float = float("nan")
-    #: Seconds that were seen, by which it is ranked where `seconds` are unknown.
+    #: Measured seconds, which rank the finding if `seconds` are unknown.
     costs: float = float("nan")
-    #: Bounds of its severity.
+    #: Minimum and maximum severity.
     at_most: Severity = "high"
     at_least: Severity = "info"
-    #: The time that it is about, in seconds from the trace's begin; NaN for the whole run.
+    #: Time range that the finding is about, in seconds from the trace's start, or NaN for the whole
+    #: run.
     start: float = float("nan")
     stop: float = float("nan")
     places: Places | None = None
-    #: Whether its seconds are a client's, which may lie before or after all tasks.
+    #: Whether its seconds are the client's, which may be before or after all tasks.
     of_client: bool = False
-    #: Whether it causes none of the findings that its rule says it may cause.
+    #: Whether it causes none of the findings that its rule may cause.
     isolated: bool = False
     settings: Sequence[Change] = ()
     severity: Severity = "info"
@@ -133,10 +134,11 @@ class Finding:
         suggestion: str | Sequence[str | Advice],
         **more: Any,
     ) -> Finding:
-        """Return a finding; its sentences name figures in braces: names that are no fields.
+        """Return a finding.
 
-        Figures whose name begins with an underscore are for the sentences alone. `severity` sets
-        both bounds of it.
+        Its sentences contain names of figures in braces. Keyword arguments that are not fields are
+        figures. A figure whose name begins with an underscore is used only in the sentences.
+        `severity` sets the minimum and the maximum severity.
         """
         if "severity" in more:
             more["at_most"] = more["at_least"] = more.pop("severity")
@@ -152,26 +154,26 @@ class Finding:
 
     @property
     def function(self) -> str | None:
-        """The function that it is about."""
+        """Function that the finding is about."""
         return self.figures.get("function")
 
     @property
     def worker(self) -> str | None:
-        """The label of the worker that it is about."""
+        """Label of the worker that the finding is about."""
         return self.figures.get("worker")
 
     @property
     def weight(self) -> float:
-        """The seconds by which it is ranked; NaN: none is known."""
+        """Seconds that rank the finding, or NaN if unknown."""
         return self.costs if np.isnan(self.seconds) else self.seconds
 
     @property
     def advice(self) -> list[Advice]:
-        """The parts of its suggestion that other findings may refute."""
+        """Parts of the suggestion that other findings may refute."""
         return [part for part in self.suggestion if isinstance(part, Advice)]
 
     def severity_in(self, wall: float) -> Severity:
-        """Return how severe it is in a run of so many seconds."""
+        """Return the severity of the finding in a run with this wall time in seconds."""
         weight = self.weight
         share = weight / wall if wall > 0 else float("nan")
         by_share: Severity = "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
@@ -186,31 +188,31 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return it with potential savings up to the wall time, unless they are the client's."""
+        """Return the finding with savings up to the wall time, unless they are the client's."""
         if not wall > 0 or self.of_client:
             return self
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
         return dataclasses.replace(self, seconds=seconds, costs=costs)
 
     def adding(self, evidence: str, **figures: Any) -> Finding:
-        """Return it with more evidence."""
+        """Return the finding with additional evidence and figures."""
         more = {**self.figures, **figures}
         return dataclasses.replace(self, evidence=f"{self.evidence} {evidence}", figures=more)
 
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
-        """Return it as a symptom of other findings: not severe by itself.
+        """Return the finding as a symptom of other findings, which is not severe by itself.
 
-        If its cause explains it, it is evidence of that, and has no advice.
+        If its cause explains it, the finding is evidence of the cause and has no advice of its own.
         """
-        words = f"It may follow from {', '.join(causes)}."
+        words = f"This may follow from {', '.join(causes)}."
         found = self.adding(words, may_follow_from=tuple(causes))
         if explained:
-            advice = [f"Do what {cause.rule} advises first: this may follow from it."]
+            advice = [f"Follow the advice of {cause.rule} first, which may cause this."]
             found = dataclasses.replace(found, suggestion=advice, settings=())
         return dataclasses.replace(found, at_most="low", at_least="info", cause=cause)
 
     def row(self) -> dict[str, Any]:
-        """Return its row in the table of `TraceAnalyser.diagnose`."""
+        """Return the finding's row in the table of `TraceAnalyser.diagnose`."""
         parts = [part.text if isinstance(part, Advice) else part for part in self.suggestion]
         return {
             "Severity": self.severity,
@@ -227,7 +229,7 @@ class Finding:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it: its row, its figures with units, and what it says to set."""
+        """Return the finding as JSON-compatible data: its row, figures with units, and settings."""
         changes = [*self.settings, *(change for part in self.advice for change in part.changes)]
         return {
             **self.row(),
@@ -244,18 +246,18 @@ class Finding:
         return dataclasses.replace(change, line=line if change.function else None).as_data()
 
 
-#: What rules set; all other keywords of `Finding.of` are figures.
+#: Keyword arguments of `Finding.of` that are fields. All others are figures.
 _FIELDS = {"seconds", "costs", "at_most", "at_least", "start", "stop"}
 _FIELDS |= {"places", "of_client", "isolated", "settings"}
 
 
 def needs_cores(waited: Share | None) -> str:
-    """Return a sentence about waits for CPUs, of advice to run more tasks at a time, or empty."""
+    """Return a caution about CPU wait for advice to run more tasks in parallel, or ""."""
     if waited is None:
         return ""
     return (
-        f"Tasks waited for a core for {waited} of their time: more at a time gain nothing unless "
-        "cores are free. "
+        f"Tasks spent {waited} of their time waiting for a core, so more of them at a time help "
+        "only if cores are free. "
     )
 
 
@@ -263,33 +265,33 @@ def needs_cores(waited: Share | None) -> str:
 
 Find = Callable[[RunFigures], Iterator[Finding]]
 
-#: Kinds of advice that findings refute, and how to say that one would not help.
+#: Kinds of advice that findings can refute, and the sentence that replaces refuted advice.
 ADVICE = {
     "more-threads": "More threads per worker would gain nothing",
     "share-memory": "Workers with more threads would move less, and wait more",
     "fewer-threads": "Fewer threads would gain nothing",
-    "move-data": "Where these run cannot be changed by client.rebalance() or workers=",
+    "move-data": "Moving these tasks with client.rebalance() or workers= would have no effect",
 }
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: the slug of its findings, how they are found, and how they relate to others."""
+    """A rule: the slug of its findings, the function that finds them, and its relations."""
 
     slug: str
     find: Find
-    #: Rules whose findings it explains, however many seconds these cost: evidence of its own shows
-    #: it; and those that its findings cause, unless more seconds are at stake there.
+    #: Rules whose findings it explains by evidence, however many seconds these cost. Then rules
+    #: whose findings it causes, unless these have more potential savings.
     explains: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
-    #: The kinds of advice that its findings refute, and why.
+    #: Kinds of advice that its findings refute, and the reason.
     refutes: tuple[str, ...] = ()
     because: str = ""
     #: Whether its findings show where time goes and not why: others replace them, or precede them.
     general: bool = False
 
     def __call__(self, run: RunFigures) -> Iterator[Finding]:
-        """Yield what the rule's function finds."""
+        """Yield the findings of the rule's function."""
         return self.find(run)
 
 
@@ -297,7 +299,7 @@ REGISTERED: dict[str, Rule] = {}
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Return the names in a text."""
+    """Return the names in a text that is separated by spaces."""
     return tuple(text.split())
 
 
@@ -310,9 +312,10 @@ def rule(
     because: str = "",
     general: bool = False,
 ) -> Callable[[Find], Find]:
-    """Register a function that yields findings of this slug; one function may have several.
+    """Return a decorator that registers a function which yields findings with this slug.
 
-    `explains`, `causes` and `refutes` are slugs and kinds of advice, separated by spaces.
+    A function may have several rules. `explains`, `causes` and `refutes` are slugs and kinds of
+    advice, separated by spaces.
     """
 
     def register(find: Find) -> Find:

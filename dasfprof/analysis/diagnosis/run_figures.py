@@ -1,4 +1,4 @@
-"""`RunFigures`: what the rules of the diagnosis rest on, each analysis done once and on demand."""
+"""`RunFigures`: analyses that the diagnosis rules use, each computed once and on demand."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from dasfprof.text import excerpt
 
 # --- Stragglers, slow workers and first uses ------------------------------------------------------
 
-#: Thresholds of large partitions: multiple of the median bytes of the layer, and bytes.
+#: Thresholds of large partitions: multiple of the layer's median bytes, and bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
-#: Thresholds of slow first runs: multiple of the median of later runs, fraction of the workers, and
-#: maximum fraction of later runs that take more than a third of the first ones.
+#: Thresholds of slow first runs: multiple of the median of later runs, minimum fraction of the
+#: workers, and maximum fraction of later runs that take at least a third of a first run.
 _TIMES = 3.0
 _WORKERS = 0.5
 _LATER = 0.1
@@ -49,23 +49,23 @@ _LATER = 0.1
 
 @dataclass(frozen=True)
 class FirstUses:
-    """First runs that take far longer than later runs of their function do."""
+    """First runs of functions that take far longer than later runs of the same function."""
 
     #: Rows of `Trace.tasks`.
     rows: Array
-    #: Seconds of each beyond the median of its function's later runs, and that median.
+    #: Seconds of each above the median of its function's later runs, and this median.
     excess: Array
     usual: Array
 
 
 class UnusualRuns(TaskFigures):
-    """The figures of stragglers, slow workers and first uses, a part of `RunFigures`."""
+    """Stragglers, slow workers and first uses, as a part of `RunFigures`."""
 
     @cached_property
     def slowness(self) -> Slowness:
         """How slow each function is on each worker.
 
-        Waits for cores do not count, and a worker with larger partitions is not slow.
+        CPU wait is not counted, and a worker with larger partitions is not slow.
         """
         worker = self.workers.numbers(self.trace.tasks)
         found = measure_slowness(self.functions.codes, worker, self.working)
@@ -76,19 +76,19 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def on_slow_worker(self) -> Array:
-        """Whether each task run is of a function that is slow on its worker."""
+        """Mask of task runs whose function is slow on their worker."""
         return self.slowness.slow[self.slowness.of_run]
 
     @cached_property
     def stragglers(self) -> StragglerRuns:
-        """The runs that took far longer than others: those of `TraceAnalyser.stragglers`."""
+        """Task runs that took far longer than others: those of `TraceAnalyser.stragglers`."""
         return find_stragglers(self.trace)
 
     @cached_property
     def partitions(self) -> tuple[Array, Array]:
-        """The bytes of each straggler's partition, and these as a multiple of the median.
+        """Bytes of each straggler's partition, and these as a multiple of the layer's median.
 
-        The partition is its input or its result, whichever is further above the layer's median.
+        The partition is its input or its result, whichever is further above the median.
         """
         rows = self.stragglers.rows
         codes, found, factors = self.layers.codes[rows], np.zeros(len(rows)), np.zeros(len(rows))
@@ -101,7 +101,7 @@ class UnusualRuns(TaskFigures):
 
     @property
     def fat(self) -> Array:
-        """Whether each straggler's partition is far larger than those of others."""
+        """Mask of stragglers whose partition is far larger than those of others."""
         size, times = self.partitions
         return (times >= _FAT) & (size >= _FAT_BYTES)
 
@@ -121,16 +121,16 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def first_uses(self) -> FirstUses:
-        """First runs on workers that take far longer than later ones.
+        """First runs on workers that take far longer than later runs.
 
-        A first run on a worker is one that began before any of its function had ended there: where
-        several begin at once, all wait for the same import or compilation.
+        A run is a first run on a worker if no run of its function had finished there when it
+        started. If several start at once, all of them wait for the same import or compilation.
         """
         functions, count = self.functions, len(self.trace.tasks)
         start, worker = self.slots.times.executing[:count], self.trace.tasks["worker_id"].to_numpy()
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
         larger = sizes >= TIMES_OTHERS * functions.median(sizes)[functions.codes]
-        # Without waits for a core; larger partitions are not compared with others.
+        # CPU wait is not counted, and larger partitions are not compared with others.
         seconds = np.where(larger, np.nan, self.slot_seconds - self.core_wait)
         cells, distinct = pd.factorize(worker.astype(np.int64) * functions.count + functions.codes)
         places = Groups(cells, len(distinct))
@@ -150,16 +150,16 @@ class UnusualRuns(TaskFigures):
         return FirstUses(rows, (seconds - usual)[rows], usual[rows])
 
 
-# --- RunFigures: what the rules of the diagnosis rest on, each analysis done once and on demand ---
+# --- RunFigures: analyses that the diagnosis rules use --------------------------------------------
 
-#: Categories of thread time in which tasks are handled, besides the time in transit.
+#: Categories of thread time in which tasks are handled, not counting the time in transit.
 HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
-#: Runs with more tasks are not replayed: a replay takes about 10 us a task.
+#: Maximum number of tasks of a run that is replayed. A replay takes about 10 us per task.
 _MOST_REPLAYED = 50_000
 
 
 class RunFigures(UnusualRuns):
-    """The figures of a run, as the rules ask for them.
+    """The figures of a run that the diagnosis rules use.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def state(self) -> ClusterState | None:
-        """What was under way at the end, and what failed; None if nothing."""
+        """What was unfinished at the end and what failed, or None if nothing."""
         return state_from_trace(self.trace)
 
     @property
@@ -181,7 +181,7 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def chunk_costs(self) -> pd.DataFrame:
-        """What tasks cost, and how large they should be for overhead to take 0.5 % of the time."""
+        """Costs of tasks, and the size that they need for overhead to be 0.5 % of the time."""
         return chunk_costs(self.trace, 0.005)
 
     @cached_property
@@ -191,13 +191,13 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def carrying(self) -> float:
-        """Seconds by which handling tasks took longer as they carried large values, at most."""
+        """Maximum seconds by which large values made the handling of tasks longer."""
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
         return seconds_of_carrying(self.trace, handling)
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
-        """Seconds for which workers imported while each run was in transit; seconds by library.
+        """Seconds for which workers imported while each run was in transit, and seconds by library.
 
         The libraries that took longest come first.
         """
@@ -229,7 +229,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def sent_large(self) -> bool | None:
-        """Whether graphs held large values in many tasks; None: not all of them were recorded."""
+        """Whether graphs embedded large values in many tasks, or None if not fully recorded."""
         sent, graphs = self.trace.graphs_sent, self.trace.graphs
         if not len(sent) or set(graphs["client"]) - set(sent["client"]):
             return None
@@ -237,13 +237,13 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def restarted_keys(self) -> Array:
-        """The keys of task runs that a client took from workers as it restarted these."""
+        """Keys of task runs that a client's restart of workers cancelled."""
         tables = [self.trace.whole.tasks, self.trace.scheduler_only]
         keys = [runs["key_id"].to_numpy()[given_up(self.trace, runs, RESTARTED)] for runs in tables]
         return np.unique(np.concatenate(keys))
 
     def path_seconds(self, kind: SegmentKind) -> float:
-        """The seconds of the critical path that are of a kind."""
+        """Return the seconds of a kind of segment on the critical path."""
         found = self.path_segments
         return float(found.length[found.kind == kind].sum())
 
@@ -264,39 +264,39 @@ class RunFigures(UnusualRuns):
 
     @property
     def waits_for_cores(self) -> Share | None:
-        """The share of their time for which tasks waited for cores; None if that is little."""
+        """Fraction of their time for which tasks waited for CPU, or None if that is little."""
         lasted = float(self.lasted.sum())
         share = float(self.core_wait.sum()) / lasted if lasted > 0 else 0.0
         return None if share < MOST_WAITING else Share(share)
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Return the durations of all task runs, with others for some rows.
+        """Return the durations of all task runs, with other durations for some rows.
 
-        Those that seceded stay: how long they last is up to what they wait for.
+        Task runs that seceded keep their durations, which depend on what they wait for.
         """
-        # A clock may have been set back: then durations, and medians of them, are below 0.
+        # If a clock was set back, durations and their medians can be negative.
         durations = np.maximum(self.task_column("duration"), 0.0)
         others = durations.copy()
         others[rows] = np.clip(seconds, 0.0, durations[rows])
         return np.where(self.held < 1, durations, others)
 
     def path_seconds_of(self, function: int) -> float:
-        """The seconds of the critical path for which a function ran."""
+        """Return the seconds of the critical path for which a function ran."""
         found = self.path_segments
         own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
         return float(found.length[own].sum())
 
-    # --- what changes of a cluster rest on -------------------------------------------------------
+    # --- the cluster -----------------------------------------------------------------------------
 
     @property
     def worker_count(self) -> int:
-        """How many workers there were; one that was restarted is the same."""
+        """Number of workers. A worker that was restarted counts once."""
         return len(np.unique(self.workers.of_lives[self.accounts.lives.ids]))
 
     # --- names -----------------------------------------------------------------------------------
 
     def life_label(self, life: int) -> str:
-        """Return the label of a life of a worker."""
+        """Return the label of a worker instance."""
         return str(self.trace.workers["worker"].iloc[life])
 
     def key_text(self, row: int) -> str:
@@ -304,11 +304,11 @@ class RunFigures(UnusualRuns):
         return self.text_of_key(int(self.trace.tasks["key_id"].iloc[row]))
 
     def text_of_key(self, key_id: int) -> str:
-        """Return a key as text, or its begin."""
+        """Return a key as text, shortened if it is long."""
         return excerpt(str(self.trace.keys.texts(np.array([key_id]))[0]))
 
     def address(self, worker: int) -> str:
-        """Return the address of a named worker's last life, or its label."""
+        """Return the address of the last instance of a worker with this label, or the label."""
         lives = np.flatnonzero(self.workers.of_lives == worker)
         address = self.trace.workers["address"].iloc[lives[-1]]
         return str(self.workers.labels[worker] if address is None else address)

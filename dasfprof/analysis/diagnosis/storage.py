@@ -16,34 +16,36 @@ from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
-#: Thresholds of small requests: bytes, bytes per second of a request, and seconds per request.
+#: Thresholds of small requests: maximum bytes, maximum bytes per second, and minimum seconds.
 _SMALL, _SLOW, _LATENCY = 1e6, 5e6, 0.005
-#: Thresholds: how many requests, and the fraction of the threads' time that is waited for them.
+#: Thresholds: number of requests, and fraction of thread time spent waiting for them.
 _MANY, _WAITING = 20, 0.2
-#: Threshold (fraction): the part of a function's time that is spent waiting for them.
+#: Threshold (fraction of a function's time): waiting for requests.
 _MOSTLY = 0.5
-#: Bytes of a request that takes little more than its latency on object stores.
+#: Bytes of a request that takes only a little longer than its latency on object stores.
 _LARGE = 8e6
-#: Requests of a run in progress at a time, from which reading more in each task gains little.
+#: Maximum number of concurrent requests per task run. With more, larger reads gain little.
 _SIDE_BY_SIDE = 4.0
-#: Thresholds: how many stored chunks, and the fraction of the threads' time that goes to reading
-#: them again.
+#: Thresholds: number of stored chunks, and fraction of thread time spent reading them again.
 _FEWEST, _AGAIN = 4, 0.05
 
 
 @dataclass(frozen=True)
 class _Requests:
-    """What task runs of a function read by requests."""
+    """Requests with which task runs of a function read."""
 
     count: int
     size: float
-    #: Summed over requests, and those for which the runs' threads waited.
+    #: Seconds of all requests, and seconds for which the runs' threads waited for requests.
     seconds: float
     waiting: float
 
 
 def _reads(run: RunFigures, rows: Array) -> _Requests:
-    """Sum up what some task runs read; requests of unknown size are left out."""
+    """Return the sums over the requests of some task runs.
+
+    Requests of unknown size are left out.
+    """
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]
@@ -55,7 +57,7 @@ def _reads(run: RunFigures, rows: Array) -> _Requests:
 
 @rule("small-requests", explains="io-bound dominant-function blocked-tasks")
 def small_requests(run: RunFigures) -> Iterator[Finding]:
-    """Find the function that waits longest for many small requests, which mostly take latency."""
+    """Find the function that waits longest for many small requests, which are mostly latency."""
     waited = run.functions.sum(run.storage)
     if not len(waited) or waited.max() / run.threads < _WAITING * run.wall:
         return
@@ -71,7 +73,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     size, each = reads.size / reads.count, reads.seconds / reads.count
     if not 0 < size < _SMALL or each < _LATENCY or size / each > _SLOW:
         return
-    # No larger than leaves each thread two of them.
+    # Limit the size so that each thread still has two requests.
     wanted = float(2 ** round(np.log2(_LARGE / size)))
     times = max(min(wanted, np.floor(reads.count / (2 * run.threads))), 2.0)
     more = min(wanted, np.floor(len(rows) / (2 * run.threads)))
@@ -80,15 +82,15 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     in_tasks = ""
     if zarr and at_a_time < _SIDE_BY_SIDE and more >= 2:
         in_tasks = (
-            "Read {more} times as much in each task of {function}: chunks= of several stored "
-            "chunks where the array is opened (da.from_zarr, xarray.open_zarr), which Zarr then "
-            "requests side by side. "
+            "Read {more} times as much in each task of {function}: choose chunks= of several "
+            "stored chunks when you open the array (da.from_zarr, xarray.open_zarr). Zarr then "
+            "requests these in parallel. "
         )
     larger = (
-        "Where the data are written, store chunks about {times} times as large, or put many into "
-        "a shard (shards=)."
+        "Store chunks about {times} times as large when you write the data, or put many into a "
+        "shard (shards=)."
         if zarr
-        else "Make requests about {times} times as large: larger objects, or block_size= and "
+        else "Make requests about {times} times as large: use larger objects, or block_size= and "
         "cache_type= of fsspec.open()."
     )
     yield Finding.of(
@@ -96,7 +98,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
         "Tasks wait for many small requests to storage: {function} makes {requests} of {size}, "
         "which take {each} each (means).",
         "That is {rate} per request. Unless the storage is throttled, latency takes most of this "
-        "time. The threads spend {waiting} of their time waiting for requests. While a task waits, "
+        "time. Threads spend {waiting} of their time waiting for requests. While a task waits, "
         "{at_a_time} of its requests are in progress on average. See storage().",
         [
             f"{in_tasks}{larger}",
@@ -121,7 +123,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
 
 
 def _reads_zarr(run: RunFigures, function: str) -> bool:
-    """Return whether samples of a function are in Zarr."""
+    """Return whether samples of a function show it in Zarr."""
     stacks = all_stacks(run.trace)
     seen = np.unique(samples_of(run.trace, function)[0].stack)
     frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])
@@ -130,7 +132,7 @@ def _reads_zarr(run: RunFigures, function: str) -> bool:
 
 @rule("chunk-mismatch", explains="small-requests io-bound dominant-function blocked-tasks")
 def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
-    """Find the layer whose tasks read the same stored chunks as others of the layer."""
+    """Find the layer whose tasks read the same stored chunks as other tasks of the layer."""
     pairs = _read_items(run)
     if not len(pairs):
         return
@@ -139,7 +141,8 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     for layer in np.unique(pairs["layer"]).tolist():
         own = pairs[pairs["layer"] == layer]
         readers = own.groupby("item").size()
-        readers = readers[readers <= own["key_id"].nunique() / 2]  # not what most of them need
+        # Most of these tasks do not need the item.
+        readers = readers[readers <= own["key_id"].nunique() / 2]
         if len(readers) < _FEWEST or readers.median() < 2:
             continue
         again = 1.0 - len(readers) / readers.sum()
@@ -159,11 +162,11 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
         "chunks {times} times each (the mean).",
-        "{moved} were read. If each stored chunk were read once, it would be {once}. Only the "
-        "first 16 objects or ranges of each task were compared. See storage().",
-        "Choose chunks of {function} that are multiples of the stored ones along each axis: open "
-        "the array without chunks= (da.from_zarr), or with chunks={{}} (xarray.open_zarr). To "
-        "write, rechunk() to multiples of the chunks (or shards) of the array that is written.",
+        "{moved} were read. Reading each stored chunk once would be {once}. Only the first 16 "
+        "objects or ranges of each task were compared. See storage().",
+        "Choose chunks of {function} that are multiples of the stored chunks along each axis: "
+        "open the array without chunks= (da.from_zarr), or with chunks={{}} (xarray.open_zarr). "
+        "When you write, rechunk() to multiples of the chunks (or shards) of the target array.",
         function=name,
         tasks=Count(tasks),
         chunks=Count(len(readers)),
@@ -176,7 +179,10 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
 
 
 def _read_items(run: RunFigures) -> pd.DataFrame:
-    """Return what tasks of collections read: ``layer, key_id, item``, each once."""
+    """Return the items that tasks of collections read, without duplicates:
+
+    ``layer, key_id, item``.
+    """
     table, tasks = run.trace.storage, run.trace.tasks
     told = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]
     layers = np.full(len(run.trace.keys), -1, dtype=np.int64)

@@ -22,23 +22,23 @@ from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
 
-# --- `SampledFigures`: what samples of processes, stores and GPUs come to -------------------------
+# --- `SampledFigures`: figures from samples of processes, stores and GPUs -------------------------
 
 
 class SampledFigures:
-    """The figures of a run that rest on samples, a part of `RunFigures`."""
+    """Figures of a run that come from samples, as a part of `RunFigures`."""
 
     trace: Run
 
     @cached_property
     def process_cpu_seconds(self) -> float:
-        """CPU seconds that all sampled processes of workers used; NaN where none was sampled."""
+        """CPU seconds that all sampled worker processes used, or NaN if none was sampled."""
         used = self._grown(self.trace.samples, "process_cpu_seconds")
         return float(used.sum()) if used is not None else float("nan")
 
     @cached_property
     def file_bytes(self) -> Array:
-        """Bytes that the process of each life of a worker read from and wrote to disks.
+        """Bytes that each worker instance read from and wrote to disks, without spilling.
 
         What it spilled is left out.
         """
@@ -49,7 +49,7 @@ class SampledFigures:
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
-        """Return how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""
+        """Return the growth of a counter of `Trace.managed_memory` on each worker, 0 if unknown."""
         grown = self._grown(self.trace.managed_memory, name)
         return np.zeros(len(self.trace.workers)) if grown is None else grown
 
@@ -62,7 +62,7 @@ class SampledFigures:
 
     @cached_property
     def memory_peaks(self) -> Array:
-        """The most bytes that the process of each life of a worker had; NaN if not sampled."""
+        """Maximum bytes of the process of each worker instance, or NaN if not sampled."""
         samples = self.trace.samples
         if "memory" not in samples:
             return np.full(len(self.trace.workers), np.nan)
@@ -71,7 +71,7 @@ class SampledFigures:
 
     @cached_property
     def memory_limits(self) -> Array:
-        """The memory limit of each life of a worker in bytes; NaN where it has none."""
+        """Memory limit of each worker instance in bytes, or NaN if it has no limit."""
         return self.trace.workers["memory_limit"].to_numpy(dtype=float)
 
     @cached_property
@@ -82,7 +82,7 @@ class SampledFigures:
 
     @cached_property
     def gpus(self) -> list[GpuUtilisation]:
-        """How busy each GPU was, over the whole run."""
+        """Utilization of each GPU over the whole run."""
         return gpu_utilisation(self.trace, self.trace.named)[1]
 
 
@@ -90,11 +90,11 @@ class SampledFigures:
 
 
 class TaskFigures(SampledFigures):
-    """The figures of a run that rest on its task runs and threads, a part of `RunFigures`.
+    """Figures of a run that come from its task runs and threads, as a part of `RunFigures`.
 
-    All figures are of one window, the wall time: from the first task's arrival to the end of the
-    last. Threads are those that the run had on average while it had any. A task run that seceded
-    counts for as long as it held its thread.
+    All figures are about one time range, the wall time: from the arrival of the first task to the
+    end of the last. Numbers of threads are the mean over the time with any threads. A task run that
+    seceded counts for as long as it occupied its thread.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class TaskFigures(SampledFigures):
         The trace.
     """
 
-    #: The first classes of the accounts: tasks hold the thread.
+    #: The first categories of thread time, in which tasks occupy the thread.
     BUSY = USES
 
     def __init__(self, run: Run) -> None:
@@ -110,29 +110,29 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def slots(self) -> TaskSlots:
-        """The threads that task runs held."""
+        """Threads that task runs occupied."""
         return self.trace.slots
 
     @cached_property
     def accounts(self) -> Accounts:
-        """Where every thread-second of the wall time went."""
+        """Categories of every thread-second of the wall time."""
         return accounts_within(self.trace, self.begin, self.begin + self.wall)
 
     @cached_property
     def workers(self) -> NamedWorkers:
-        """The workers by host and label."""
+        """Workers by host and label."""
         return self.trace.named
 
     # --- time ------------------------------------------------------------------------------------
 
     @cached_property
     def end(self) -> RunEnd | None:
-        """What was under way at the end of the run; None if nothing, as far as is known."""
+        """What was unfinished at the end of the run, or None if nothing is known to be."""
         return self.trace.ending
 
     @cached_property
     def begin(self) -> float:
-        """When the first task arrived, in seconds from the trace's begin; NaN without tasks."""
+        """Arrival of the first task, in seconds from the trace's start, or NaN without tasks."""
         arrival = self.trace.first_arrival
         if np.isfinite(arrival):
             return arrival
@@ -142,12 +142,12 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def wall(self) -> float:
-        """Seconds from the first task's arrival to the end of the last; 0 without tasks.
+        """Seconds from the arrival of the first task to the end of the last, or 0 without tasks.
 
-        Of a run that had work under way they last until its end.
+        Tasks that were unfinished last until the end of the run.
         """
         times, unfinished = self.slots.times, self.trace.unfinished
-        # A task that was given up with its worker ended so.
+        # A task that was abandoned with its worker ends with the worker.
         counted = unfinished.ended if len(times) else slice(None)
         ends = np.append(times.known, unfinished.known[counted])
         if self.end is not None:
@@ -157,7 +157,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def threads(self) -> float:
-        """The threads that the run had, on average while it had any; NaN if it never had."""
+        """Mean number of threads while the run had any, or NaN if it never had."""
         lives = self.accounts.lives
         begins, ends = union(lives.begin, lives.end)
         there = float((ends - begins).sum())
@@ -165,12 +165,12 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def thread_seconds(self) -> float:
-        """The thread-seconds that the run had."""
+        """Thread-seconds of the run."""
         lives = self.accounts.lives
         return float((lives.threads * (lives.end - lives.begin)).sum())
 
     def seconds_of(self, *classes: ThreadTime) -> float:
-        """Return the thread-seconds of classes of the accounts by the threads: wall seconds."""
+        """Return the thread time in some categories, divided by the number of threads."""
         seconds = float(self.accounts.of_lives[:, list(classes)].sum())
         return seconds / self.threads if self.threads > 0 else 0.0
 
@@ -186,7 +186,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def function_names(self) -> Array:
-        """The functions, as numbered in the table of tasks."""
+        """Names of the functions, by their codes in the table of tasks."""
         return self.trace.tasks["function"].cat.categories.to_numpy(dtype=object)
 
     @cached_property
@@ -196,22 +196,22 @@ class TaskFigures(SampledFigures):
         return Groups(codes, len(self.function_names))
 
     def rows_of(self, function: str) -> Array:
-        """Return the task runs of a function."""
+        """Return the rows of the task runs of a function."""
         return np.flatnonzero((self.function_names == function)[self.functions.codes])
 
     @cached_property
     def layers(self) -> Groups:
-        """The task runs by function and layer of the graph: those of one do the same work."""
+        """Task runs by function and graph layer. The task runs of a group do the same work."""
         return task_layers(self.trace)
 
     @cached_property
     def layers_of_functions(self) -> Array:
-        """In how many layers of the graph each function ran."""
+        """Number of graph layers in which each function ran."""
         pairs = distinct(self.functions.codes * max(self.layers.count, 1) + self.layers.codes)
         return np.bincount(pairs // max(self.layers.count, 1), minlength=len(self.function_names))
 
     def task_column(self, name: str) -> Array:
-        """Return a column of the task runs as numbers; NaN where it, or a value, is not there."""
+        """Return a column of the task runs as numbers, with NaN for missing columns and values."""
         tasks = self.trace.tasks
         if name not in tasks:
             return np.full(len(tasks), np.nan)
@@ -227,35 +227,35 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def lasted(self) -> Array:
-        """Seconds that each task run's function held its thread."""
+        """Seconds for which each task run's function occupied its thread."""
         return self.trace.tasks["duration"].to_numpy() * self.held
 
     @cached_property
     def slot_seconds(self) -> Array:
-        """Seconds for which each task run held its thread, with what Dask did around it."""
+        """Seconds for which each task run occupied its thread, including overhead of Dask."""
         slots, rows = self.slots, slice(len(self.trace.tasks))
         return slots.end[rows] - slots.times.executing[rows]
 
     @cached_property
     def core_wait(self) -> Array:
-        """Seconds that each task run waited for a core; 0 where that was not recorded."""
+        """Seconds for which each task run waited for CPU, or 0 if not recorded."""
         waited: Array = np.clip(np.nan_to_num(self.task_column("run_queue")), 0.0, None)
         return np.minimum(waited * self.held, self.lasted)
 
     @cached_property
     def storage(self) -> Array:
-        """Seconds that each task run waited for a storage; 0 where that was not recorded."""
+        """Seconds for which each task run waited for storage, or 0 if not recorded."""
         waited: Array = np.clip(np.nan_to_num(self.task_column("storage")), 0.0, None)
         return np.minimum(waited * self.held, np.maximum(self.working - self.cpu, 0.0))
 
     @cached_property
     def working(self) -> Array:
-        """Seconds that each task run's function held its thread, without waiting for a core."""
+        """Seconds for which each task run's function occupied its thread, without CPU wait."""
         return self.lasted - self.core_wait
 
     @cached_property
     def succeeded(self) -> Array:
-        """Whether each task run ended in memory."""
+        """Mask of task runs that succeeded."""
         ended: Array = (self.trace.tasks["state"] == "memory").to_numpy(dtype=bool)
         return ended | self.trace.tasks["state"].isna().to_numpy()
 
@@ -263,13 +263,13 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
-        """The number of busy slots: times of changes, and the number after each."""
+        """Times at which the number of busy slots changed, and the number after each."""
         slots = self.trace.whole.slots
         return open_spans(slots.times.executing, slots.end)
 
     @cached_property
     def _idle(self) -> tuple[Array, Array]:
-        """The number of idle threads: times of changes, and the number after each."""
+        """Times at which the number of idle threads changed, and the number after each."""
         lives, (changes, held) = self.accounts.lives, self.concurrency
         times = np.concatenate([changes, lives.begin, lives.end])
         steps = np.concatenate([-np.diff(held, prepend=0), lives.threads, -lives.threads])
@@ -277,7 +277,7 @@ class TaskFigures(SampledFigures):
         return times[order], np.maximum(np.cumsum(steps[order]), 0)
 
     def idle_between(self, begins: Array, ends: Array) -> Array:
-        """Return wall seconds that threads were idle within spans: thread-seconds by threads."""
+        """Return idle thread-seconds within time ranges, divided by the number of threads."""
         if not self.threads > 0:
             return np.zeros_like(begins)
         times, idle = self._idle
@@ -310,12 +310,12 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def cpu(self) -> Array:
-        """CPU seconds of each task run's thread within its function; 0 where unknown."""
+        """CPU seconds of each task run's thread within its function, or 0 if unknown."""
         cpu: Array = np.nan_to_num(self.task_column("cpu")) * self.held
         return np.clip(cpu, 0.0, self.working)
 
     @cached_property
     def on_cpu(self) -> Array:
-        """The share of its time for which each task run used the CPU, waits for a core left out."""
+        """Fraction of each task run's time, without CPU wait, for which it used the CPU."""
         share: Array = ratio(self.cpu, self.working)
         return np.nan_to_num(share)

@@ -1,4 +1,4 @@
-"""The rule about the trace itself: what is missing, damaged, or of doubtful time."""
+"""Rules about the trace itself: missing or damaged data, and clocks that are off."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dasfprof.analysis.wording import Count, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import excerpt
 
-#: Kinds of notes that are not faults of a trace: the run continues, it has no GPU, its data came
-#: from the client, only some of the pipeline has steps, there was no cluster, or the system does
-#: not report some facts. Missing samples have a separate sentence.
+#: Kinds of data notes that are not problems of a trace: the run continues, it has no GPU, its data
+#: came from the client, only part of the pipeline has steps, there was no cluster, or the system
+#: does not report some values. Missing samples have a separate sentence.
 _NO_FAULT: frozenset[NoteKind] = frozenset(
     ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "no-cluster", "system")
 )
-#: Kinds of notes that workers cause that die.
+#: Kinds of data notes that a worker's death causes.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
-#: Threshold (seconds): a clock offset that is reported.
+#: Threshold (seconds): clock offset that is reported.
 _CLOCK = 0.5
-#: Maximum number of notes that are repeated.
+#: Maximum number of notes that are quoted.
 _MOST_NOTES = 5
-#: What to do about notes by their kind, first to last.
+#: Advice by kind of note. The first kind that occurs is used.
 _ADVICE: dict[NoteKind, str] = {
     "client-gone": "Keep the program that begins a run alive until run.stop() has returned. "
     "dasfprof.orphan-timeout sets how long a run continues without it. A scheduler that is started "
     "with --preload dasfprof.preload records without a client.",
-    "caught-errors": "Please report what the logs of these processes name.",
+    "caught-errors": "Report a bug, with the errors in the logs of these processes.",
     "lost-events": "Leave the directory of the traces unchanged until recording has ended. Files "
     "that were moved can be put back next to the others.",
 }
@@ -38,7 +38,7 @@ _ADVICE: dict[NoteKind, str] = {
 
 @rule("incomplete-trace")
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
-    """Find files, facts and readings that the trace lacks."""
+    """Find files, events and samples that the trace lacks."""
     told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
     told.sort(key=lambda note: (note.kind != "client-gone", note.kind != "lost-events"))
     notes = [note.text for note in told]
@@ -51,15 +51,15 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     )
     kinds = {note.kind for note in told} - (_OF_THE_DEAD if died else set())
     if not len(run.trace.samples):
-        notes.append("no resource samples: memory, spilling and files cannot be judged.")
+        notes.append("no resource samples: memory, spilling and files were not analysed.")
     if not notes:
         return
     advice = [_ADVICE[kind] for kind in _ADVICE if kind in kinds]
     others = kinds - _ADVICE.keys() - ({"segment-missing"} if "lost-events" in kinds else set())
     if died and not kinds:
         advice = [
-            "Nothing needs to be changed: what processes had not yet written is lost where "
-            "they die."
+            "Ignore this finding unless workers should not have died: events that a process had "
+            "not yet written are lost when it dies."
         ]
     elif others or not kinds:
         stop = "" if died else "let run.stop() return before the cluster closes, "
@@ -70,9 +70,9 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         )
     yield Finding.of(
         "incomplete-trace",
-        "The trace is not whole, so that other findings may be missing or wrong: {_first}"
+        "The trace is incomplete, so other findings may be missing or wrong: {_first}"
         f"{' And {_more:more note}.' if len(notes) > 1 else ''}",
-        "{_shown}" + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
+        "{_shown}" + (" See Trace.notes for more." if len(notes) > _MOST_NOTES else ""),
         advice,
         notes=[excerpt(note) for note in notes],
         _first=excerpt(notes[0]),
@@ -86,7 +86,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
 
 @rule("clock-skew")
 def clocks_apart(run: RunFigures) -> Iterator[Finding]:
-    """Find hosts whose clocks are far from the scheduler's."""
+    """Find hosts whose clocks differ much from the scheduler's clock."""
     offsets = run.trace.offsets
     if not len(offsets) or "sent" not in run.trace.tasks:
         return
@@ -98,10 +98,10 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
         "clock-skew",
         f"The clock of {{host}} is {{_apart}} {'ahead of' if offsets[worst] > 0 else 'behind'} the "
         "scheduler's.",
-        f"{{workers}} workers' clocks are off by {Seconds(_CLOCK)} or more. Times are put on the "
-        "scheduler's clock, as far as messages tell"
-        f"{', to within {within}' if np.isfinite(within) else ''}.",
-        "Synchronise the clocks of the hosts (chrony, ntpd).",
+        f"The clocks of {{workers}} workers are off by at least {Seconds(_CLOCK)}. Times were "
+        "converted to the scheduler's clock, as accurately as messages "
+        f"allow{', to within {within}' if np.isfinite(within) else ''}.",
+        "Synchronize the clocks of the hosts (chrony, ntpd).",
         host=str(run.trace.workers["host"].iloc[worst]),
         ahead=Seconds(offsets[worst]),
         _apart=Seconds(abs(offsets[worst])),

@@ -1,4 +1,4 @@
-"""Rules about runs that did not end, and tasks that were given up: they come first."""
+"""Rules about runs that did not end, and tasks that were abandoned. They are ranked first."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dasfprof.text import clean, elide, excerpt
 
 #: Threshold (seconds): a wait without progress is a severe problem.
 _LONG = 10.0
-#: Maximum seconds in which a client leaves because of a result.
+#: Maximum seconds between a result and the end of a client that leaves because of it.
 _ACTS = 3.0
-#: States of tasks that are reported, and maximum numbers of tasks and dead workers.
+#: States of tasks that are reported, and maximum numbers of named tasks and dead workers.
 _STATES = ("processing", "queued", "waiting", "no-worker")
 _MOST_KEYS, _MOST_DEATHS = 3, 5
-#: Kinds of causes that healthy tasks have as well, and those of a run whose tasks all ended.
+#: Kinds of causes that also occur with healthy tasks, and kinds of a run whose tasks all finished.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere", "lost-keys")
 #: Kinds of causes that do not keep a run that goes on from its end: errors, and what may last for a
@@ -39,18 +39,18 @@ _MOMENTS = ("loop-blocked", "scheduler-blocked", "worker-silent")
 #: Clauses about the end of a run with unfinished tasks, by the figure ``when``.
 _WHEN = {
     "left": "when its client left",
-    "cut": "at the end of its files, which were not closed",
+    "cut": "at the end of its files, which the process did not close",
     "closed": "when recording ended",
     "broken up": "when all its workers left together",
-    "only worker left": "when its only worker left, just before the recording ended (whether it "
-    "died or was shut down is not recorded)",
-    "interrupted": "when SIGINT came, as of Ctrl-C",
+    "only worker left": "when its only worker left, just before recording ended (whether it died "
+    "or was shut down is not recorded)",
+    "interrupted": "when the process received SIGINT, as from Ctrl-C",
     "given up": "when its client released {them}",
 }
-#: The process that is gone, if no other cause is known.
+#: The process that ended, if no other cause is known.
 _GONE = {
     RecordingEnd.SCHEDULER_GONE: "The scheduler's process",
-    RecordingEnd.PROGRAM_GONE: "The client's process, which had the scheduler in it,",
+    RecordingEnd.PROGRAM_GONE: "The client's process, which also ran the scheduler,",
 }
 
 
@@ -60,7 +60,7 @@ _GONE = {
     "lost-workers poor-placement scheduler-bound serial-chain stragglers too-few-tasks",
 )
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
-    """Find that a run did not end, and why."""
+    """Find runs that did not end, and the cause."""
     state, end = run.state, run.end
     if state is None:
         return
@@ -69,7 +69,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         yield from (_client_elsewhere(run, cause) for cause in causes if cause.kind in _ALL_ENDED)
         return
     if not end.unfinished and not state.tasks:
-        return  # nothing is known of what a failure cut off
+        return  # If recording failed, what happened after that is unknown.
     if end.only_forgotten:
         yield _cut_off(state, end)
         return
@@ -83,7 +83,8 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     yield _summary(run, state, end, first, grave)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
     for cause in causes[1:]:
-        # The rule of that name reports each, and failed-tasks counts further ones of a function.
+        # The rule killed-worker-errors reports these itself, and failed-tasks counts further errors
+        # of a function.
         if cause.kind == "killed-worker-errors" or (
             cause.kind == "error" and cause is not errors[cause.function]
         ):
@@ -104,10 +105,10 @@ def _summary(
         key = run.text_of_key(int(failed["key_id"].iloc[0]))
         message, count = excerpt(str(failed["message"].iloc[0])), Count(len(failed))
         late = Figures(key=key, message=message, tasks=count)
-        more = f", {Count(count - 1):other task} in theirs" if count > 1 else ""
+        more = f" (and {Count(count - 1):other task} with an error)" if count > 1 else ""
         late_in_words = (
-            f"Only then {key} ended in an error, {message}{more}: how it would have ended is "
-            "unknown"
+            f"{key} failed only after that, with {message}{more}, so it is unknown how it would "
+            "have ended"
         )
     if end.how is How.GOES_ON:
         begin = f"The run continues with {tasks:unfinished task}"
@@ -115,9 +116,9 @@ def _summary(
         begin = f"{tasks:task} {'was' if tasks == 1 else 'were'} unfinished {_when_in_words(left)}"
         begin = f"The run did not end: {begin}" if severity == "high" else begin
     names = name_some(left["keys"], number=left["seen"])
-    in_progress = f" ({names}, for up to {Seconds(longest)})" if names and longest else ""
+    in_progress = f" ({names}, running for up to {Seconds(longest)})" if names and longest else ""
     gone = _GONE.get(run.trace.recording)
-    unknown = f"{gone} is gone; no other cause is seen." if gone else "No cause is seen."
+    unknown = f"{gone} ended. No other cause is known." if gone else "The cause is not known."
     facts = ("" if cause is None else cause.evidence, late_in_words, _states_in_words(left))
     return Finding(
         "unfinished-run",
@@ -126,10 +127,10 @@ def _summary(
         [
             cause.suggestion
             if cause is not None
-            else "Look at what these tasks do: client.call_stack() tells while they run."
+            else "Find out what these tasks do: client.call_stack() shows it while they run."
             if end.how is How.GOES_ON
-            else "Look at what these tasks did, by hot_lines(). In the next run, `dasfprof stuck` "
-            "shows their stacks while they run."
+            else "Find out what these tasks did with hot_lines(). In the next run, `dasfprof "
+            "stuck` shows their stacks while they run."
         ],
         {
             "function": cause and cause.function,
@@ -166,7 +167,7 @@ def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
 
 
 def _when(state: ClusterState, end: RunEnd) -> str:
-    """Return how a run ended: as `How` has it, or one of the special cases of `_WHEN`."""
+    """Return how a run ended: a value of `How`, or one of the special cases of `_WHEN`."""
     if end.interrupted:
         return "interrupted"
     if end.clients_stayed:
@@ -183,7 +184,7 @@ def _when_in_words(left: dict[str, Any]) -> str:
 def _of_cause(
     cause: Cause, severity: Severity, rule: str = "unfinished-run", more: str = "", **figures: Any
 ) -> Finding:
-    """Return a cause as a finding, with more evidence."""
+    """Return a cause as a finding with additional evidence."""
     seconds = cause.seconds if cause.seconds is not None else float("nan")
     return Finding(
         rule,
@@ -207,7 +208,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     if proven or waits:
         return "high"
     clients = [client.activity for client in state.clients if client.activity is not None]
-    # One that goes on with a result leaves soon after it came.
+    # A client that continues because of a result leaves soon after the result came.
     acted = state.quiet is not None and state.quiet < _ACTS
     waited = not clients or (any(activity.waits_in for activity in clients) and not acted)
     ended = end.how is How.CLOSED or not waited or (cause is None and seconds < _LONG)
@@ -225,10 +226,10 @@ def _longest(state: ClusterState) -> float:
 
 
 def _states_in_words(left: dict[str, Any]) -> str:
-    """Say how many tasks were in which state."""
+    """Return a sentence with the number of tasks per state."""
     states = ", ".join(f"{number} {name}" for name, number in left["states"].items())
     quiet = left["quiet"]
-    ended = "" if quiet is None else f"the last task ended or began {quiet} before"
+    ended = "" if quiet is None else f"the last start or end of a task was {quiet} earlier"
     words = "; ".join(filter(None, [f"Tasks: {states}" if states else "", ended]))
     return f"{words}." if words else ""
 
@@ -237,12 +238,12 @@ def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
     left = _what_was_left(state, end)
     return Finding(
         "unfinished-run",
-        f"{left['tasks']:task} of fire_and_forget had not ended {_when_in_words(left)}: the end of "
-        "the program cut them off.",
+        f"{left['tasks']:task} of fire_and_forget had not finished {_when_in_words(left)}, "
+        "because the program ended.",
         f"{name_some(left['keys'], number=left['seen'])} {_states_in_words(left)}".strip(),
         [
             "Keep their futures and wait() for them before the program ends, or run it on a "
-            "cluster that outlives it."
+            "cluster that continues after it."
         ],
         {"function": state.tasks[0].function if state.tasks else None, **left},
         at_most="low",
@@ -253,7 +254,7 @@ def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
 def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
     seconds = cause.seconds or 0.0
     share = seconds / (run.wall + seconds or 1.0)
-    # A program may do something else for a moment.
+    # A program may do something else for a short time.
     brief = cause.kind == "client-elsewhere" and seconds < _LONG
     severity: Severity = "low" if share < 0.5 or brief else "medium"
     return _of_cause(cause, severity)
@@ -266,9 +267,9 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
     because="workers died with the tasks that they ran",
 )
 def killed_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that were given up, as the workers that ran them died one after the other."""
+    """Find tasks that failed because the workers that ran them died one after another."""
     causes = find_causes(run.state) if run.state is not None else []
-    # What waits for a lock that such a worker held comes first: for it the run does not end.
+    # A task that waits for a lock of such a worker comes first, since it keeps the run from ending.
     held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
     for cause in causes:
         if cause.kind == "killed-worker-errors":
@@ -276,10 +277,10 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
             rhythm = find_rhythm(run, departures_of(run.trace))
             deaths = _deaths(run, cause)
             died = [
-                f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
+                f"{death.worker} at {death.left}, {death.exit or 'for an unknown reason'}"
                 for death in deaths[:_MOST_DEATHS]
             ]
-            more = f"Died: {'; '.join(died)}. " if died else ""
+            more = f"Workers that died: {'; '.join(died)}. " if died else ""
             yield dataclasses.replace(
                 _of_cause(
                     cause,
@@ -294,7 +295,7 @@ def killed_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
-    """Return which workers died, when, of what, and how much memory they had."""
+    """Return the workers that died, with the time, the reason, and their memory."""
     attempts, workers = run.attempts, run.trace.workers
     keys = run.trace.keys.texts(attempts["key_id"].to_numpy())
     own = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]

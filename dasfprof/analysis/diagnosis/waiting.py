@@ -1,4 +1,4 @@
-"""Rules about tasks that wait: for files, a lock of their process, or what nothing shows."""
+"""Rules about tasks that wait for storage, a lock of their process, or something unknown."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Thresholds of waiting functions: maximum fraction of their time on the CPU, and minimum fraction
-#: of thread time that they wait.
+#: of thread time for which they wait.
 _WAITING_CPU = 0.3
 _WAITING = 0.2
-#: Threshold (fraction of a function's time): its samples sleep or wait for a network for so long.
+#: Threshold (fraction of a function's time): samples that show sleeping or waiting for a network.
 _SLEEPS = 0.3
-#: Thresholds of waits for storage: bytes of files per second of waiting, and the fraction of all
-#: waiting that is on workers with at least this rate.
+#: Thresholds of waits for storage: bytes of files per second of waiting, and fraction of all
+#: waiting on workers with at least this rate.
 _IO_RATE = 5e6
 _ALL = 0.9
-#: Thresholds of a lock: fraction of a function's time by samples, and of wall time.
+#: Thresholds of a lock: fraction of a function's time in samples, and fraction of wall time.
 _LOCKED, _LOCK_COSTS = 0.2, 0.05
 #: Threshold (percent of mean utilization): tasks may be waiting for their GPU.
 _GPU_BUSY = 20.0
 #: Maximum number of functions that are searched for a lock.
 _MOST_LOCKED = 3
-#: Threshold (fraction of the waiting, by samples) of sleeps, or of the network.
+#: Threshold (fraction of the waiting, in samples): sleeping, or waiting for the network.
 _SHOWN = 0.5
-#: Threshold (multiple of the waiting) of the CPU time of other threads.
+#: Threshold (multiple of the waiting): CPU time of other threads.
 _OTHER_THREADS = 0.3
-#: Threshold (multiple of the number of threads) of task runs that wait for a thread.
+#: Threshold (multiple of the number of threads): task runs that wait for a thread.
 _BACKLOG = 1.0
-#: Threshold (fraction of a function's attempts) of errors: a service may refuse more of them.
+#: Threshold (fraction of a function's attempts): errors. A service may refuse more requests.
 _FAILED = 0.05
 
 
@@ -66,13 +66,13 @@ _FAILED = 0.05
     explains="gil-contention blocked-tasks io-bound shared-bottleneck dominant-function stragglers "
     "slowing-functions slow-worker load-imbalance cpu-oversubscribed",
     refutes="more-threads share-memory",
-    because="tasks wait for one lock of their process",
+    because="tasks wait for a lock of their process",
 )
 def process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions of which one task at a time runs in a process, as the others wait for a lock.
+    """Find functions that run one task at a time per process, while others wait for a lock.
 
-    Samples show them in the lock; or in each of several processes they end one after the other,
-    evenly, whatever those of other processes do.
+    Either samples show tasks waiting for the lock, or tasks end one after another at regular
+    intervals in each of several processes, independently of the other processes.
     """
     if not len(run.trace.tasks) or threads_per_worker(run) < 2:
         return
@@ -94,22 +94,23 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
         lock = (
             "a lock in their process"
             if sampled
-            else "a lock in their process, or something else that each process has once"
+            else "a lock in their process, or something else that exists once per process"
         )
         shown = (
-            "By samples, its tasks spend {in_lock} of their time in the lock's acquire()."
+            "Samples show that its tasks spend {in_lock} of their time in the lock's acquire()."
             if sampled
-            else "In each process its tasks end one after the other, at even distances, and the "
-            "first of those that begin together last one, two, three, ... such distances."
+            else "In each process, its tasks end one after another at regular intervals. Tasks "
+            "that start together take one, two, three, ... of these intervals."
         )
         yield Finding.of(
             "per-process-lock",
-            f"Tasks of {{function}} wait for {lock}, for {{in_lock}} of their time.",
-            f"{shown} {{tasks:task}}, {{lasted}} in all. {{hottest}}See hot_lines() and "
-            'time_accounting("function").',
-            "Use processes instead of threads, as each process has its own lock: {threads} times "
-            "as many workers with threads_per_worker=1. More threads in a process wait for the "
-            "same lock.",
+            f"Only one task of {{function}} runs per process: its tasks wait for {lock}, for "
+            "{in_lock} of their time.",
+            f"{shown} This affects {{tasks:task}}, which took {{lasted}} in total. "
+            '{hottest}See hot_lines() and time_accounting("function").',
+            "Use processes instead of threads, because each process has its own lock: start "
+            "{threads} times as many workers with threads_per_worker=1. Additional threads in a "
+            "process would wait for the same lock.",
             function=name,
             in_lock=Share(in_lock),
             sampled=sampled,
@@ -118,7 +119,7 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
             hottest=hottest_line(run.trace, name),
             threads=threads_per_worker(run),
             settings=[processes_in_place_of_threads(run)],
-            # Processes run side by side no faster than the cores do.
+            # Processes cannot be faster in parallel than the CPU cores allow.
             seconds=float(np.minimum(gain, run.wall - least_wall)),
             costs=float(lost.sum()) / run.threads,
         )
@@ -134,7 +135,7 @@ def process_lock(run: RunFigures) -> Iterator[Finding]:
 )
 @rule("blocked-tasks", explains="dominant-function")
 def waiting(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that mostly wait: in turn, for a storage, or for what no event shows."""
+    """Find functions that mostly wait: one at a time, for storage, or for something unknown."""
     rows, lost = _waiting_rows(run)
     if not len(rows):
         return
@@ -154,7 +155,7 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
 def _in_reader(run: RunFigures, name: str, own: Array) -> float:
     """Return the fraction of time in which samples of a function wait in a library that reads.
 
-    0 if they mostly wait for other things, or if other threads compute meanwhile.
+    The fraction is 0 if they mostly wait for other things, or if other threads compute meanwhile.
     """
     waits, others = waits_of(run.trace, name), other_threads_cpu(run.trace).get(name, 0.0)
     sampled = waits.get(READER, 0.0)
@@ -165,32 +166,33 @@ def _in_reader(run: RunFigures, name: str, own: Array) -> float:
 def _for_storage(
     run: RunFigures, rows: Array, in_calls: bool, sampled: float, **figures: Any
 ) -> Finding:
-    """Functions that wait for requests or in a library that reads, or whose process moves files."""
+    """Return the finding about functions that wait for requests, a reading library, or files."""
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
     failed, own, moved = _share_failed(run, name), run.rows_of(name), float(run.file_bytes.sum())
     cause, more = (
         (
-            "and waits for requests to storage for {in_storage} of it.",
-            "Which storage, how many requests and bytes: see storage().",
+            "and spends {in_storage} of its time waiting for requests to storage.",
+            "See storage() for the stores, and for the number and bytes of requests.",
         )
         if in_calls
         else (
-            "and is in a library that reads files for {sampled} of it, by samples.",
-            "Requests of that library are not recorded. {hottest}See hot_lines().",
+            "and spends {sampled} of its time in a library that reads files, as samples show.",
+            "Requests of this library are not recorded. {hottest}See hot_lines().",
         )
         if sampled
         else (
-            "while {moved} are read and written.",
-            "That is {rate} over the run: see processes_resource_usage(), node_disk_usage().",
+            "and its processes read and write {moved} meanwhile.",
+            "That is {rate} over the whole run. See processes_resource_usage() and "
+            "node_disk_usage().",
         )
     )
     return Finding.of(
         "io-bound",
         f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
-        f"The threads spend {{waiting}} of their time waiting for it. {more}",
+        f"Threads spend {{waiting}} of their time waiting for storage. {more}",
         [
-            "Read less in {function}: only the columns and rows that are needed, compressed "
-            "formats in larger pieces (Parquet, Zarr), from local or faster disks.",
+            "Read less in {function}: only the columns and rows that are needed, from compressed "
+            "formats with larger pieces (Parquet, Zarr), and from local or faster disks.",
             _more_threads("Or run more threads per worker.") if failed is None else _TURNED_DOWN,
         ],
         function=name,
@@ -207,19 +209,22 @@ def _for_storage(
 
 
 def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
-    """Functions whose tasks wait for something that serves one of them at a time."""
+    """Return the finding about tasks that wait for something that serves one of them at a time."""
     workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[own]))
-    if_lock = "; if it is a lock of the process, more processes of one thread have one each"
+    if_lock = (
+        ". If it is a lock of the process, use more processes with one thread, which have a lock "
+        "each"
+    )
     return Finding.of(
         "shared-bottleneck",
-        "Tasks wait in turn: {function} is served one at a time, every {turn}, however many "
-        "there are. The threads spend {waiting} of their time on this.",
-        "{tasks:task} on {workers:worker}, {lasted} in all: they end at even distances, "
-        "and last longer when more of them run at once. {hottest}See hot_lines() and "
+        "Tasks of {function} queue for something that serves one task every {turn}, however many "
+        "are waiting. Threads spend {waiting} of their time on this.",
+        "{tasks:task} on {workers:worker} took {lasted} in total. They end at regular intervals, "
+        "and take longer when more of them run at once. {hottest}See hot_lines() and "
         "processed_tasks().",
-        "Look for what {function} waits for: a lock, a file, a connection, a service. More "
-        "threads or workers wait for the same: make what it does for one task cheaper, or have "
-        f"more than one of it{if_lock if workers == 1 else ''}.",
+        "Find what {function} waits for: a lock, a file, a connection, or a service. Make each "
+        "request cheaper, or provide more than one instance. Additional threads or workers would "
+        f"only join the queue{if_lock if workers == 1 else ''}.",
         function=name,
         tasks=Count(len(own)),
         lasted=Seconds(run.working[own].sum()),
@@ -232,7 +237,7 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
 
 
 def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) -> Finding:
-    """Functions that sleep, or wait for something that this run does not show."""
+    """Return the finding about functions that sleep or wait for something unknown."""
     waits, on_cpu = waits_of(run.trace, name), cpu_share(run, name)
     failed = _share_failed(run, name)
     others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
@@ -243,45 +248,47 @@ def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) 
     advised = bool(waits) and shown and not of_others and not in_pool and failed is None
     advised = advised and _backlog(run, own)
     actors = len(run.trace.actor_calls) > 0
-    called = "calls of actors, each of which answers one at a time; " if actors else ""
-    look = f"Look for what {{function}} waits for: {called}sleeps, locks, a service, the network."
+    called = "calls of actors (each actor answers one call at a time), " if actors else ""
+    look = f"Find what {{function}} waits for: {called}sleeps, locks, a service, or the network."
     text = (
-        "Tasks sleep or wait: {function} uses the CPU for {on_cpu} of its time, and the threads "
-        "spend {waiting} of their time on this."
+        "Tasks sleep or wait: {function} uses the CPU for {on_cpu} of its time, and threads "
+        "spend {waiting} of their time waiting in such tasks."
     )
     suggestion: list[str | Advice] = [
         look,
-        "Whether all wait for the same thing, or each for its own so that more could wait in "
-        "parallel, is not recorded" + ("." if waits else "; more samples of stacks would show it."),
+        "It is not recorded whether all of these tasks wait for the same thing, or whether more "
+        "of them could wait in parallel"
+        + ("." if waits else ". More stack samples would show it."),
     ]
     if of_others or in_pool:
         text = (
-            "Tasks wait for threads or processes that they started: those of {function} spend "
+            "Tasks wait for threads or processes that they started: tasks of {function} spend "
             "{in_pool} of their time in concurrent.futures, and use the CPU for {on_cpu}."
             if in_pool
-            else "Tasks wait while other threads of their processes work: those of {function} use "
-            "the CPU for {on_cpu} of their time, other threads for {other_threads} in all."
+            else "Tasks wait while other threads of their processes work: tasks of {function} "
+            "use the CPU for {on_cpu} of their time, and other threads use it for "
+            "{other_threads} in total."
         )
         suggestion = [
-            "Start no more threads than there are cores, over all tasks that run at a time, if "
-            "{function} or a library that it uses starts them."
+            "Limit the threads that {function} or its libraries start: over all tasks that run "
+            "at a time, there should be at most one thread per core."
         ]
     elif advised:
         words = (
-            "Run more of it in parallel, as it waits: "
-            f"threads_per_worker={more} instead of {{threads}}."
+            "Run more of these tasks in parallel while they wait: set threads_per_worker to "
+            f"{more} (currently {{threads}})."
         )
         suggestion = [look, _more_threads(words, more, promises=True)]
     elif any(waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
-        suggestion = [f"Hold the lock that samples show for less time. {look}"]
+        suggestion = [f"Hold the lock that the samples show for a shorter time. {look}"]
     elif failed is not None:
         suggestion = [look, _TURNED_DOWN]
     return Finding.of(
         "blocked-tasks",
         text,
-        "{tasks:task}, {lasted} in all; waits for a core are left out, and not all of their "
-        "workers read or wrote files meanwhile. {hottest}See "
-        'time_accounting("function"), hot_lines() and processed_tasks("function").',
+        "{tasks:task} took {lasted} in total, without CPU wait. Some of their workers neither "
+        'read nor wrote files meanwhile. {hottest}See time_accounting("function"), hot_lines() '
+        'and processed_tasks("function").',
         suggestion,
         function=name,
         on_cpu=on_cpu,
@@ -305,22 +312,23 @@ def _more_threads(text: str, number: int | str = MORE, promises: bool = False) -
 
 
 _TURNED_DOWN = (
-    "{failed} of its attempts failed: if what it calls turns them down as too many, more of "
-    "them at a time would fail more often."
+    "Do not run more of these tasks in parallel if a service refuses too many requests: {failed} "
+    "of the attempts failed."
 )
 
 
 def _share_failed(run: RunFigures, name: str) -> Share | None:
-    """Return the fraction of a function's finished attempts that failed; None if negligible."""
+    """Return the fraction of a function's finished attempts that failed, or None if negligible."""
     own = run.attempts[run.attempts["function"] == name]
     raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
-    ended = raised | (own["status"] == "memory") | own["succeeded"]  # if its worker died later, too
+    # Count results even if their worker died later.
+    ended = raised | (own["status"] == "memory") | own["succeeded"]
     share = float(raised.sum() / max(ended.sum(), 1))
     return Share(share) if share >= _FAILED else None
 
 
 def _backlog(run: RunFigures, rows: Array) -> bool:
-    """Return whether task runs of a function mostly waited for a thread alone."""
+    """Return whether task runs of a function mostly waited only for a thread."""
     times = run.slots.times
     waited = (times.executing[rows] - times.ready[rows]) + (times.sent[rows] - times.runnable[rows])
     begins, ends = times.executing[rows].min(), run.slots.end[rows].max()
@@ -328,9 +336,10 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 
 
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return how long it takes until the next run of a function is served, if they take turns.
+    """Return the interval at which runs of a function are served if they take turns, or None.
 
-    And if those of each of several processes do so by themselves, for how long they wait.
+    The second value is the seconds for which the runs of each of several processes wait if they
+    take turns within their process.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
@@ -341,7 +350,7 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     each = [find_turn(start[own], stop[own]) for own in lanes]
     if any(one is None for one in each):
         return None, 0.0
-    # The one that is served at once lasts its turn, and what it does besides.
+    # A run that is served immediately lasts one interval, plus its other work.
     least = [float((stop - start)[own].min()) for own in lanes]
     lasts = [max(one or 0.0, other) for one, other in zip(each, least, strict=True)]
     served = sum(one * len(own) for one, own in zip(lasts, lanes, strict=True))
@@ -349,18 +358,19 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
-    """Return the task runs of functions that mostly wait, and wall seconds; empty if few."""
+    """Return the task runs of functions that mostly wait, and their wall seconds. Empty if few."""
     functions = run.functions
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
     known = functions.known(run.task_column("cpu")) > 0
     waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
-    # Others use the CPU for long, but samples show that they sleep or wait for a network as well.
+    # Some functions use the CPU for long, but samples show that they also sleep or wait for a
+    # network.
     blocked = np.where(waiting, 0.0, seconds - cpu)
     for code in np.argsort(-blocked, kind="stable")[:_MOST_LOCKED]:
         if known[code] and blocked[code] >= _SLEEPS * seconds[code] > 0:
             waits = waits_of(run.trace, str(run.function_names[code]))
             waiting[code] |= waits.get(SLEEP, 0.0) + waits.get(NETWORK, 0.0) >= _SLEEPS
-    # Tasks of P2P shuffles wait for each other's workers, whatever else is read and written.
+    # Tasks of P2P shuffles wait for other workers' tasks, whatever is read and written.
     waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
     on_gpus = any(gpu.mean_utilization[0] >= _GPU_BUSY for gpu in run.gpus)
@@ -370,9 +380,9 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:
-    """Return whether the processes of all workers on which task runs wait read or write enough.
+    """Return whether the processes of all workers with waiting task runs read or write enough.
 
-    One that does alone may as well load a library, while all of them wait as long.
+    If only one worker reads, it may be loading a library, while the tasks of all workers wait.
     """
     worker = run.trace.tasks["worker_id"].to_numpy()[rows]
     waits = np.bincount(

@@ -1,4 +1,4 @@
-"""The runs of a directory over time: a summary of each, kept so that thousands are read at once."""
+"""The runs of a directory over time, with stored summaries so that thousands are read quickly."""
 
 from dasfprof.analysis.history.over_time import history, keep_summary
 

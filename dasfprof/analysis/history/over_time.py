@@ -88,7 +88,7 @@ def history(
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     root = Path(directory)
     if not root.is_dir():
-        raise SourceNotFoundError(f"there is no directory {os.fspath(directory)!r}.")
+        raise SourceNotFoundError(f"directory {os.fspath(directory)!r} does not exist.")
     inner = sorted(path for path in root.iterdir() if path.is_dir())
     runs = [
         {**summary, "directory": os.fspath(path)}
@@ -114,7 +114,7 @@ def history(
 
 
 def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd.DataFrame:
-    """Add what runs cost."""
+    """Add the cost of runs to their table."""
     hours, idle = (np.array([run[name] for run in runs]) for name in ("hours", "idle"))
     index = table.columns.tolist().index("Task Runs")
     table.insert(index, "Worker Hours", hours[:, 0])
@@ -125,7 +125,7 @@ def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd
 
 
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
-    """Sum up the runs in a directory, of which those that are known are not read."""
+    """Return the summaries of the runs in a directory. Only new runs are read."""
     try:
         states = file_states(directory)
     except OSError:
@@ -135,7 +135,7 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     new = [directory / name for name in states if name not in known]
     runs = find_runs(directory, new) if new else []
     going_on = []
-    for run in track(runs, "Summing up runs", shown=progress, total=len(runs), unit="run"):
+    for run in track(runs, "Summarizing runs", shown=progress, total=len(runs), unit="run"):
         trace = read_trace(run)
         summary = summarise_run(run, trace)
         if stays(trace):
@@ -148,7 +148,7 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
 
 
 def keep_summary(files: list[Path], trace: Run) -> None:
-    """Keep the summary of a run that has just been analysed, as `history` does.
+    """Store the summary of a run that has just been analysed, as `history` does.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def keep_summary(files: list[Path], trace: Run) -> None:
 
 
 def kept_runs(directory: Path) -> list[dict[str, Any]]:
-    """Return the summaries that are kept in a directory, the oldest first; no run is read."""
+    """Return the summaries that are stored in a directory, oldest first. No run is read."""
     try:
         kept = read_kept(directory, file_states(directory))
     except OSError:
@@ -177,7 +177,7 @@ def kept_runs(directory: Path) -> list[dict[str, Any]]:
 
 
 def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
-    """Return for each run of a pipeline what ``Change`` of `history` says of it."""
+    """Return the value of ``Change`` in `history` for each run of a pipeline."""
     changes, shape = [], None
     for run in runs:
         if not _counts(run):
@@ -191,7 +191,7 @@ def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the trend of the wall times since the graph last changed; see `history`."""
+    """Return the trend of the wall times since the graph last changed. See `history`."""
     complete = [run for run in runs if _counts(run)]
     same = len(complete)
     while same and complete[same - 1]["shape"] == complete[-1]["shape"]:
@@ -213,7 +213,7 @@ def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _counts(run: dict[str, Any]) -> bool:
-    """Return whether a run's wall time is that of a whole run."""
+    """Return whether a run's wall time is that of a complete run."""
     return run["ended"] and not run["goes_on"] and run["seconds"] is not None
 
 

@@ -1,8 +1,8 @@
-"""A run in a few figures, and what earlier runs let expect.
+"""A run in a few figures, and the durations that earlier runs predict.
 
-The figures are plain data that are kept beside the run's files. A summary holds as long as no file
-of its run has another size or time of change. The file is written by who analyses, never while
-recording; where it cannot be written, or is no longer readable, runs are summed up again.
+The figures are plain data that are stored next to the run's files. A summary is valid as long as no
+file of its run has another size or modification time. The file is written by the analysis, never
+while recording. If it cannot be written or read, runs are summarized again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dasfprof.database.ends import RecordingEnd
 from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.database.runs import Run
 
-#: What registration adds to the name of a pipeline: when the run was created, in Unix seconds.
+#: Suffix that registration adds to the name of a pipeline: Unix time of the run's creation.
 _CREATED = re.compile(r"-\d{9,}$")
 
 
@@ -44,19 +44,18 @@ def read_trace(run: Run) -> NormalRun:
 
 
 def stays(trace: NormalRun) -> bool:
-    """Whether a summary stays true: the run is no longer being recorded."""
+    """Return whether a summary stays valid because the run is no longer being recorded."""
     return trace.recording is not RecordingEnd.GOES_ON
 
 
 def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
-    """Sum up a run.
+    """Return the summary of a run as JSON-compatible data.
 
-    The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
-    ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
-    ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
-    ``ended``, ``findings`` (their number by severity), ``versions``, ``goes_on``, ``hours`` (of
-    workers, and of their threads), and ``idle``: those of them
-    without a task. What is unknown is None.
+    Its keys are ``run``, ``pipeline``, ``shape`` (of the graph of functions), ``begin`` (Unix
+    seconds), ``seconds`` (from the first submission to the last finish), ``efficiency`` (fraction
+    of thread time in which functions ran), ``tasks``, ``failed``, ``ended``, ``findings`` (their
+    number by severity), ``versions``, ``goes_on``, ``hours`` (of workers and of their threads), and
+    ``idle`` (hours without a task). Unknown values are None.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     hours = hours_of_run(trace)
@@ -80,12 +79,12 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
 
 
 def pipeline_of(run: str) -> str:
-    """Return the name of the pipeline of a run, by the run's."""
+    """Return the name of the pipeline of a run from the run's name."""
     return _CREATED.sub("", run)
 
 
 def shape_of(trace: NormalRun) -> str:
-    """Return what is equal for runs of the same graph: how many keys of each function ran."""
+    """Return a text that is equal for runs of the same graph: keys per function."""
     codes, names = trace.keys.functions()
     ran = np.unique(trace.tasks["key_id"].to_numpy())
     counts = np.bincount(codes[ran], minlength=len(names))
@@ -114,12 +113,12 @@ def _known(number: float) -> float | None:
 
 logger = logging.getLogger(__name__)
 
-#: The file's name; nobody takes it for a trace.
+#: Name of the file with summaries, which is not that of a trace.
 FILE = ".dasfprof-history.json"
-#: Of what is in it; files of others are not read.
+#: Version of its contents. Files of other versions are not read.
 _VERSION = 4
 
-#: Size and time of change, in ns, of each file of a run, by its name.
+#: Size and modification time in ns of each file of a run, by name.
 State = dict[str, list[int]]
 
 
@@ -135,7 +134,7 @@ def file_states(directory: Path) -> State:
 
 
 def read_kept(directory: Path, states: State) -> list[tuple[State, dict[str, Any]]]:
-    """Return the files and the summary of each run whose files are as they were."""
+    """Return files and summary of each run whose files have not changed."""
     try:
         kept = json.loads((directory / FILE).read_text(encoding="utf-8"))
         if kept["version"] != _VERSION:
@@ -150,7 +149,7 @@ def read_kept(directory: Path, states: State) -> list[tuple[State, dict[str, Any
 
 
 def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
-    """Write summaries; a reader sees the old file or the new one."""
+    """Write summaries. A reader sees either the old file or the new one."""
     text = json.dumps(
         {
             "version": _VERSION,
@@ -166,14 +165,15 @@ def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
-    except OSError:  # a directory that is only to be read, a full disk
+    except OSError:  # For example, a read-only directory or a full disk.
         logger.debug("cannot keep the summaries of %s", directory, exc_info=True)
 
 
-# --- `Experience`: how long task runs took in earlier runs, by their function and their line ------
+# --- `Experience`: durations of task runs in earlier runs, by function and line
+# --------------------
 
-#: What an expectation rests on: task runs of the function that the same line built, those of the
-#: function wherever it was built, or nothing.
+#: Basis of an expectation: task runs of the function that the same line built, task runs of the
+#: function from any line, or nothing.
 Basis = Literal["line", "function", "nothing recorded"]
 
 #: A line of the program: file, line.
@@ -182,18 +182,18 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a task run is expected to take."""
+    """The expected duration of a task run."""
 
-    #: Thread seconds: the median over runs of a run's mean; None: unknown.
+    #: Thread-seconds: the median over runs of a run's mean, or None if unknown.
     seconds: float | None
     basis: Basis
-    #: Runs and task runs that it rests on.
+    #: Numbers of runs and task runs that it is based on.
     runs: int = 0
     tasks: int = 0
 
 
 class Experience:
-    """What task runs of functions took in earlier runs.
+    """The durations of task runs by function in earlier runs.
 
     Parameters
     ----------
@@ -202,11 +202,11 @@ class Experience:
     """
 
     def __init__(self, traces: Iterable[NormalRun]) -> None:
-        #: Of each run: thread seconds and task runs, by function (place None), and by line too.
+        #: Per run: thread-seconds and task runs, by function (place None) and by function and line.
         self._runs = [_sums(trace) for trace in traces]
 
     def expect(self, function: str, place: Place | None) -> Expectation:
-        """Return what a task run of a function is expected to take that a line has built."""
+        """Return the expected duration of a task run of a function that this line built."""
         levels: list[tuple[Basis, Place | None]] = [("function", None)]
         if place is not None:
             levels.insert(0, ("line", place))
@@ -219,7 +219,7 @@ class Experience:
 
 
 def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]:
-    """Return thread seconds and task runs by function and line; by function alone at None."""
+    """Return thread-seconds and task runs by function and line, and by function alone at None."""
     noted = trace.lines
     place_of = {
         line: (str(file), int(number))

@@ -1,9 +1,8 @@
-"""Runs that do not fit into memory, analysed part by part: a part is a window of time.
+"""Analysis of runs that do not fit into memory, in time windows.
 
-Each file is looked through once: what there is little of stays in memory, of task runs and
-transfers it is noted in which stretches of bytes they lie, and when (`windows`). A window, read
-with what is around it and with all that there is little of, is a `Trace` like any other. All
-windows first tell what only the whole run knows (`extent`); then each answers questions of what
-began in it, and the answers are added up. `run.LargeRun` does so in this process, `cluster` as Dask
-tasks on workers that see the files.
+Each file is scanned once. Small tables stay in memory; for task runs and transfers, only the byte
+ranges and times are stored (`windows`). A window, read with its surroundings and the small tables,
+is a `Trace` like any other. First, all windows find facts about the whole run (`extent`). Then each
+answers questions about what started in it, and the answers are added up. `run.LargeRun` does this
+in this process, and `cluster` as Dask tasks on workers that can read the files.
 """

@@ -1,4 +1,7 @@
-"""What only the whole run tells: `Extent`, which its windows find together, and each then knows."""
+"""Facts about the whole run, which no single window can compute.
+
+`Extent` merges those of all windows and passes the result to each window.
+"""
 
 from __future__ import annotations
 
@@ -27,50 +30,51 @@ from dasfprof.analysis.trace.trace import tell
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
-# --- Told: what a window of time tells of the whole run -------------------------------------------
+# --- Told: facts that a window contributes -------------------------------------------------------
 
-#: What tells when task runs came to the scheduler, and to their worker.
+#: Columns with the times at which task runs came to the scheduler, and to their worker.
 CAME, SENT = ("scheduler_waiting", "queued"), ("sent", "received")
-#: What accounts need of those that came early.
+#: Columns that accounts need of task runs that came early.
 _KEPT = (
     *("worker_id", "run_id", "function", "state", "source", "thread", "start", "duration"),
     *("received", "ready", "executing", "seceded", "done", "scheduler_state", "scheduler_start"),
     *("scheduler_stop", "scheduler_waiting", "queued", "stolen", "sent", "known", "lost", "reason"),
 )
-#: Of those that had come to no worker so many are told at least: there are fewer idle threads.
+#: Minimum number of task runs without a worker that are reported. There are fewer idle threads.
 _FEWEST = 1000
 
-#: Two numbers of each worker, in the order of `Trace.workers`: the least and the largest offset of
-#: its clock that messages allow; or when its facts begin and end.
+#: Two numbers per worker, in the order of `Trace.workers`: either minimum and maximum clock offset
+#: that messages allow, or start and end of its events.
 Bounds = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a window tells of the whole run."""
+    """Facts that a window contributes to the analysis of the whole run."""
 
     seen: Bounds
     bounds: Bounds
     interrupted: Array
-    #: The places in `Trace.under_way_history` of task runs whose end it does not hold.
+    #: Indices in `Trace.under_way_history` of task runs whose end is not in the window.
     open: Array
     endings: Endings
-    #: See `live_at_counts`, and `most_slots`: 0 of workers whose threads are known.
+    #: See `live_at_counts` and `most_slots`. The latter is 0 for workers with a known number of
+    #: threads.
     live: Array
     most: Array
-    #: Task runs, and those of the scheduler alone, that came long before the window.
+    #: Task runs, and task runs that only the scheduler recorded, that came long before the window.
     early: tuple[pd.DataFrame, pd.DataFrame]
     #: See `at_keys`.
     attempts: pd.DataFrame
-    #: How many task runs and transfers of workers' files began in it.
+    #: Numbers of task runs and transfers in workers' files that started in the window.
     rows: int
-    #: By worker the task runs that it tells of, those that the scheduler does as well, and those
-    #: that the scheduler alone saw end.
+    #: By worker: task runs in its files, those that the scheduler also recorded, and those that
+    #: only the scheduler saw end.
     by_both: Array
 
     @classmethod
     def of(cls, own: Run, since: float) -> Told:
-        """Find that of a window.
+        """Return the facts of a window.
 
         Parameters
         ----------
@@ -102,30 +106,30 @@ class Told:
 
 
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
-    """Return when task runs, those of the scheduler alone and transfers begin.
+    """Return the start times of task runs, of task runs of the scheduler alone, and of transfers.
 
-    Of a run whose function is not known to have begun that is when it was sent, or else its end.
+    If it is unknown when a function started, this is the time of the assignment, or the end.
     """
     only = scheduler_begins(run.scheduler_only, "sent" if sent else "known")
     return run.tasks["start"].to_numpy(), only, run.transfers["start"].to_numpy()
 
 
 def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
-    """Return when task runs of the scheduler begin; `otherwise` names what else stands for that."""
+    """Return start times of the scheduler's task runs. `otherwise` is the fallback column."""
     start = runs["scheduler_start"].to_numpy(dtype=float)
     return np.where(np.isnan(start), runs[otherwise].to_numpy(dtype=float), start)
 
 
 def earliest(runs: pd.DataFrame, *names: str) -> Array:
-    """Return the first of several times of each task run; NaN: none is known."""
+    """Return the earliest of several times of each task run, or NaN if none is known."""
     return np.fmin.reduce(runs.reindex(columns=names).to_numpy(dtype=float), axis=1)
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return the task runs that came before a time, and began after it: long before they did.
+    """Return the task runs that came before a time and started long after they came.
 
-    Those that had been sent to a worker by then; of others as many as there may be threads: no more
-    of them explain why those were idle.
+    All of these that were assigned to a worker by then are included. Of the others, there are as
+    many as there may be threads, because more would not explain additional idle threads.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
@@ -137,7 +141,7 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
 
 
 def _seen(own: Run) -> Bounds:
-    """Return when the task runs and transfers of each worker begin and end."""
+    """Return the start and end of the task runs and transfers of each worker."""
     count = len(own.workers)
     first, last = np.full(count, np.nan), np.full(count, np.nan)
     only = own.scheduler_only
@@ -153,16 +157,16 @@ def _seen(own: Run) -> Bounds:
     return first, last
 
 
-# What only the whole run tells: Extent, which its windows find together, and each then knows.
+# Extent: facts about the whole run that windows find together.
 
-#: Seconds around a window that are read as well: more than a worker and the scheduler, by their
-#: clocks, tell of the same run at different times.
+#: Seconds around a window that are read as well. A worker and the scheduler may record the same run
+#: at times that differ by less, because of their clocks.
 AROUND = 10.0
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What only the whole run tells; None: not yet known."""
+    """Facts about the whole run. None if not yet known."""
 
     begin: float
     end: float
@@ -171,27 +175,27 @@ class Extent:
     around: float
     open: Array
     bounds: Bounds | None = None
-    #: With task runs that had not ended.
+    #: Including task runs that had not ended.
     bounds_of_open: Bounds | None = None
     interrupted: Array | None = None
     live: Array | None = None
     most: Array | None = None
-    #: The attempts at keys that several windows have, see `at_keys`, with the place of the window.
+    #: Attempts at keys that several windows have (see `at_keys`), with the index of the window.
     attempts: pd.DataFrame | None = None
-    #: What each window tells of what came before it, in their order.
+    #: What each window contributes about the time before it, in the order of windows.
     early: Sequence[tuple[pd.DataFrame, pd.DataFrame]] = ()
-    #: How many task runs and transfers of workers' files began in the windows.
+    #: Numbers of task runs and transfers in workers' files that started in the windows.
     rows: int = 0
-    #: Whether what was read around windows is enough for how far clocks are apart: else a worker
-    #: and the scheduler may have told of the same runs in different windows.
+    #: Whether the time around windows is long enough for the clock offsets. If not, a worker and
+    #: the scheduler may have recorded the same runs in different windows.
     clocks_fit: bool = True
-    #: How the run ended, if that is known.
+    #: How the run ended, if known.
     run_end: RunEnd | None = None
     knows_end: bool = False
 
     @classmethod
     def of(cls, frame: Run, begin: float, end: float) -> Extent:
-        """Find what is known before windows were read.
+        """Return what is known before windows are read.
 
         Parameters
         ----------
@@ -207,7 +211,7 @@ class Extent:
         return cls(begin, end, seen, around, np.empty(0, dtype=np.int64))
 
     def widened(self, frame: Run, told: Sequence[Told]) -> Extent:
-        """Return what all windows tell together."""
+        """Return the extent with the facts of all windows."""
         firsts, lasts = zip(self.seen, *(one.seen for one in told), strict=True)
         seen = np.fmin.reduce(firsts), np.fmax.reduce(lasts)
         opens, counts = np.unique(np.concatenate([one.open for one in told]), return_counts=True)
@@ -232,7 +236,7 @@ class Extent:
         )
 
     def may_be_unfinished(self, frame: Run, told: Sequence[Told]) -> bool:
-        """Return whether only all windows tell that nothing was under way as the run ended."""
+        """Return whether all windows are needed to know that nothing was unfinished at the end."""
         nothing = dataclasses.replace(Endings.of(self.tell(frame)), last=np.nan)
         return (
             len(self.open) > 0
@@ -241,7 +245,7 @@ class Extent:
         )
 
     def with_end(self, frame: Run, told: Sequence[Told]) -> Extent:
-        """Return what windows tell that know of each other which task runs had not ended."""
+        """Return the extent with facts of windows that know each other's unfinished task runs."""
         endings = Endings.of_all([one.endings for one in told])
         return dataclasses.replace(
             self,
@@ -253,7 +257,7 @@ class Extent:
         )
 
     def tell(self, run: Run, window: Window | None = None, place: int = 0) -> Run:
-        """Return what began in a window, which then knows of the whole run and of its `Part`.
+        """Return what started in a window, as a run that knows the whole run and its own `Part`.
 
         Parameters
         ----------
@@ -293,13 +297,13 @@ class Extent:
         return own
 
     def of_window(self, place: int) -> Extent:
-        """Return what a window needs to know: of others, only what the later ones tell."""
+        """Return the extent that a window needs, which has only the facts of later windows."""
         nothing = (pd.DataFrame(), pd.DataFrame())
         early = [nothing] * min(place + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[place + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
-        """Return a trace that was told what is known of the whole run."""
+        """Return a trace that contains what is known about the whole run."""
         if bounds is not None:
             tell(run, message_bounds, bounds)
         if self.interrupted is not None:
@@ -313,7 +317,7 @@ class Extent:
         return run
 
     def _with_early(self, around: Run, until: float, place: int) -> Run:
-        """Add task runs that later windows tell of, and that came before a time."""
+        """Add task runs of later windows that came before a time."""
         tables = {}
         for name, at in (("tasks", 0), ("scheduler_only", 1)):
             rows = [pair[at] for pair in self.early[place + 1 :] if len(pair[at])]
@@ -330,13 +334,13 @@ class Extent:
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return what windows tell of the keys that another window has as well, in their order."""
+    """Return the rows of keys that occur in several windows, in the order of windows."""
     joined = pd.concat([one.assign(window=place) for place, one in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 
 
 def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
-    """Return a trace with some of its rows; the graph is left out."""
+    """Return a trace with some of its rows, without the graph."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
         name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)

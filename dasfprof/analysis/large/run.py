@@ -1,4 +1,4 @@
-"""`LargeRun`: a run that is analysed part by part, in this process or on a cluster."""
+"""`LargeRun`: a run that is analysed in time windows, in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from dasfprof.text import count_of, format_size
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Bytes that the analysis takes in memory for each byte of trace files, at most.
+#: Maximum bytes of memory that the analysis needs per byte of trace files.
 GROWTH = 16
-#: Bytes of memory that a window takes, at most, and about those of each of its task runs.
+#: Maximum bytes of memory of a window, and approximate bytes per task run.
 WINDOW, _PER_RUN = 600_000_000, 1500
-#: Names of questions with their arguments: what can travel between processes.
+#: Names of questions with their arguments, which can be sent between processes.
 Asked = Sequence[tuple[str, dict[str, Any]]]
 
 
 class LargeRun:
-    """A run on disk, read window by window.
+    """A run on disk that is read window by window.
 
     Parameters
     ----------
@@ -68,21 +68,21 @@ class LargeRun:
 
     @cached_property
     def _files(self) -> list[WindowedFile]:
-        """The files, looked through as soon as something is asked."""
+        """The files, which are scanned when they are first needed."""
         files = self.sources
         bar = track(files, "Reading traces", shown=self._progress, total=len(files), unit="file")
         return list(map(WindowedFile.of, bar))
 
     @cached_property
     def windows(self) -> list[Window]:
-        """The windows of time that are its parts."""
+        """The time windows of the run."""
         of_workers = sum(file.of_workers for file in self._files)
         runs = max(of_workers, sum(file.of_scheduler for file in self._files))
         count = max(self._least, -(-_PER_RUN * runs // max(self._memory, 1)))
         return cut_into_windows(self._files, count)
 
     def answers(self, question: Question, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a question can be answered part by part.
+        """Return whether a question can be answered window by window.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class LargeRun:
         return not isinstance(how, InParts) or how.take(arguments)
 
     def ask(self, question: Question, arguments: Mapping[str, Any]) -> pd.DataFrame:
-        """Answer a question that can be answered so."""
+        """Answer a question window by window."""
         how = question.in_parts
         if not isinstance(how, InParts):
             return question.answer(self.frame, **arguments)
@@ -104,7 +104,7 @@ class LargeRun:
         return how.combine(self.frame, self._told[request.file_stem], **arguments)
 
     def gather(self, requests: Iterable[Request]) -> None:
-        """Look at all parts once for several questions."""
+        """Read all windows once for several questions."""
         asked = {
             request.file_stem: request
             for request in requests
@@ -125,13 +125,13 @@ class LargeRun:
 
     @cached_property
     def why_not(self) -> str:
-        """Why the run cannot be analysed in parts; empty: it can."""
+        """Why the run cannot be analysed in windows, or an empty text if it can."""
         if sum(file.unknown_inputs for file in self._files):
-            return "some files do not tell the sizes of inputs, which takes the graph"
+            return "some files do not contain the sizes of inputs, so the graph is needed"
         if self.extent.rows != sum(file.of_workers for file in self._files):
             return "some files have other clocks than Unix time"
         if not self.extent.clocks_fit:
-            return "the clocks of some workers are too far from the scheduler's"
+            return "the clocks of some workers differ too much from the scheduler's clock"
         return ""
 
     @cached_property
@@ -153,7 +153,7 @@ class LargeRun:
 
     @cached_property
     def extent(self) -> Extent:
-        """What only the whole run tells."""
+        """Facts about the whole run."""
         summaries = list(self._of_windows(None, self._unread, "Joining task runs"))
         extent = self._unread.widened(self._frame, summaries)
         if extent.may_be_unfinished(self._frame, summaries):
@@ -162,7 +162,7 @@ class LargeRun:
         return dataclasses.replace(extent, knows_end=True)
 
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
-        """Yield what each window tells, see `tell_window`."""
+        """Yield the result of `tell_window` for each window."""
         count = len(self.windows)
         for place in track(range(count), what, shown=self._progress, total=count, unit="part"):
             yield tell_window(asked, extent, self._files, self.windows[place], place)
@@ -171,7 +171,7 @@ class LargeRun:
 def tell_window(
     asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, place: int
 ) -> Any:
-    """Return what a window tells of each of some questions, or of the whole run if none is asked.
+    """Return a window's answers to some questions, or its facts if no question is given.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _free_memory() -> int:
 
 
 def memory_limit() -> int:
-    """Return how many bytes an analysis may take.
+    """Return the maximum number of bytes of memory for an analysis.
 
     Raises
     ------
@@ -212,31 +212,31 @@ def memory_limit() -> int:
         return _free_memory() // 4
     try:
         limit = int(parse_bytes(wanted))
-    except (AttributeError, TypeError, ValueError):  # of what is no size
+    except (AttributeError, TypeError, ValueError):  # The value is not a size.
         limit = 0
     if limit <= 0:
         raise InvalidArgumentError(
-            f"dasfprof.analysis-memory is {wanted!r}: give a size such as 4GB, or null for a "
-            "quarter of what is free."
+            f"dasfprof.analysis-memory is {wanted!r}: expected a size such as 4GB, or null for a "
+            "quarter of the free memory."
         )
     return limit
 
 
 def memory_of_window(databases: Sequence[EventDatabase]) -> int:
-    """Return how many bytes a window of a run may take; 0: all of the run fits into memory."""
+    """Return the bytes of memory for a window of a run, or 0 if the whole run fits into memory."""
     limit, are_ours = memory_limit(), all(isinstance(item, FileDatabase) for item in databases)
     fits = needed_memory(databases) <= limit
     return 0 if fits or not are_ours else max(min(limit // 2, WINDOW), 1)
 
 
 def needed_memory(databases: Sequence[EventDatabase]) -> int:
-    """Return about how many bytes a run takes in memory."""
+    """Return the approximate bytes of memory that a run needs."""
     paths = [item.path for item in databases if isinstance(item, FileDatabase)]
     return GROWTH * sum(path.stat().st_size for path in paths if path.exists())
 
 
 def refuse_whole(needed: int, why: str = "") -> None:
-    """Refuse to read a whole run that cannot fit into memory.
+    """Raise an error if a run cannot fit into memory.
 
     Parameters
     ----------
@@ -254,30 +254,30 @@ def refuse_whole(needed: int, why: str = "") -> None:
     if needed > free:
         answered = ", ".join(_named(item) for item in questions.all() if item.in_parts)
         raise BeyondMemoryError(
-            f"this needs the whole run in memory: about {format_size(needed)}, and "
-            f"{format_size(free)} are free. Use a machine with more memory. "
+            f"This needs the whole run in memory: about {format_size(needed)}, but only "
+            f"{format_size(free)} are free. Use a host with more memory. "
             + (
-                f"It cannot be answered part by part: {why}."
+                f"It cannot be answered in time windows: {why}."
                 if why
-                else f"Part by part, {answered} can be answered."
+                else f"In time windows, these can be answered: {answered}."
             )
         )
 
 
 def _named(question: Question) -> str:
-    """Return the name of a question, with what it may be grouped by if not all is answered."""
+    """Return the name of a question, with the supported values of `by` if not all are."""
     by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
     return f"{question.name} (by {', '.join(by)})" if by else question.name
 
 
-# --- `ClusterRun`: a run that is analysed window by window as Dask tasks, on workers that see it --
+# --- `ClusterRun`: a run that is analysed window by window as Dask tasks -------------------------
 
-#: What is told of a file: its path, what tells it from all others, and its bytes.
+#: Path, identity, and bytes of a file.
 FileFacts = tuple[str, str, int]
 
 
 class ClusterRun(LargeRun):
-    """A run whose files are read by workers that see all of them.
+    """A run whose files are read by workers that can see all of them.
 
     Parameters
     ----------
@@ -294,11 +294,12 @@ class ClusterRun(LargeRun):
     def __init__(
         self, client: Client, files: Sequence[FileFacts], workers: Sequence[str], *, progress: bool
     ) -> None:
-        # `client.scheduler_info()` may tell of no workers: the client itself asks, without them.
+        # `client.scheduler_info()` may not contain workers, so the client asks the scheduler
+        # itself.
         known = client.sync(client.scheduler.identity)["workers"]
         facts = [known[address] for address in workers if address in known]
         self._threads = sum(worker["nthreads"] for worker in facts)
-        # All threads of a worker may have a window at once, and its memory is not for them alone.
+        # All threads of a worker may process a window at once, and its memory has other uses too.
         limits = [(each["memory_limit"] or np.inf) // each["nthreads"] // 3 for each in facts]
         memory, least = int(min([WINDOW, *limits])), max(2, self._threads)
         sources = [TraceFile(Path(path)) for path, _, _ in files]
@@ -307,7 +308,7 @@ class ClusterRun(LargeRun):
 
     @cached_property
     def _looked_through(self) -> list[Future]:
-        """The files, looked through on the workers."""
+        """The files, scanned on the workers."""
         return [self._submit(WindowedFile.of, source) for source in self.sources]
 
     @cached_property
@@ -330,7 +331,8 @@ class ClusterRun(LargeRun):
     def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
         """Yield results in their order.
 
-        Few more are submitted than there are threads: what they tell waits in memory.
+        Only a few more are submitted than there are threads, because finished results wait in
+        memory.
         """
         waiting = deque(itertools.islice(futures, 2 * self._threads))
         for _ in track(range(total), what, shown=self._progress, total=total, unit="task"):
@@ -339,7 +341,7 @@ class ClusterRun(LargeRun):
 
 
 def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
-    """Find the workers that see the files of a run.
+    """Return the run with the workers that can see its files.
 
     Raises
     ------
@@ -349,16 +351,16 @@ def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
         If neither the client nor a worker has such a run, or no worker sees all of its files.
     """
     if client.asynchronous:
-        raise InvalidArgumentError("client= takes a client that is not asynchronous.")
+        raise InvalidArgumentError("client= does not accept an asynchronous client.")
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgumentError(
-            f"with client= the source is a path or a run's name, not {type(source).__name__}."
+            f"with client=, pass a path or a run's name as source, not {type(source).__name__}."
         )
     return ClusterRun(client, *seen_by_workers(client, os.fspath(source)), progress=progress)
 
 
 def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[str]]:
-    """Find the files of a run, and which workers see all of them, under one path.
+    """Return the files of a run, and the workers that see all of them under the same path.
 
     Raises
     ------
@@ -383,17 +385,18 @@ def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[
     if not having:
         most = max(map(len, everywhere.values()), default=0)
         raise SourceNotFoundError(
-            f"no worker of {client.scheduler.address} sees all {count_of(len(wanted), 'file')} of "
-            f"{source!r}, but {most} at most: put them into a directory that the client and the "
-            "workers see under the same path, or gather them on one machine (collect() of a run "
-            "copies them to the client) and analyse them there, without client=."
+            f"no worker of {client.scheduler.address} can see all "
+            f"{count_of(len(wanted), 'file')} of {source!r}; the maximum is {most}. Put them "
+            "into a directory that the client and the workers see under the same path. Or "
+            "collect them on one host (collect() of a run copies them to the client) and analyse "
+            "them there, without client=."
         )
     files = max(having.values(), key=lambda found: sum(size for _, _, size in found))
     return files, [address for address, found in having.items() if found == files]
 
 
 def files_of(source: str) -> list[FileFacts]:
-    """Return the files of a run that this process sees.
+    """Return the files of a run that this process can see.
 
     Raises
     ------
@@ -403,7 +406,7 @@ def files_of(source: str) -> list[FileFacts]:
     databases = open_run(source).databases
     if not all(isinstance(item, FileDatabase) for item in databases):
         raise InvalidArgumentError(
-            "files of DASF's own profiler are analysed in memory: leave client= out."
+            "files of DASF's profiler are analysed in memory: remove client=."
         )
     paths = [item.path.resolve() for item in databases if isinstance(item, FileDatabase)]
     return [

@@ -1,4 +1,4 @@
-"""`WindowedFile`: a trace file of which windows of time are read, one after the other."""
+"""`WindowedFile`: a trace file that is read in time windows."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberCol
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER
 
-#: What a run has many of.
+#: Events of which a run has many.
 _MANY = {(kind.phase, kind.name) for kind in (COMPUTE, TASK_RUN, TRANSFER)}
 
 
-#: One of so many tells where to cut.
+#: Number of task runs and transfers per recorded time. These times define the windows.
 _EACH = 50
 
 
 class Window(NamedTuple):
-    """A window of time; one without end is the last."""
+    """A time window. The last one has no end."""
 
     begin: float
-    #: The first time that is no more in it.
+    #: End of the window, exclusive.
     end: float
 
     def has(self, times: Array) -> Array:
-        """Return which times are in it; those that nobody knows are in the first window."""
+        """Return a mask of times in the window. Unknown times are in the first window."""
         times = np.where(np.isnan(times), -np.inf, times)
         return (times >= self.begin) & (times < self.end)
 
     def widened(self, seconds: float) -> Window:
-        """Return the window with so many seconds before and after it."""
+        """Return the window with this number of seconds added before and after it."""
         return Window(self.begin - seconds, self.end + seconds)
 
 
 @dataclass(frozen=True)
 class WindowedFile:
-    """What a trace file holds.
+    """The contents of a trace file.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class WindowedFile:
 
     @classmethod
     def of(cls, source: TraceFile) -> WindowedFile:
-        """Look through a trace file.
+        """Scan a trace file.
 
         Raises
         ------
@@ -90,7 +90,9 @@ class WindowedFile:
         unknown = of_workers = of_scheduler = 0
         for batch in chain.from_iterable(map(split_names, source.batches())):
             if batch.name == RESULT_RELEASED.name:
-                continue  # as many as task runs, and no question that takes parts asks for them
+                # There are as many as task runs, and no question that is answered in windows needs
+                # them.
+                continue
             if (batch.phase, batch.name) not in _MANY:
                 rest.append(batch)
             elif batch.rows:
@@ -118,7 +120,7 @@ class WindowedFile:
     def many(self, window: Window) -> Iterator[Batch]:
         """Yield the task runs and transfers that overlap a window."""
         inside = (self.spans[:, 0] < window.end) & (self.spans[:, 1] >= window.begin)
-        # Of events of several names a stretch may have several entries.
+        # A byte range may have several entries for events of several names.
         stretches = list(dict.fromkeys(map(tuple, self.stretches[inside].tolist())))
         file = replace(self.source, stretches=stretches)
         for batch in chain.from_iterable(map(split_names, file.batches())):
@@ -129,7 +131,7 @@ class WindowedFile:
 
 
 def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
-    """Cut the time of a run into windows of about as many task runs and transfers each."""
+    """Cut the time of a run into windows with about the same number of task runs and transfers."""
     begins = np.sort(np.concatenate([file.begins for file in files]))
     begins = begins[np.isfinite(begins)]
     edges = np.unique(begins[np.arange(1, count) * len(begins) // count] if len(begins) else begins)
@@ -137,16 +139,16 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
 
 
 def read_window(files: Sequence[WindowedFile], window: Window | None) -> Trace:
-    """Read what overlaps a window of a run; None: what there is little of alone."""
+    """Read what overlaps a window of a run, or only the small tables if the window is None."""
     databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
     return Trace(**TraceBuilder(TraceReader(databases, progress=False)).make())
 
 
 class _WindowFile(TraceFile):
-    """A window of a file, to be read as a trace file."""
+    """A window of a file, which is read like a trace file."""
 
     def __init__(self, file: WindowedFile, wanted: Window | None) -> None:
-        super().__init__(**deepcopy(vars(file.source)))  # readers may add to what they find
+        super().__init__(**deepcopy(vars(file.source)))  # Readers may add to this list.
         self._windowed, self._wanted = file, wanted
 
     def batches(self) -> Iterator[Batch]:
@@ -157,7 +159,7 @@ class _WindowFile(TraceFile):
 
 
 class _WindowDatabase(FileDatabase):
-    """A window of a file, for a `TraceReader`."""
+    """A window of a file, as the database of a `TraceReader`."""
 
     def __init__(self, file: TraceFile) -> None:
         self._file, self.window = file, file.window
@@ -167,17 +169,18 @@ class _WindowDatabase(FileDatabase):
 
 
 class _Workers:
-    """The workers that task runs and transfers name, in the order in which they do."""
+    """The workers of task runs and transfers, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, str], dict[tuple[str, str], tuple[Any, Any]]] = {}
         self._addresses: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        """Take the workers of a batch."""
+        """Add the workers of a batch."""
         names = self._names.setdefault((batch.phase, batch.name), {})
         hosts, labels = (batch.fields.get(name) for name in ("process_id", "thread_id"))
-        if len(_entries(hosts)) > 1 or len(_entries(labels)) > 1:  # not of our plugins
+        # The batch was not written by our plugins.
+        if len(_entries(hosts)) > 1 or len(_entries(labels)) > 1:
             pairs = zip(_items(hosts, batch.rows), _items(labels, batch.rows), strict=True)
         else:
             pairs = zip(_entries(hosts), _entries(labels), strict=True)
@@ -188,7 +191,7 @@ class _Workers:
                 self._addresses.setdefault(str(address), address)
 
     def named(self) -> Iterator[Batch]:
-        """Yield batches without rows that name the workers, so that all windows have the same."""
+        """Yield batches without rows that name the workers in the same order for all windows."""
         none = np.empty(0, dtype=np.int64)
         times = dict.fromkeys(("timestamp", "duration"), NumberColumn(np.empty(0)))
         args: dict[str, Column] = {"worker": DictionaryColumn(none, list(self._addresses.values()))}
@@ -203,7 +206,7 @@ class _Workers:
 
 
 def _entries(column: Column | None) -> list[Any]:
-    """Return the values of a column, each once if it has them so."""
+    """Return the values of a column. Categories occur once."""
     if column is None:
         return [None]
     return column.entries if isinstance(column, DictionaryColumn) else column.to_list()
@@ -214,9 +217,9 @@ def _items(column: Column | None, rows: int) -> list[Any]:
 
 
 def _spans(batch: Batch) -> tuple[Array, Array]:
-    """Return when each event begins and ends: a task run when its function does, if it did.
+    """Return the start and end of each event.
 
-    Of events without times they are without bounds.
+    A task run starts when its function starts, if known. Events without times have infinite ranges.
     """
     begins = _times(batch.fields["timestamp"])
     ends = np.fmax(begins, begins + _times(batch.fields["duration"]))
@@ -232,7 +235,7 @@ def _times(column: Column) -> Array:
 
 
 def _unknown_inputs(batch: Batch) -> int:
-    """Count the task runs with dependencies whose worker did not tell their sizes."""
+    """Return the number of task runs with dependencies whose sizes the worker did not record."""
     if "dependencies" not in batch.args:
         return 0
     some = np.diff(as_list_column(batch.args["dependencies"]).offsets) > 0

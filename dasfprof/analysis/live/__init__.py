@@ -1,7 +1,7 @@
-"""A run while it is being recorded, as the scheduler's last counts have it.
+"""A run in progress, from the scheduler's last counts.
 
-`LiveRun` follows the files of a run; `LiveRun.read` takes what is new and returns a `RunState`.
-The scheduler writes its totals once a second, so nothing is counted here.
+`LiveRun` follows the files of a run. `LiveRun.read` reads new events and returns a `RunState`. The
+scheduler writes its totals once a second, so nothing is counted here.
 """
 
 from dasfprof.analysis.live.run import LiveRun

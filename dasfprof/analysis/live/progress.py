@@ -1,4 +1,4 @@
-"""The progress of a run: the scheduler's running totals, and what the last 30 s of them tell."""
+"""The progress of a run: the scheduler's running totals, and rates of the last 30 s."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ from typing import Any, NamedTuple
 
 from dasfprof.analysis.under_way.state import UNFINISHED
 
-#: Seconds over which rates are taken.
+#: Seconds over which rates are computed.
 _WINDOW = 30.0
-#: Seconds between two of the scheduler's rows while something changes, and after which a row
-#: about a change is certain to be in the file.
+#: Seconds between two rows of the scheduler while something changes, and seconds after which a row
+#: about a change is certainly in the file.
 _INTERVAL, _LAG = 1.0, 2.0
-#: A task is unusually long from this duration (seconds) and this multiple of its function's mean.
-#: If no task has finished for as long, the pace before predicts no time left.
+#: Thresholds of unusually long tasks: seconds, and multiple of the function's mean. If no task has
+#: finished for this time, the earlier rate does not predict the time left.
 LONG_SECONDS, LONG_TIMES = 10.0, 3.0
 
 
 @dataclass(frozen=True)
 class FunctionProgress:
-    """How far the tasks of a function are."""
+    """The progress of the tasks of a function."""
 
     function: str
     done: int = 0
-    #: Also those of which an input failed.
+    #: Including tasks whose inputs failed.
     failed: int = 0
-    #: Tasks that run on a worker, or are next there.
+    #: Tasks that run on a worker, or are assigned to it.
     on_workers: int = 0
     waiting: int = 0
     #: Tasks per second that finished in the last 30 s.
     rate: float = 0.0
-    #: Compute time per successful task, of the present batch of work if one has succeeded in it;
-    #: None: none has succeeded.
+    #: Mean compute time of successful tasks, of the current batch of work if it has any, or None.
     mean_seconds: float | None = None
 
     @property
     def total(self) -> int:
-        """All tasks that the scheduler knows of."""
+        """Number of all tasks that the scheduler knows."""
         return self.done + self.failed + self.on_workers + self.waiting
 
 
 class _Row(NamedTuple):
-    """The scheduler's totals at a time."""
+    """The scheduler's totals at one time."""
 
     time: float
     #: By function: tasks that succeeded, tasks that failed, compute seconds.
@@ -53,20 +52,20 @@ class _Row(NamedTuple):
 
 
 class Progress:
-    """The progress of a run, from rows of `Scheduler State` in the order of time."""
+    """The progress of a run, computed from rows of `Scheduler State` in the order of time."""
 
     def __init__(self) -> None:
-        #: Those of the last 30 s and one before, so that differences cover 30 s.
+        #: Rows of the last 30 s and one earlier row, so that differences cover 30 s.
         self._rows: deque[_Row] = deque()
-        #: What had finished before the present batch of work, by function.
+        #: Counts that had been reached before the current batch of work, by function.
         self._before: dict[str, tuple[int, int, float]] = {}
-        #: When the first task was seen, and when one was last seen to have finished.
+        #: Time of the first task, and time at which a finished task was last seen.
         self.began: float | None = None
         self._last_end: float | None = None
 
     def append(self, time: float, tasks: Any, finished: Any) -> None:
         """Add a row: its time in seconds, and its columns *tasks* and *finished*."""
-        if not isinstance(finished, Mapping):  # recorded before this column existed
+        if not isinstance(finished, Mapping):  # The row was recorded before this column existed.
             return
         row = _Row(time, _finished(finished), _unfinished(tasks))
         if not self._rows:
@@ -125,7 +124,7 @@ class Progress:
         return max(work / pace - (now - self._rows[-1].time), 0.0), unknown
 
     def quiet(self, now: float) -> float | None:
-        """Return the seconds since a task last finished, if that is unusually long; else None."""
+        """Return the seconds since a task last finished if this is unusually long, or None."""
         functions = self.functions()
         if self._last_end is None or not any(row.on_workers + row.waiting for row in functions):
             return None
@@ -134,16 +133,16 @@ class Progress:
         return silence if silence > max(LONG_SECONDS, LONG_TIMES * longest) else None
 
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
-        """Return what had finished before the time window of rates, and the window's seconds.
+        """Return what had finished before the window for rates, and the seconds of this window.
 
-        It begins where tasks began to finish, if nothing finished at its start.
+        The window starts when tasks began to finish, if none had finished before.
         """
         rows = list(self._rows)
         begin = next(
             (at for at in range(1, len(rows)) if rows[at].finished != rows[at - 1].finished), 1
         )
         start = rows[begin - 1].time
-        if not rows[begin - 1].unfinished:  # nothing was to be done: rows are 10 s apart
+        if not rows[begin - 1].unfinished:  # There was nothing to do, so rows are 10 s apart.
             start = max(start, rows[begin].time - _INTERVAL)
         return rows[begin - 1].finished, max(rows[-1].time - start, _INTERVAL)
 
@@ -168,5 +167,5 @@ def _unfinished(tasks: Any) -> dict[str, tuple[int, int]]:
 
 
 def _number(value: Any) -> float:
-    """Return a number of a file, which may hold anything."""
+    """Return a number from a file, which may contain any value."""
     return value if isinstance(value, int | float) and 0 < value < 1e15 else 0

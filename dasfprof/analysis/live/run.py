@@ -1,4 +1,4 @@
-"""`LiveRun`: follows the files of a run, and returns its state."""
+"""`LiveRun`: follows the files of a run and returns its state."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from dasfprof.text import elide
 
 Source = str | os.PathLike[str] | Sequence[Path]
 
-#: Seconds between two looks at the processes that write.
+#: Seconds between two checks of the processes that write.
 _LOOK = 3.0
-#: Seconds of silence after which a run whose processes are elsewhere counts as ended, if the
-#: scheduler's file is closed.
+#: Seconds without new events after which a run with processes on other hosts counts as ended, if
+#: the scheduler's file is closed.
 _SILENCE = 60.0
 
-#: Seconds after which a task in progress would have been recorded again: it is every 60 s.
+#: Seconds after which a task in progress would have been recorded again. This happens every 60 s.
 _FORGOTTEN = 90.0
 _MAX_STACKS = 10_000
 
 _DOUBTED = (
-    "All workers' files are closed, and the scheduler's tells of none that left: it may be cut, "
-    "and the run may have ended."
+    "All workers' files are closed, but the scheduler's file records no worker that left. The "
+    "file may be truncated, and the run may have ended."
 )
-_NO_COUNTS = "What the scheduler counted is not in the files that are here: progress is unknown."
+_NO_COUNTS = "Progress is unknown, because the scheduler's counts are not in these files."
 
-#: What is read of each kind of event.
+#: Columns that are read of each kind of event.
 _WANTED = {
     SCHEDULER_STATE.name: ("tasks", "finished", "workers"),
     WORKER_REMOVED.name: ("worker",),
@@ -92,17 +92,17 @@ class RunFiles:
 
     @property
     def name(self) -> str:
-        """The run's name; that of its first file where no header says it."""
+        """The run's name, or the name of its first file if no header contains it."""
         names = [str(file.header["run"]) for file in self if file.header.get("run")]
         return names[0] if names else next((path.stem for path in self._files), "run")
 
     def read_headers(self) -> None:
-        """Read the headers that were not whole yet: the order of files is by them."""
+        """Read headers that were incomplete before, because they determine the order of files."""
         for file in self._files.values():
             file.read_header()
 
     def find_new(self) -> None:
-        """Look for files that the run's processes began since the last look."""
+        """Find files that processes of the run have started since the last call."""
         self._uuid = self._uuid or next(
             (str(file.header["run_uuid"]) for file in self if "run_uuid" in file.header), None
         )
@@ -118,7 +118,7 @@ class RunFiles:
                 self._others.add(path)
 
     def ends(self) -> list[FileEnd]:
-        """Return how each file ended so far; processes are looked at now and then."""
+        """Return how each file has ended so far. Processes are checked at intervals."""
         now, files = time.monotonic(), [file for file in self if file.header]
         if now - self._looked >= _LOOK:
             self._looked = now
@@ -131,16 +131,16 @@ class RunFiles:
         ]
 
     def silence(self) -> float:
-        """Return for how many seconds nothing was appended to the files that are open."""
+        """Return the seconds for which nothing was appended to the open files."""
         now = time.monotonic()
         return min((now - file.grew for file in self if not file.closed), default=0.0)
 
 
 def _find(source: Source) -> Sequence[Path]:
-    """Return the files of a run that are there by now."""
+    """Return the files of a run that exist so far."""
     if not isinstance(source, str | os.PathLike):
         if not source:
-            raise SourceNotFoundError("there is no file of the run on this machine yet.")
+            raise SourceNotFoundError("there is no file of the run on this host yet.")
         return source
     path = Path(source)
     if not path.is_dir():
@@ -149,14 +149,14 @@ def _find(source: Source) -> Sequence[Path]:
     runs = find_runs(path)
     if not runs:
         raise SourceNotFoundError(
-            f"no run in {os.fspath(path)!r} yet. Files appear there when a run begins to "
-            "be recorded; pass the directory that register_default_profiler was given."
+            f"there is no run in {os.fspath(path)!r} yet. Files are created there when recording "
+            "starts. Pass the directory that register_default_profiler was given."
         )
     return runs[0].files
 
 
 class LiveRun:
-    """A run that may still be recorded.
+    """A run that may still be in progress.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class LiveRun:
         self._files = RunFiles(source)
         self._progress = Progress()
         self._sent = SentFunctions()
-        #: The time of the scheduler's last row, and its workers by address.
+        #: Time of the scheduler's last row, and its workers by address.
         self._time = 0.0
         self._workers: dict[str, Mapping[str, Any]] = {}
         #: Addresses of workers that have left.
@@ -189,20 +189,20 @@ class LiveRun:
 
     @property
     def paths(self) -> list[Path]:
-        """The files that are known of the run."""
+        """Known files of the run."""
         return [file.path for file in self._files]
 
     @property
     def source(self) -> str:
-        """The run as `open_run` and the commands take it."""
+        """The run in the form that `open_run` and the commands accept."""
         return str(self.paths[0].parent / self.name)
 
     def size(self) -> int:
-        """Return how many bytes of the files were read."""
+        """Return the number of bytes of the files that were read."""
         return sum(file.position for file in self._files)
 
     def read(self) -> RunState:
-        """Read what was appended since the last call; return the run's state."""
+        """Read events that were appended since the last call, and return the run's state."""
         self._files.read_headers()
         self._files.find_new()
         for file in self._files:
@@ -292,9 +292,9 @@ class LiveRun:
         return sorted(states, key=_by_name)
 
     def _long_tasks(self, functions: Sequence[FunctionProgress], now: float) -> list[LongTask]:
-        """Return the tasks that run unusually long, the longest first.
+        """Return the tasks that run unusually long, longest first.
 
-        The worker tells what a task does, the scheduler whether it still waits for the task.
+        The worker records what a task does, and the scheduler whether it still waits for the task.
         """
         means = {row.function: row.mean_seconds for row in functions}
         found = []
@@ -318,12 +318,12 @@ class WorkerTasks:
     """The tasks that a worker last recorded as in progress."""
 
     def __init__(self) -> None:
-        #: By the text of their keys.
+        #: Tasks by the text of their keys.
         self.rows: dict[str, dict[str, Any]] = {}
         self._stacks: dict[int, tuple[int, Any]] = {}
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """Add what was appended to the worker's file."""
+        """Add events that were appended to the worker's file."""
         for batch in batches:
             if batch.name == STACK.name:
                 columns = (_column(batch, name) for name in _WANTED[STACK.name])
@@ -346,7 +346,7 @@ class WorkerTasks:
             self._stacks.clear()
 
     def frames(self, number: int) -> list[Any]:
-        """Return the frames of a stack, the outermost first."""
+        """Return the frames of a stack, outermost first."""
         frames: list[Any] = []
         while number in self._stacks:
             parent, inner = self._stacks[number]
@@ -356,7 +356,7 @@ class WorkerTasks:
 
 
 def _worker_of(file: FollowedFile) -> Mapping[str, Any]:
-    """Return what the header of a worker's file says of it; empty for other files."""
+    """Return the worker in the header of a worker's file, or an empty mapping for other files."""
     worker = file.header.get("worker")
     return worker if isinstance(worker, Mapping) else {}
 

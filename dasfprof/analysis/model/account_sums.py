@@ -18,7 +18,7 @@ from dasfprof.analysis.run.slots import TaskSlots, UnfinishedRuns
 from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.database.columns import Array
 
-#: A worker, by its row of `Trace.workers`, a function, a step of the pipeline, and a line of it.
+#: A worker (its row of `Trace.workers`), a function, a step of the pipeline, and a source line.
 Group = tuple[int, str, str, str]
 #: Thread-seconds of a task run before, in and after its function.
 _USED = ["before", "inside", "after"]
@@ -26,28 +26,30 @@ _USED = ["before", "inside", "after"]
 
 @dataclass(frozen=True)
 class Accounts:
-    """Thread-seconds by class, in the order of `ThreadTime`."""
+    """Thread-seconds by category, in the order of `ThreadTime`."""
 
-    #: The lives of the workers.
+    #: Worker instances.
     lives: WorkerLives
-    #: By life and class.
+    #: Thread-seconds by worker instance and category.
     of_lives: Array
-    #: Of busy threads, by ``function``, ``step`` and ``line``: their names, and by these and class.
+    #: Thread-seconds of busy threads, by ``function``, ``step`` and ``line``: their names, and
+    #: thread-seconds by name and category.
     busy: dict[str, tuple[list[str], Array]]
 
 
 @dataclass(frozen=True)
 class WindowAccount:
-    """What the threads of all workers were used for in a window of time."""
+    """The uses of the threads of all workers in a time window."""
 
-    #: The parts of lives within it.
+    #: Worker instances, limited to the window.
     lives: WorkerLives
     #: Idle thread-seconds by worker and cause.
     idle: Array
-    #: What task runs are grouped by, and their thread-seconds by use and group.
+    #: Groups of task runs, and their thread-seconds by use and group.
     names: list[Group]
     uses: Array
-    #: Task runs that held a thread before or after the window too, and what they used within it.
+    #: Task runs that also occupied a thread before or after the window, and their thread-seconds
+    #: within it.
     cut: pd.DataFrame
     #: See `knows_tasks`.
     knows_tasks: bool
@@ -63,7 +65,7 @@ class WindowAccount:
         demand: PoolDemand,
         window: tuple[float, float],
     ) -> tuple[WindowAccount, Pool]:
-        """Account for a window.
+        """Return the account of a window.
 
         Parameters
         ----------
@@ -114,7 +116,7 @@ class WindowAccount:
 
 
 def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
-    """Put the windows of a run together; the trace need not have its task runs."""
+    """Return the sum of the windows of a run. The trace may lack its task runs."""
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
     groups: dict[Group, int] = {}
     places = [
@@ -143,7 +145,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the uses, by group, of task runs that windows have cut: each is one again."""
+    """Return the uses, by group, of task runs that windows have cut, each counted as one."""
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
     columns = {name: runs[name].first().to_numpy() for name in ("length", *thread_time.COSTS)}
@@ -156,14 +158,14 @@ def _of_cut(rows: pd.DataFrame, count: int) -> Array:
 def _uses(
     codes: Array, count: int, used: Array, length: Array, costs: Mapping[str, Array]
 ) -> Array:
-    """Return the thread-seconds of task runs by use and group, and of all that after functions."""
+    """Return the thread-seconds of task runs by use and group, and of all work after functions."""
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)
     return np.stack([groups.sum(values) for values in (*seconds, used[2])])
 
 
 def _busy(run: Run, uses: Array, worker: Array) -> Array:
-    """Return the thread-seconds of each group of task runs by class, given its worker."""
+    """Return the thread-seconds of each group of task runs by category, given its worker."""
     after = uses[-1]
     finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
     spill = after * thread_time.spilling_shares(run, finishing)[worker]
@@ -176,7 +178,7 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
 
 
 def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
-    """Return the busy thread-seconds of groups of task runs by class, whatever groups them.
+    """Return the busy thread-seconds of groups of task runs by category.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
 def own_causes_of(
     run: Run, slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives
 ) -> Iterator[tuple[Array, idle_time.OwnCauses]]:
-    """Yield for each life the rows of its slots, and what explains its free threads there."""
+    """Yield for each worker instance the rows of its slots, and the causes of its idle threads."""
     workers, others = len(run.workers), run.others
     rows_of = _rows_by(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
     others_of = _rows_by(others["worker_id"].to_numpy(), workers)
@@ -253,12 +255,12 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
 
 
 def knows_tasks(run: Run) -> bool:
-    """Return whether the scheduler's file tells of tasks, without which idle has no known cause."""
+    """Return whether the scheduler's file contains tasks. Without them, idle has no known cause."""
     return "sent" in run.tasks or len(run.scheduler_states) > 0
 
 
 def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
-    """Return a function that finds the rows that have a number."""
+    """Return a function that returns the rows with a given number."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return lambda number: order[bounds[number] : bounds[number + 1]]
@@ -285,6 +287,6 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:
-    """Sum the rows of groups, in whatever order they come."""
+    """Return sums of rows by group, in any order of groups."""
     groups = Groups(codes, count)
     return np.stack([groups.sum(column) for column in seconds.T], axis=1)

@@ -1,4 +1,4 @@
-"""Where every second of every thread went, and what that cost."""
+"""Categories of every thread-second, and their cost."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.config.kinds import Price
 from dasfprof.database.columns import Array
 
-# --- Why the free threads of each worker were idle, over time: `idle_cells` -----------------------
+# --- Causes of the idle threads of each worker over time: `idle_cells` ---------------------------
 
 
 @dataclass(frozen=True)
 class IdleCells:
-    """The idle threads of one life of a worker."""
+    """The idle threads of one worker instance over time."""
 
     #: Row of `Trace.workers`.
     worker: int
     threads: int
-    #: Times from the trace's begin, from the life's begin to its end.
+    #: Times from the trace's start, over the life of the worker instance.
     edges: Array
     #: Thread-seconds between each edge and the next, by cause (see `idle_time`).
     seconds: Array
 
     def between(self, begin: float, end: float) -> Array:
-        """Sum the thread-seconds within a window, by cause; of a cell cut in two a share."""
+        """Return the thread-seconds within a window by cause. Cells at its ends count in part."""
         begins, ends = self.edges[:-1], self.edges[1:]
         inside = np.minimum(ends, end) - np.maximum(begins, begin)
         share = np.nan_to_num(ratio(np.maximum(inside, 0.0), ends - begins))
         return (self.seconds * share[:, None]).sum(axis=0)
 
 
-#: A worker's own causes, summed up at few times: its threads, these times, and the thread-seconds
-#: by cause until each of them.
+#: A worker's own causes at a few times: number of threads, times, and thread-seconds by cause until
+#: each time.
 OwnCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[int, Array]]
 
 
 def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) -> OwnCells:
-    """Sum up the causes of one worker.
+    """Return the sums of the causes of one worker.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
 def idle_cells(
     lives: WorkerLives, owns: list[OwnCells], pool: idle_time.Pool, span: float, count: int
 ) -> Iterator[IdleCells]:
-    """Yield the cells of each life of a worker.
+    """Yield the cells of each worker instance.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def idle_cells(
         seconds = np.zeros((len(edges) - 1, idle_time.CAUSES))
         for cause, spent in own_spent.items():
             seconds[:, cause] = np.diff(np.interp(edges, own_edges, spent))
-        # While a worker's threads are in the pool, the pool's grid has all times of the worker.
+        # While a worker's threads are in the pool, the grid of the pool has all times of the
+        # worker.
         on_grid = np.searchsorted(pool.grid, threads.times)
         for cause, spent in pool.spent.items():
             at_edges = np.interp(edges, pool.grid, spent)
@@ -114,7 +115,7 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, of_one: Array
 ) -> Array:
-    """Return the time that a worker's threads in the pool had a cause until some times.
+    """Return the seconds for which a worker's threads in the pool had a cause, until some times.
 
     Parameters
     ----------
@@ -131,10 +132,10 @@ def _pool_until(
 
 
 def _changes(pool: idle_time.Pool) -> Array:
-    """Return at which times of the pool's grid the share of a cause changes."""
+    """Return the times of the pool's grid at which the fraction of a cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)
-    # What is spent until a time is rounded, which matters in short steps.
+    # Cumulative times are rounded, which matters in short steps.
     rounding = 1e-9 / np.maximum(np.minimum(steps[1:], steps[:-1]), 1e-9)
     for spent in pool.spent.values():
         share = np.nan_to_num(ratio(np.diff(spent), steps))
@@ -143,9 +144,9 @@ def _changes(pool: idle_time.Pool) -> Array:
 
 
 def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
-    """Return the places of so many of sorted times, the first and the last always.
+    """Return the indices of at most this number of sorted times, including the first and the last.
 
-    Where more are wanted, those of steps too short for that are put together.
+    If more are wanted, short steps are merged.
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True
@@ -159,50 +160,50 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     return places[np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)]
 
 
-# --- `Part`: a window of the time of a run, and what reaches into it ------------------------------
+# --- `Part`: a time window of a run, and what overlaps it -----------------------------------------
 
 
 @dataclass(frozen=True)
 class Part:
-    """A window of the time of a run, and what reaches into it."""
+    """A time window of a run, and everything that overlaps it."""
 
-    #: Also what began before the window, and what came before its end and began later.
+    #: Includes what started before the window, and what arrived before its end and started later.
     around: Run
-    #: When the window begins, and before when it ends: seconds from the run's begin, by the
-    #: scheduler's clock.
+    #: Start and end (exclusive) of the window, in seconds from the run's start by the scheduler's
+    #: clock.
     begin: float = float("-inf")
     end: float = float("inf")
 
 
 @once_per_trace
 def part_of(run: Run) -> Part:
-    """Return which part of a run a trace is; a whole run is one part."""
+    """Return the part of a run that a trace is. A whole run is a single part."""
     return Part(run)
 
 
-#: About how many cells tell why threads were idle: a page has half a megabyte of them.
+#: Approximate number of cells about idle threads. A page has half a megabyte of them.
 _MOST_CELLS = 100_000
 
 
 @dataclass(frozen=True)
 class ThreadSeconds:
-    """What `Accounts` of any window rest on, of a trace with its open runs."""
+    """The data behind `Accounts` of any window, from a trace with its unfinished task runs."""
 
-    #: Of the whole run.
+    #: Accounts of the whole run.
     accounts: Accounts
-    #: The idle threads of each life.
+    #: Idle threads of each worker instance.
     cells: list[IdleCells]
     #: See `used_time`.
     used: Array
 
 
 def make_accounts(run: Run) -> Accounts:
-    """Account for every thread-second of every worker's life."""
+    """Return the accounts of every thread-second of every worker instance."""
     return thread_seconds(run.whole).accounts
 
 
 def busy_seconds(run: Run, codes: Array, count: int) -> Array:
-    """Return the busy thread-seconds by class of groups of the slots of a trace.
+    """Return the busy thread-seconds by category of groups of the slots of a trace.
 
     Parameters
     ----------
@@ -215,7 +216,7 @@ def busy_seconds(run: Run, codes: Array, count: int) -> Array:
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
-    """Account for every thread-second of the workers' lives within a window.
+    """Return the accounts of thread-seconds within a window. Task runs must lie within it.
 
     Task runs are taken to lie within it.
     """
@@ -233,12 +234,12 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
 
 @once_per_trace
 def thread_seconds(run: Run) -> ThreadSeconds:
-    """Find the classes of all threads of a trace with its open runs."""
+    """Return the categories of all threads of a trace with its unfinished task runs."""
     return find_thread_seconds(run, _MOST_CELLS)
 
 
 def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
-    """Do what `thread_seconds` does, with about so many cells."""
+    """Return `thread_seconds` with about this number of cells."""
     slots, unfinished = run.slots, run.unfinished
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
@@ -258,7 +259,7 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
 
 @once_per_trace
 def account_window(run: Run) -> WindowAccount:
-    """Account for the window of time that a part of a run is."""
+    """Return the account of the time window that a part of a run is."""
     part = part_of(run)
     whole = part.around.whole
     slots, unfinished = whole.slots, whole.unfinished
@@ -272,7 +273,7 @@ def account_window(run: Run) -> WindowAccount:
 
 
 def by_class(run: Run, causes: Array) -> Array:
-    """Turn idle thread-seconds by cause, the last axis, into those by class."""
+    """Return idle thread-seconds by category, given those by cause on the last axis."""
     seconds = np.zeros((*causes.shape[:-1], len(ThreadTime)))
     for cause, spent in idle_classes(knows_tasks(run)).items():
         seconds[..., spent] += causes[..., cause]
@@ -280,7 +281,7 @@ def by_class(run: Run, causes: Array) -> Array:
 
 
 def _bounds(run: Run, demand: PoolDemand) -> Array:
-    """Return where windows that are asked for begin and end: with the run's work."""
+    """Return the default bounds of windows: the start and end of the run's work."""
     end = run.ending
     ends = [] if end is None else [run.seconds_at(end.time)]
     given_up = run.unfinished
@@ -288,31 +289,32 @@ def _bounds(run: Run, demand: PoolDemand) -> Array:
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
 
 
-# --- What a run cost: the hours of its workers, by whose tasks held their threads, and their price
+# --- Cost of a run: worker-hours by the tasks that occupied the threads, and their price ----------
 
-#: Seconds of an hour.
+#: Seconds per hour.
 HOUR = 3600.0
-#: What stands for a group in the rows of threads that no task held: nobody's, waiting ones, and
-#: those that tasks of clients held that the trace leaves out.
+#: Labels of threads without a task of the group: idle because there was no work, waiting, and
+#: occupied by tasks of clients that the trace excludes.
 IDLE, WAITING, OTHERS = "(idle)", "(waiting)", "(other clients)"
-#: Classes of threads that are idle because nobody has anything to do, or the worker is not there.
+#: Categories of threads that are idle because there is no work, or because the worker is not
+#: running.
 _NOBODYS = (ThreadTime.NOTHING_SUBMITTED, ThreadTime.STARTING, ThreadTime.CLOSING)
 
 
 @dataclass(frozen=True)
 class Hours:
-    """Hours of workers, and of their threads."""
+    """Worker-hours and thread-hours."""
 
     workers: float = 0.0
     threads: float = 0.0
 
     def price(self, price: Price) -> float:
-        """Return what they cost."""
+        """Return the price of these hours."""
         return price.of_hours(self.workers, self.threads)
 
 
 def hours_of_run(run: Run) -> dict[str, Hours]:
-    """Return the hours of a run: ``whole``, and of these ``idle``, ``waiting`` and ``others``."""
+    """Return the hours of a run: ``whole``, and its parts ``idle``, ``waiting`` and ``others``."""
     accounts = make_accounts(run)
     seconds = accounts.of_lives
     idle = seconds[:, list(_NOBODYS)].sum(axis=1)
@@ -324,13 +326,13 @@ def hours_of_run(run: Run) -> dict[str, Hours]:
 
 
 def _hours(seconds: Array, threads: Array) -> Hours:
-    """Turn the thread-seconds of each life into hours."""
+    """Return the hours for the thread-seconds of each worker instance."""
     known = np.nan_to_num(seconds)
     return Hours(float(ratio(known, threads).sum() / HOUR), float(known.sum() / HOUR))
 
 
 def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
-    """Return the hours of groups of task runs, and of the threads that no task held.
+    """Return the hours of groups of task runs, and of threads without a task.
 
     Parameters
     ----------
@@ -350,9 +352,9 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
 
 
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
-    """Return what the seconds at stake of each finding cost: those of the workers that were there.
+    """Return the price of the potential savings of each finding.
 
-    Seconds of a run cost what its workers cost in the mean, from its begin to its end.
+    A second of the run costs the mean price per second of its workers.
     """
     whole, seconds = hours_of_run(run)["whole"], findings["Seconds at stake (s)"].to_numpy()
     wall = run.wall

@@ -1,4 +1,4 @@
-"""Every attempt at a task that a trace tells of, those on workers that were lost too."""
+"""All attempts at tasks in a trace, including attempts on lost workers."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from dasfprof.analysis.trace.keys import function_name
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- Every attempt at a task that a trace tells of, those on workers that were lost too -----------
+# --- All attempts at tasks in a trace, including attempts on lost workers -------------------------
 
-#: Categories of what went wrong, besides the types of exceptions.
+#: Categories of failures that are not types of exceptions.
 WORKER_LOST, CANCELLED, RESCHEDULED, UNKNOWN = "worker lost", "cancelled", "rescheduled", "unknown"
 #: The worker was asked to leave.
 WORKER_CLOSED = "worker closed"
 
-#: Why a key was attempted again.
+#: Reasons why a key was attempted again.
 FIRST, RETRIED, RECOMPUTED, RESTARTED = range(4)
 
-#: An exception's representation begins with its type: ``ValueError('no 3')``.
+#: The representation of an exception begins with its type: ``ValueError('no 3')``.
 _TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
-#: What Dask raises for a task under which several workers died.
+#: Exception that Dask raises for a task if several workers died while running it.
 _KILLED = "KilledWorker"
 
 
@@ -101,15 +101,15 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def earlier_attempts(run: Run) -> pd.DataFrame:
-    """Return what is known of attempts before the part of a run that a trace is: see `at_keys`."""
+    """Return what is known about attempts before the window that a trace is. See `at_keys`."""
     return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
 
 
 def at_keys(run: Run) -> pd.DataFrame:
-    """Return what is known of the attempts at each key, by its hash.
+    """Return what is known about the attempts at each key, by its hash.
 
-    ``attempts`` is their number; ``follows`` says why there would be another one, as ``again`` of
-    `find_attempts` does.
+    ``attempts`` is their number. ``follows`` is the reason that a further attempt would have, as in
+    ``again`` of `find_attempts`.
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
@@ -120,16 +120,16 @@ def at_keys(run: Run) -> pd.DataFrame:
 
 
 def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Array]:
-    """Return the task runs that are in files of workers (or, without any, in the scheduler's).
+    """Return the task runs in workers' files, or in the scheduler's file if there are none.
 
-    The first of them have ended.
+    The first `ended` of them have ended.
     """
     tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
     length = tasks["duration"].to_numpy()
     elapsed = tasks["done"].to_numpy() - executing
-    # A clock that was set back must not make it shorter than what it holds.
+    # If a clock was set back, an attempt must not be shorter than its parts.
     elapsed = np.maximum(elapsed, length)
     elapsed[ended:] = length[ended:]
     state = _objects(tasks["state"])
@@ -154,10 +154,10 @@ def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Arra
 
 
 def _unrecorded(run: Run, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
-    """Return what the scheduler alone tells of.
+    """Return the attempts that only the scheduler recorded.
 
-    Those are runs that it saw end, tasks of workers that left, those that clients gave up, and
-    those on workers as recording ended.
+    These are runs that it saw end, tasks of workers that left, tasks that clients cancelled, and
+    tasks on workers when recording ended.
     """
     rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()
@@ -199,17 +199,17 @@ def _objects(column: pd.Series) -> Array:
 
 
 def _follows(columns: dict[str, Any]) -> Array:
-    """Say why there would be an attempt after each."""
+    """Return the reason that a further attempt would have, for each attempt."""
     ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
     return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
 
 def _name_outcomes(columns: dict[str, Any]) -> None:
-    """Say how each attempt ended, and what kind of failure it was."""
+    """Add how each attempt ended, and its kind of failure."""
     loss = columns.pop("loss")
     codes, states = pd.factorize(columns["status"], sort=True)
     columns["status"] = make_categorical(codes, list(states))
-    # Traces whose events tell no state hold finished tasks only.
+    # Traces without states in events contain only finished tasks.
     succeeded = ((codes < 0) | np.append(states == "memory", False)[codes]) & (loss == "")
     columns["succeeded"] = succeeded
     open_ = np.append(np.isin(states, (RUNNING, WAITING)), False)[codes] & (loss == "")
@@ -231,16 +231,16 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
 
 
 def error_category(text: str) -> str:
-    """Classify an exception by its representation."""
+    """Return the category of an exception, given its representation."""
     match = _TYPE.match(text)
     if match is None:
         return UNKNOWN
     return WORKER_LOST if match[1] == _KILLED else match[1]
 
 
-# --- Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed --------
+# --- Unfinished tasks without rows: not assigned to a worker, or from a killed scheduler ----------
 
-#: A step function: times, and the value from each on.
+#: A step function: times, and the value from each time onwards.
 Steps = tuple[Array, Array]
 
 NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
@@ -248,7 +248,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Count the tasks of which rows tell that had come and not ended when the scheduler counted."""
+    """Return the number of unfinished tasks with rows at the times of the scheduler's counts."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -265,7 +265,7 @@ def live_at_counts(run: Run) -> Array:
 
 
 def untold_tasks(run: Run) -> Steps:
-    """Count the unfinished tasks that the scheduler knew and of which no row tells.
+    """Return the number of unfinished tasks of the scheduler that have no rows.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def untold_tasks(run: Run) -> Steps:
         return NONE
     gone = states["occasion"].iloc[-1] == "client-left"
     held = np.minimum(more, np.append(more[1:], 0 if gone else more[-1]))
-    # What is new at a count came with the last graph before it.
+    # New tasks at a count came with the last graph before it.
     graphs = np.append(-np.inf, np.sort(run.since_begin(run.graphs["time"])))
     came = to_ticks(graphs[np.searchsorted(graphs, at, side="right") - 1])
     came = np.where(came > np.append(-np.inf, at[:-1]), came, at)
@@ -293,12 +293,12 @@ def untold_tasks(run: Run) -> Steps:
 
 
 def _counted(run: Run) -> Array:
-    """Return when the scheduler counted its unfinished tasks."""
+    """Return the times at which the scheduler counted its unfinished tasks."""
     return to_ticks(run.since_begin(run.scheduler_states["time"]))
 
 
 def _unsent(run: Run) -> Steps:
-    """Count what an older scheduler's file says had not been sent when recording ended."""
+    """Return the number of unassigned tasks at the end, from an older scheduler's file."""
     unsent = run.unsent
     if not len(unsent):
         return NONE
@@ -307,7 +307,7 @@ def _unsent(run: Run) -> Steps:
     return times[order], np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
 
 
-# --- Tasks that no worker had begun at the end of a run, as far as the scheduler named them -------
+# --- Tasks that no worker had started at the end of a run, if the scheduler recorded their names --
 
 NO_WORKER = "no-worker"
 
@@ -315,7 +315,7 @@ NO_WORKER = "no-worker"
 class UnsentTask(NamedTuple):
     """A task without a task run."""
 
-    #: Its text.
+    #: Text of its key.
     key: str
     function: str
     #: waiting, no-worker, or released by the client.
@@ -323,9 +323,9 @@ class UnsentTask(NamedTuple):
 
 
 def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
-    """List the tasks that no worker had begun at the end, as far as their keys are known.
+    """Return the tasks that no worker had started at the end, as far as their keys are known.
 
-    The scheduler names the first 20 unfinished ones of each client and worker, and the first 100
+    The scheduler records the first 20 unfinished tasks of each client and worker, and the first 100
     that no worker may run.
 
     Parameters
@@ -340,7 +340,7 @@ def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
 
 
 def sent_tasks(run: Run) -> set[str]:
-    """Return which of the tasks that the scheduler named at the end have task runs."""
+    """Return the tasks with task runs among those that the scheduler recorded at the end."""
     wanted = {task.key for task in _named_tasks(run)}
     if not wanted:
         return set()

@@ -1,4 +1,4 @@
-"""When workers had calls of actors to answer, and functions to run outside of tasks."""
+"""Time ranges in which workers answered calls of actors and ran functions outside of tasks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dasfprof.database.columns import Array
 
 @once_per_trace
 def call_spans(run: Run) -> tuple[Array, Array]:
-    """Return when each call arrived at its worker and when it was answered.
+    """Return the times at which each call arrived at its worker and at which it was answered.
 
-    In seconds from the trace's begin, by the scheduler's clock; calls without times are left out.
+    In seconds from the trace's start, by the scheduler's clock. Calls without times are left out.
     """
     return _spans(run, run.actor_calls)
 
 
 @once_per_trace
 def function_spans(run: Run) -> tuple[Array, Array]:
-    """Return when functions outside of tasks were asked for, and answered, as `call_spans` does."""
+    """Return the start and end of functions outside of tasks, as `call_spans` does for calls."""
     return _spans(run, run.worker_functions)
 
 

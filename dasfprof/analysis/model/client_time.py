@@ -1,4 +1,4 @@
-"""The client's time: until the first task, in calls of Dask, and by class; what it sent."""
+"""The client's time: before the first task, in calls of Dask, and by category; what it sent."""
 
 from __future__ import annotations
 
@@ -15,53 +15,55 @@ from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- The time from the begin of recording to the first task, stage by stage -----------------------
+# --- The time from the start of recording to the first task, by stage -----------------------------
 
-#: The ids of what graphs bring about begin so; Dask's time as it took the graph up follows.
+#: Prefix of the ids that Dask gives to the effects of a graph. The time at which Dask received the
+#: graph follows.
 _UPDATE = "update-graph-"
-#: Seconds for which the scheduler may be at a graph; else its id holds another number.
+#: Maximum seconds that the scheduler needs for a graph. With more, the id contains another number.
 _LONGEST = 3600.0
-#: Seconds before its graph in which a task cannot have begun, whatever the clocks.
+#: Seconds before its graph in which a task cannot have started, whatever the clocks show.
 _BEFORE = 0.01
-#: Files of programs that wait for their user, and functions in which these run what was typed.
+#: Files of programs that wait for their user, and the functions in which they run the user's input.
 _PROMPTS = ("/ipykernel/", "/IPython/", "/_pyrepl/", "/prompt_toolkit/")
 _RUNS_INPUT = ("run_code", "runcode", "run_cell")
 
 
 class Stage(str, Enum):
-    """What is done before the first task, in this order."""
+    """Stages before the first task, in order."""
 
     PROMPT = "input"
-    """The program waited for its user: at the prompt of a notebook or a shell."""
+    """The program waited for its user at the prompt of a notebook or a shell."""
     PROGRAM = "program"
-    """The program ran, before it sent a graph; with optimising, where that is unknown."""
+    """The program ran before it sent a graph. Includes optimizing if that is unknown."""
     OPTIMISING = "optimising"
-    """Dask optimised the program's collections, in its process."""
+    """Dask optimized the program's collections in the client."""
     PICKLING = "pickling"
-    """Dask pickled the graph there."""
+    """Dask pickled the graph in the client."""
     SENDING = "sending"
-    """The graph was on its way, until the scheduler took it up."""
+    """The graph was in transit until the scheduler received it."""
     SCHEDULER = "scheduler"
-    """The scheduler unpickled the graph and prepared its tasks, which may optimise it as well."""
+    """The scheduler unpickled the graph and prepared its tasks, which may include optimizing."""
     WORKERS = "workers"
-    """The tasks were known, and no worker was there."""
+    """The tasks were known, but there was no worker."""
     STARTING = "starting"
-    """A worker was there, until the first task was given a thread."""
+    """There was a worker, but the first task had no thread yet."""
 
 
-#: The stages in which the scheduler knows of no task, and that are the program's.
+#: Stages before the scheduler knows a task that are caused by the program.
 _LATE = (Stage.PROGRAM, Stage.OPTIMISING, Stage.PICKLING, Stage.SENDING, Stage.SCHEDULER)
 
 
 @dataclass(frozen=True)
 class FirstTask:
-    """What came before the first task of a run."""
+    """The time before the first task of a run."""
 
-    #: Seconds of each; NaN: unknown.
+    #: Seconds of each stage, or NaN if unknown.
     stages: dict[Stage, float]
-    #: Seconds from the begin of recording; NaN where that is unknown, or by another clock.
+    #: Seconds since the start of recording, or NaN if unknown or measured by another clock.
     seconds: float
-    #: Those of them until the scheduler had tasks, without time at a prompt, as far as is known.
+    #: Seconds of these until the scheduler had tasks, without the time at a prompt, as far as
+    #: known.
     late: float
 
 
@@ -88,7 +90,7 @@ def find_first_task(run: Run) -> FirstTask | None:
 
 
 def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
-    """Fill in what happened before a graph was known.
+    """Add the stages before a graph was known to the scheduler.
 
     Returns
     -------
@@ -103,11 +105,11 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     sent = row_of(run.graphs_sent, clients.index(graph["client"]))
     workers = zip(run.workers["kind"], run.workers["host"], strict=True)
     one_clock = ("scheduler", sent["host"]) in set(workers)
-    if one_clock and sent["start"] > known:  # the client's first graph was sent before
+    if one_clock and sent["start"] > known:  # The client's first graph was sent before recording.
         return np.nan
     since, start, ended = (float(sent[name]) for name in ("since", "start", "time"))
     if one_clock:
-        # What the client noted behind the sending, the scheduler's process may have overtaken.
+        # The scheduler's process may be faster than what the client does after sending.
         ended = max(min(ended, taken_up if np.isfinite(taken_up) else known), start)
         stages[Stage.SENDING] = taken_up - ended
     optimising = float(np.nan_to_num(sent["optimising"]))
@@ -149,12 +151,13 @@ def _waits_for_input(run: Run, stack: int) -> bool:
     )
 
 
-#: What tells from when to when the client was recorded.
+#: Notes that contain the time range in which the client was recorded.
 RECORDING = "recording"
-#: The fewest calls of a line that ask for single results, and the bytes of a large one.
+#: Minimum number of calls of a line that request single results, and bytes of a large result.
 _MANY, LARGE = 50, 1_000_000
-#: The share of several calls' time that is within a span, so that all of them count as within it;
-#: and the share of a span with calls of which nothing tells, from which nothing is told.
+#: Minimum fraction of the time of several calls within a time range, so that all of them count as
+#: within it. Maximum fraction of a time range with calls of unknown times: above it, nothing is
+#: returned.
 _INSIDE, _UNTOLD = 0.9, 0.1
 _LINE = ["call", "file", "line", "code"]
 _SUMS = (
@@ -164,29 +167,29 @@ _SUMS = (
 
 
 class ClientTime(str, Enum):
-    """A class of the time of the client's main thread, and what it means."""
+    """A category of the time of the client's main thread, with its meaning."""
 
     meaning: str
 
     def __new__(cls, label: str, meaning: str) -> ClientTime:
-        """Make a class."""
+        """Return a new category."""
         member = str.__new__(cls, label)
         member._value_, member.meaning = label, meaning
         return member
 
-    WAITING = "Waits for results", "It waited until results were there, or for an answer."
-    RECEIVING = "Receives results", "Results came, and were deserialised."
+    WAITING = "Waits for results", "The client waited for results to be computed, or for an answer."
+    RECEIVING = "Receives results", "Results were received and deserialized."
     PREPARING = (
         "Prepares graphs",
-        "Tasks were made, named, optimised, pickled, and handed to the connection.",
+        "Graphs were built, tokenized, optimized, pickled, and handed to the connection.",
     )
     SCATTERING = "Scatters data", "Data was sent to the cluster."
-    OWN = "Its own code", "The program was in none of these calls; it may have built collections."
+    OWN = "Its own code", "The program was in none of these calls. It may have built collections."
 
 
 @once_per_trace
 def find_calls(run: Run) -> pd.DataFrame:
-    """Return the calls of the client's program, a row a kind and line, the longest first."""
+    """Return the calls of the client's program by kind and line, longest first."""
     calls = run.client_calls
     calls = calls[(calls["call"].astype(object) != RECORDING).to_numpy()]
     calls = calls.astype(dict.fromkeys(("call", "file", "code"), object))
@@ -198,10 +201,10 @@ def find_calls(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def single_calls(run: Run) -> pd.DataFrame:
-    """Return the rows of `find_calls` that ask for many small results, one by one.
+    """Return the rows of `find_calls` that request many small results one at a time.
 
-    ``in_vain`` is what one call for all of them would not have taken: not making objects of the
-    bytes, and not one call. Those with most come first.
+    ``in_vain`` is the time that a single call for all results would have saved, which excludes
+    creating the objects and one call. The largest come first.
     """
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
@@ -212,10 +215,10 @@ def single_calls(run: Run) -> pd.DataFrame:
 
 
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
-    """Return `client_time_of` within spans of time, Unix seconds, in order and apart.
+    """Return `client_time_of` within sorted, disjoint time ranges in Unix seconds.
 
-    A call prepares, then waits, then receives. Of many calls in a row nothing tells what of them
-    was within a span, unless they all were: then it is empty.
+    A call prepares, then waits, then receives. For many calls in a row, it is not recorded which
+    part of them was within a time range, unless all were. Then the result is empty.
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
@@ -238,13 +241,13 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
-    """Return for how long each of some spans is within others, which are in order and apart."""
+    """Return the seconds of each range that lie within sorted, disjoint ranges."""
     first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
     return overlap(first, last, begins, ends)
 
 
 def client_time_of(run: Run) -> dict[ClientTime, float]:
-    """Return the seconds of each class; empty if nothing tells."""
+    """Return the client's seconds of each category, or an empty dict if not recorded."""
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy()]
     if not len(main):
@@ -268,11 +271,11 @@ def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
     return {**by_class, ClientTime.OWN: max(whole - sum(by_class.values()), 0.0)}
 
 
-# --- Large values that were sent within each of many tasks, and what that costs -------------------
+# --- Large values that were embedded in each of many tasks, and their cost -----------------------
 
 _TEXTS = ("kind", "name", "why", "held", "file", "code")
 _NUMBERS = ("size", "seconds", "tasks", "line")
-#: Bytes of a value from which tasks that carry it are slow to handle, and of all of them together.
+#: Minimum bytes of a value that makes its tasks slow to handle, and of all such values together.
 _HEAVY, _ALL_HEAVY = 50_000, 5_000_000
 #: What a task that carries nothing takes to handle, about; and bytes a second, and times that it is
 #: pickled, unpickled or copied, that one with a value takes at most.
@@ -281,9 +284,10 @@ _EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 
 @once_per_trace
 def find_sent(run: Run) -> pd.DataFrame:
-    """Return the values of graphs, a row a value and line: ``kind, name, file, line, why, ...``.
+    """Return the embedded values of graphs by value and line:
 
-    Those with most bytes in all tasks, which is ``whole``, come first.
+    ``kind, name, file, line, why, ...``. Those with most bytes in all tasks (column ``whole``) come
+    first.
     """
     groups = run.sent_values.astype(
         {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}
@@ -304,14 +308,14 @@ def find_sent(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def find_carried(run: Run) -> pd.DataFrame:
-    """Return the rows of `find_sent` of large values that were sent within each of many tasks."""
+    """Return the rows of `find_sent` with large values that were embedded in each of many tasks."""
     values = find_sent(run)
     heavy = (values["size"] >= _HEAVY) & (values["whole"] >= _ALL_HEAVY) & (values["tasks"] > 1)
     return values[heavy.to_numpy()]
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:
-    """Return by how much handling, of so many thread-seconds, took longer for carried values."""
+    """Return the thread-seconds of handling that embedded values cost."""
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
     own = min(int(carried["tasks"].sum()), tasks)

@@ -1,4 +1,4 @@
-"""The chain of waits and work that made the run as long as it was."""
+"""The critical path: the chain of waits and work that determined the length of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dasfprof.database.columns import Array
 
 
 class SegmentKind(IntEnum):
-    """What a segment of the critical path was spent on."""
+    """The purpose of a segment of the critical path."""
 
     CLIENT = 0
     SCHEDULER = 1
@@ -33,7 +33,8 @@ class SegmentKind(IntEnum):
     LOST = 9
 
 
-#: The segments of one run, from the finish that bound it to its own: the stage in which each ends.
+#: Segments of one run, from the finish that bound it to its own finish: the stage in which each
+#: ends.
 _STEPS = (
     ("arrival", SegmentKind.CLIENT),
     ("first_sent", SegmentKind.SCHEDULER),
@@ -52,31 +53,32 @@ _STEPS = (
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The path, from its first task run to its last: rows of `TaskSlots`."""
+    """The critical path from its first task run to its last, as rows of `TaskSlots`."""
 
     rows: Array
-    #: For each run when the finish that bound it was, and when the path goes on to the next.
+    #: For each run: time of the finish that bound it, and time at which the path continues to the
+    #: next run.
     begin: Array
     end: Array
-    #: When each of its segments ended, of shape (`_STEPS`, runs).
+    #: End of each of its segments, with shape (`_STEPS`, runs).
     edges: Array
 
 
 @dataclass(frozen=True)
 class PathSegments:
-    """The segments of the critical path that take any time, in their order."""
+    """The non-empty segments of the critical path, in order."""
 
-    #: Rows of `TaskSlots`, and of each segment its `SegmentKind`.
+    #: Rows of `TaskSlots`, and the `SegmentKind` of each segment.
     rows: Array
     kind: Array
-    #: Seconds from the trace's begin, and seconds.
+    #: Start in seconds from the trace's start, and duration in seconds.
     begin: Array
     length: Array
 
 
 @once_per_trace
 def path_segments(run: Run) -> PathSegments:
-    """Cut the critical path into segments."""
+    """Return the segments of the critical path."""
     path = find_path(run)
     begins = np.vstack([path.begin, path.edges[:-1]])
     lengths = path.edges - begins
@@ -92,7 +94,7 @@ def path_segments(run: Run) -> PathSegments:
 
 @once_per_trace
 def find_path(run: Run) -> CriticalPath:
-    """Walk from the last finish back to the first submission, through what bound each run."""
+    """Return the path from the last finish back to the first submission."""
     slots, predecessors = run.slots, find_predecessors(run)
     times = slots.times
     rows, enters = [], []
@@ -104,7 +106,7 @@ def find_path(run: Run) -> CriticalPath:
         enters.append(enter)
         row, enter = int(bound[row]), at[row]
     path, end = np.array(rows[::-1], dtype=np.int64), np.array(enters[::-1])
-    # By clocks that differ, a run may have ended before the one that it waited for: the path never
+    # Because clocks differ, a run may have ended before the run that it waited for. The path never
     # goes back in time, so that its segments sum to the wall time.
     end = np.minimum.accumulate(end[::-1])[::-1]
     begin = np.append(run.first_arrival, end[:-1])[: len(path)]
@@ -122,10 +124,11 @@ def find_path(run: Run) -> CriticalPath:
 
 
 def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
-    """Return when what was lost before each run of its key came, was sent, and was lost last.
+    """Return the times of the last lost attempt or result before each run of its key.
 
-    Those are attempts that left with their worker, and results on workers that left. Where nothing
-    was lost, or a client asked again, all three are when the run itself came.
+    These are arrival, assignment and loss of attempts that left with their worker, and of results
+    on workers that left. If nothing was lost, or a client requested the key again, all three are
+    the arrival of the run itself.
     """
     slots, only = run.slots, run.scheduler_only
     arrival = slots.times.arrival.copy()
@@ -153,7 +156,7 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
 
 
 def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
-    """Find for keys and times the first row of that key from then on; -1 where there is none."""
+    """Return, for keys and times, the first row of that key at or after the time, or -1."""
     wanted, there = (
         pd.DataFrame({"key": of, "time": at, "row": np.arange(len(of))})
         .dropna()
@@ -167,15 +170,15 @@ def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
 
 
 def path_seconds(run: Run) -> float:
-    """Return the wall time from the first submission to the last known finish; NaN without any."""
+    """Return the wall time from the first submission to the last known finish, or NaN."""
     path = find_path(run)
     return float(path.end[-1] - path.begin[0]) if len(path.rows) else float("nan")
 
 
 def running_on_path(run: Run) -> RunningSeconds:
-    """Split the segments in which functions ran; NaN for the others, and where nothing tells.
+    """Return the split of segments in which functions ran, with NaN for others and if unknown.
 
-    A segment that is a part of its run only has its share of each.
+    A segment that is a part of its run has a fraction of each value.
     """
     segments = path_segments(run)
     rows, whole = segments.rows, run.tasks["duration"].to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""Whether functions get slower as the run goes on, and where the time goes then."""
+"""Functions that get slower during the run, and the cause."""
 
 from __future__ import annotations
 
@@ -10,93 +10,92 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.database.columns import Array
 
-#: A quantity rises if its rank correlation with time is so high, and its last third so many times
-#: its first; it falls if that holds of its inverse.
+#: Thresholds: a quantity rises with this rank correlation with time and this ratio of its last
+#: third to its first. It falls if its inverse rises.
 RANK_CORRELATION = 0.6
 LAST_BY_FIRST = 1.3
-#: Attempts of a function in order of time are put together in so many steps at most: medians of
-#: many attempts tell a trend that the noise of single ones hides.
+#: Maximum number of steps in which the attempts of a function are grouped by time: medians show a
+#: trend that the noise of single attempts hides.
 _STEPS = 30
-#: Nothing is said of functions with fewer attempts that succeeded.
+#: Minimum number of successful attempts of a function for a verdict.
 FEWEST = 12
-#: Attempts in a step of time, on average, for their number to tell anything.
+#: Minimum mean number of attempts per time step to compare their number.
 _COUNTED = 4
 
-#: What is compared with time: columns of attempts.
+#: Quantities that are compared with time: columns of attempts.
 MEASURES = ("run", "elapsed", "cpu", "input_size")
 
 _STEADY = "No degradation."
-_FEW = f"Fewer than {FEWEST} attempts succeeded: nothing can be said."
-_SLOWER = (
-    "No degradation of the run: its attempts take longer, but as many of them start as before."
-)
+_FEW = f"Fewer than {FEWEST} attempts succeeded, which is too few for a verdict."
+_SLOWER = "No degradation of the run: attempts take longer, but as many of them start as before."
 _UNCLEAR = (
-    "Not clear: its attempts take longer; their times of start do not tell whether fewer of them "
+    "Not clear: attempts take longer, but their start times do not show whether fewer of them "
     "start than before."
 )
 _NO_TREND = (
-    "Not clear: its last attempts take longer than its first, but they do not rise from step to "
-    "step."
+    "Not clear: the last attempts take longer than the first, but durations do not rise steadily."
 )
-_INPUTS = "Its inputs grow over time, and its time with them: no degradation of the function."
+_INPUTS = "Inputs grow over time, and durations with them. The function itself does not degrade."
 _FUNCTION = (
-    "Degradation in the function: it takes longer, and more CPU seconds. Compare what its first "
-    "and last tasks are called with: they may have more to do. Else look for state that grows from "
-    "call to call, and for a GPU that it stopped using; profile its code."
+    "Degradation in the function: it takes longer, and more CPU seconds. Compare the arguments "
+    "of its first and last tasks: later tasks may have more to do. If not, look for state that "
+    "grows from call to call, and for a GPU that it no longer uses. Profile its code."
 )
 _WAITING = (
-    "Degradation in what the function waits for: it takes longer, but no more CPU seconds. Look at "
-    "storage, locks, other processes on the host, and whether its GPU is still busy."
+    "Degradation in something that the function waits for: it takes longer, but no more CPU "
+    "seconds. Check storage, locks, other processes on the host, and whether its GPU is still "
+    "busy."
 )
 _UNKNOWN = (
-    "Degradation in the function: it takes longer; no file tells its CPU seconds. Look at its code "
-    "and at the storage that it reads."
+    "Degradation in the function: it takes longer, and its CPU seconds are not recorded. Check "
+    "its code and the storage that it reads."
 )
 _AROUND = (
-    "Degradation around the function: the attempts take longer, the function does not. Look at "
-    "unspilling and deserialising: memory and local disk."
+    "Degradation around the function: attempts take longer, but the function does not. Check "
+    "unspilling and deserializing: memory and local disk."
 )
 _FED = (
-    "Fewer of its tasks start over time, but those take no longer: not the function. Look for what "
-    "feeds it: dependencies, the client, the scheduler, workers that left."
+    "Fewer of its tasks start over time, but they take no longer, so the function is not the "
+    "cause. Check what comes before it: dependencies, the client, the scheduler, and workers "
+    "that left."
 )
 
 
 @dataclass(frozen=True)
 class Trends:
-    """How the attempts of each function change over time, by place in `functions`."""
+    """Changes of the attempts of each function over time, by index in `functions`."""
 
     functions: Array
-    #: How many attempts succeeded: what the rest is about.
+    #: Number of successful attempts, which the other fields are based on.
     attempts: Array
-    #: Their number in the last third of the time by that in the first, NaN where nothing can be
-    #: said; and whether it falls.
+    #: Ratio of the number of attempts in the last third of the time to the first, or NaN if
+    #: unknown, and whether it falls.
     count_change: Array
     count_falls: Array
-    #: The same of each of `MEASURES`, and whether it rises.
+    #: The same ratio for each of `MEASURES`, and whether it rises.
     change: dict[str, Array]
     rises: dict[str, Array]
-    #: What that comes to, in words.
+    #: Verdict as a sentence.
     verdicts: Array
-    #: The functions with attempts, that with the most seconds first.
+    #: Functions with attempts, by their seconds, largest first.
     order: Array
 
 
 def trend_rows(attempts: pd.DataFrame) -> pd.DataFrame:
-    """Return what trends rest on, of what `find_attempts` gives: 25 bytes for most attempts."""
+    """Return the columns of `find_attempts` that trends need, about 25 bytes per attempt."""
     rows = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
     columns: pd.DataFrame = rows[["function", "start", *MEASURES]]
     return columns.astype(dict.fromkeys(MEASURES, np.float32))
 
 
 def find_trends(rows: pd.DataFrame) -> Trends:
-    """Find the trends of what `trend_rows` gives."""
+    """Return the trends of rows from `trend_rows`."""
     codes, functions = pd.factorize(rows["function"])
     names = np.asarray(functions, dtype=object)
     groups = Groups(codes, len(names))
     sizes, start = groups.sizes, rows["start"].to_numpy()
     of_rows = sizes[codes]
-    # The step of each attempt: equal shares of each function's, in the order of time.
+    # Step of each attempt: equal parts of each function's attempts, in the order of time.
     steps = groups.places(start) * np.minimum(of_rows, _STEPS) // np.maximum(of_rows, 1)
     cells = Groups(codes * _STEPS + steps, len(names) * _STEPS)
     medians = {}
@@ -105,7 +104,7 @@ def find_trends(rows: pd.DataFrame) -> Trends:
         few = (groups.known(values) < FEWEST)[:, None]
         medians[name] = np.where(few, np.nan, cells.median(values).reshape(-1, _STEPS))
     correlation, count = _count_trend(groups, start)
-    # The number falls where its inverse would rise.
+    # The number falls if its inverse would rise.
     falls = (correlation <= -RANK_CORRELATION) & (count <= 1 / LAST_BY_FIRST)
     change = {name: _last_by_first(table) for name, table in medians.items()}
     rises = {
@@ -126,7 +125,7 @@ def find_trends(rows: pd.DataFrame) -> Trends:
 
 
 def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
-    """Compare the number of starts with time.
+    """Return the trend of the number of starts over time.
 
     The time from a function's first start to its last is cut into equal steps.
 
@@ -149,7 +148,7 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
 
 
 def _rank_correlation(table: Array) -> Array:
-    """Return Spearman's rank correlation of each row with the columns; NaN are left out."""
+    """Return Spearman's rank correlation of each row with the columns, ignoring NaN."""
     columns = np.where(np.isfinite(table), np.arange(table.shape[1]), np.nan)
     ranks = (pd.DataFrame(each).rank(axis=1) for each in (columns, table))
     x, y = (each.sub(each.mean(axis=1), axis=0).to_numpy() for each in ranks)
@@ -157,7 +156,7 @@ def _rank_correlation(table: Array) -> Array:
 
 
 def _last_by_first(table: Array) -> Array:
-    """Divide the mean of each row's last third by that of its first; NaN are left out."""
+    """Return the ratio of each row's mean last third to its mean first third, ignoring NaN."""
     rows, _ = np.nonzero(np.isfinite(table))
     groups, values = Groups(rows, len(table)), table[np.isfinite(table)]
     places = np.arange(len(rows)) - groups.begins[rows]
@@ -170,7 +169,7 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Say what the steps of the tuning guide come to."""
+    """Return the verdict of each function, by the steps of the tuning guide."""
     run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
     longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
     as_many = count > 1 / LAST_BY_FIRST

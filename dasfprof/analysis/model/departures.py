@@ -1,4 +1,4 @@
-"""How workers ended that were lost with tasks on them, also by the ages at which others ended."""
+"""How workers with tasks were lost, which includes losses at a common age."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.trace.trace import once_per_trace
 
-#: Workers die of their age if at least so many do so at an age that differs by at most these
-#: seconds or this fraction, at times that are further apart, and they are most of the unexplained.
+#: Thresholds of workers that die of their age: minimum number of losses, and maximum difference of
+#: ages in seconds or as a fraction. The losses are further apart in time, and most of the
+#: unexplained ones.
 _SAME_AGE, _AGE_SECONDS, _AGE_FRACTION = 3, 2.0, 0.05
-#: Maximum fraction of its limit that the memory of such a worker has; maximum fraction of its age
-#: for which a task had run there, or the task may be what ended it.
+#: Maximum fraction of its limit that the memory of such a worker has. Maximum fraction of its age
+#: for which a task had run there: with more, the task may have ended it.
 _FAR, _PART_OF_AGE = 0.5, 0.5
 
 
 @once_per_trace
 def departures_of(run: Run) -> dict[int, Departure]:
-    """Return how the lives of workers ended that were lost with tasks on them, by life.
+    """Return how worker instances with tasks were lost, by instance.
 
-    Unexplained ones at the same age have Why.AGE. An age is not the reason if a worker became
-    older, or if the same tasks ran at most of these deaths.
+    Unexplained losses at the same age have Why.AGE. Age is not the reason if a worker became older,
+    or if the same tasks ran at most of these losses.
     """
     attempts = find_attempts(run)
     attempts = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
@@ -69,5 +70,5 @@ def departures_of(run: Run) -> dict[int, Departure]:
 
 
 def departure_of(run: Run, life: int) -> Departure:
-    """Return how a life of a worker ended; see `departures_of`."""
+    """Return how a worker instance ended. See `departures_of`."""
     return departures_of(run).get(life) or departure(run, life)

@@ -1,4 +1,4 @@
-"""Readings of each worker's GPU, and how busy each GPU was, over time and in total."""
+"""Samples of each worker's GPU, and the utilization of each GPU over time and in total."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.workers import HOST_WIDE
 from dasfprof.database.columns import Array, repeated
 
-# --- Readings of each worker's GPU, whoever read them ---------------------------------------------
+# --- Samples of each worker's GPU, whichever worker took them ------------------------------------
 
 _READINGS = ["gpu_index", "gpu_utilization", "gpu_memory_used"]
 _USAGE_NAMES = {
@@ -31,29 +31,28 @@ _USAGE_NAMES = {
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """A device of a host, and its samples."""
+    """A GPU of a host, with its samples."""
 
     host: str
-    #: None where the trace names no devices.
+    #: None if the trace does not name devices.
     uuid: str | None
-    #: NVML's, NaN where nothing tells.
+    #: NVML index, or NaN if unknown.
     index: float
     name: str | None
-    #: The workers whose own device it is, as numbers of `NamedWorkers`; none, if it was only
-    #: there to be used.
+    #: Workers that use the device, as numbers of `NamedWorkers`. Empty if it was only available.
     workers: tuple[int, ...]
-    #: In the order of time: ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used``
-    #: (bytes); where the trace names devices, all columns of `Trace.gpu_usage` too.
+    #: Samples by time: ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used`` (bytes).
+    #: If the trace names devices, all columns of `Trace.gpu_usage` are included.
     samples: pd.DataFrame
 
 
 class GpuSamples:
-    """The samples of the GPUs of a trace's workers.
+    """The GPU samples of a trace's workers.
 
-    A device is read by one worker of its host, whoever computes on it. Where the trace tells a
-    worker's device, by UUID, its samples are those of that device on that host. Else they are
-    the readings in the worker's own resource samples; else, as in DASF's files, those in the
-    samples of its host that belong to no worker.
+    One worker per host samples a device, whichever worker computes on it. If the trace contains the
+    UUID of a worker's device, its samples are those of this device on its host. Otherwise they are
+    the values in the worker's own resource samples or, as in DASF's files, in samples of its host
+    without a worker.
 
     Parameters
     ----------
@@ -86,7 +85,7 @@ class GpuSamples:
         self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
 
     def of(self, number: int) -> pd.DataFrame:
-        """Return a worker's samples in the order of time.
+        """Return a worker's samples by time.
 
         Returns
         -------
@@ -102,7 +101,7 @@ class GpuSamples:
         return samples if index.isna().all() else samples[index == index.min()]
 
     def indices(self) -> pd.arrays.IntegerArray:
-        """Return the NVML index of each worker's GPU, NA where nothing tells."""
+        """Return the NVML index of each worker's GPU, or NA if unknown."""
         numbers = range(len(self._workers))
         known = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
         indices = np.array(known, dtype=float)
@@ -110,7 +109,7 @@ class GpuSamples:
         return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
 
     def devices(self) -> list[GpuDevice]:
-        """List the devices that workers have or that were read, by host and NVML index."""
+        """Return the devices that workers have or that were sampled, by host and NVML index."""
         owners: dict[tuple[str, Any], list[int]] = {}
         for number in np.flatnonzero(self._kinds == "worker").tolist():
             if number in self._devices:
@@ -144,7 +143,7 @@ class GpuSamples:
     def integrals(
         self, tasks: pd.DataFrame, *, progress: bool = False
     ) -> dict[str, tuple[Array, Array]]:
-        """Integrate the readings of its worker's GPU over each task run.
+        """Return integrals of the samples of its worker's GPU over each task run.
 
         Returns
         -------
@@ -169,7 +168,7 @@ class GpuSamples:
             samples = self.of(number)
             times = samples["time"].to_numpy(dtype=float)
             begun, ended = starts[rows], stops[rows]
-            # The readings of a sample are known together, as a rule.
+            # Usually, all values of a sample are known.
             intervals: dict[bytes, SampledIntervals] = {}
             for reading, (integral, covered) in sums.items():
                 values = samples[reading].to_numpy(dtype=float)
@@ -215,15 +214,15 @@ class GpuSamples:
         return self._none
 
 
-#: Those of a trace.
+#: GPU samples by trace.
 gpu_samples = once_per_trace(GpuSamples)
 
 
-# --- How busy each GPU was, over time and in total, and whether it idled while tasks ran ----------
+# --- Utilization of each GPU over time and in total, and idle time while tasks ran ----------------
 
-#: Columns of "GPU Usage" whose means are told.
+#: Columns of "GPU Usage" whose means are reported.
 READINGS = ("power", "sm_clock", "memory_clock", "pcie_tx", "pcie_rx")
-#: Columns of "Device Memory" that count from the begin of recording.
+#: Columns of "Device Memory" that count since the start of recording.
 MOVES = tuple(
     f"{way}{what}"
     for way in ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
@@ -233,25 +232,25 @@ MOVES = tuple(
 
 @dataclass(frozen=True)
 class GpuUtilisation:
-    """How busy a device was, by window of time; NaN where no sample tells."""
+    """The utilization of a device in a time window. NaN without samples."""
 
     device: GpuDevice
-    #: Seconds for which samples are known: what the rest is about.
+    #: Seconds that samples cover, which the other fields are about.
     seconds: Array
-    #: Percent, as NVML has it.
+    #: Utilization in percent, as NVML reports it.
     mean_utilization: Array
     max_utilization: Array
     #: Bytes.
     mean_memory: Array
     max_memory: Array
     memory_total: Array
-    #: By the names of further columns of "GPU Usage", in their units.
+    #: Means of further columns of "GPU Usage", in their units.
     means: dict[str, Array]
     max_temperature: Array
-    #: By the names of columns of "Device Memory", what its workers moved: bytes and seconds.
+    #: Bytes and seconds of moves by its workers, by the names of columns of "Device Memory".
     moved: dict[str, Array]
-    #: Percent of the time in which a task ran on one of its workers; in which no kernel ran though
-    #: one did; and in which neither did.
+    #: Percent of the time in which a task ran on one of its workers. Percent in which a task but no
+    #: kernel ran. Percent in which neither ran.
     tasks_ran: Array
     idle_while_tasks_ran: Array
     idle_while_no_task_ran: Array
@@ -261,7 +260,7 @@ class GpuUtilisation:
 def gpu_utilisation(
     run: Run, workers: NamedWorkers, interval: float | None = None
 ) -> tuple[Array, list[GpuUtilisation]]:
-    """Find how busy each GPU was, in windows of equal length or in the whole run.
+    """Return the utilization of each GPU, in windows of equal length or for the whole run.
 
     Returns
     -------
@@ -290,13 +289,13 @@ def gpu_utilisation(
 
 
 def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
-    """Return what workers of dask-cuda moved between GPU, memory and disk, by window of time.
+    """Return what dask-cuda moved between GPU, memory and disk, by time window.
 
-    NaN where they have no samples, which are in the order of time.
+    NaN without samples. The samples must be in the order of time.
     """
     sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in MOVES}
     for _, life in samples.groupby("worker_id"):
-        # Each sample has the totals of its life since recording began.
+        # Each sample has totals of its worker instance since recording began.
         last = np.searchsorted(life["time"].to_numpy(), edges, side="right")
         for name in MOVES:
             sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
@@ -304,10 +303,10 @@ def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
 
 
 def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:
-    """Integrate a device's readings over the windows between edges.
+    """Integrate a device's samples over the windows between edges.
 
-    Time is cut wherever a sample, a window or the running of tasks begins or ends; between two
-    cuts all of them are constant.
+    Time is cut at every sample, window edge, and start or end of tasks. Between two cuts, all of
+    them are constant.
     """
     times = samples["time"].to_numpy(dtype=float)
     ends = held_until(times)
@@ -340,7 +339,7 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         return maxima
 
     utilization, memory = reading("gpu_utilization"), reading("gpu_memory_used")
-    # Of a second with a utilisation of 30 %, the device idled 0.7.
+    # In a second with a utilization of 30 %, the device was idle for 0.7 s.
     idle = 100.0 - utilization
     inside = (times >= edges[0]) & (times <= edges[-1])
     places = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1

@@ -1,4 +1,4 @@
-"""Results that workers held at a moment, and why they had not been let go."""
+"""Results that workers held at a moment, and why they had not been released."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Why a result was held: the first that applies.
+#: Reasons why a result was held. The first that applies is used.
 WAITED_FOR, IN_USE, WANTED, LATE, COPY, UNEXPLAINED, UNTOLD = range(7)
 
-#: Seconds within which the scheduler lets a result go once it knows that its last dependent ended.
+#: Maximum seconds until the scheduler releases a result after it learns that the last dependent
+#: ended.
 _AT_ONCE = 0.1
 
-#: Notes about files of the scheduler that lack what it had told.
+#: Data notes about scheduler files that lack events.
 _LACKING = ("damaged-file", "dropped-facts", "segment-missing")
 
 
 @dataclass(frozen=True)
 class HeldResults:
-    """Results in memory, or spilled, a row each on each worker that had it."""
+    """Results in memory, or spilled, with one row for each worker that had the result."""
 
-    #: Rows of `Trace.tasks`, and of `Trace.workers`.
+    #: Rows of `Trace.tasks`, and rows of `Trace.workers`.
     run: Array
     life: Array
-    #: One of the constants above.
+    #: Reason: one of the constants above.
     why: Array
-    #: The function, as in `Trace.tasks`, of the dependent that begins last of those; -1: none.
+    #: Function, as in `Trace.tasks`, of the dependent that starts last among those it waits for, or
+    #: -1.
     needed_by: Array
-    #: Bytes; NaN where it is not told whether the result was still held.
+    #: Bytes, or NaN if it is unknown whether the result was still held.
     size: Array
 
     def of(self, chosen: Array) -> HeldResults:
-        """Return some of them."""
+        """Return some of the results."""
         return HeldResults(*(values[chosen] for values in vars(self).values()))
 
 
 def held_at(run: Run, time: float) -> HeldResults:
-    """Find the results that were held at a time, in seconds from the trace's begin."""
+    """Return the results that were held at a time, in seconds from the trace's start."""
     tasks, times, release = run.tasks, run.times, release_times(run)
     state = tasks["state"].cat
     made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
     rows = np.flatnonzero(made & (times.done <= time) & ~(release <= time))
     rows = rows[np.argsort(times.done[rows], kind="stable")]
     of_key = np.full(len(run.keys), -1, dtype=np.int64)
-    of_key[tasks["key_id"].to_numpy()[rows]] = rows  # where a key ran again: its last run
+    of_key[tasks["key_id"].to_numpy()[rows]] = rows  # If a key ran again, use its last run.
     rows = of_key[of_key >= 0]
     of_key[of_key >= 0] = np.arange(len(rows))
     why, needed_by = _reasons(run, time, rows, of_key)
@@ -60,7 +62,7 @@ def held_at(run: Run, time: float) -> HeldResults:
     is_kept = _not_dropped(run, time, of_key)
     stays &= is_kept(np.arange(len(rows)), life, times.done[rows])
     copied, copy_life = _copies(run, time, rows, of_key, is_kept)
-    # Where its own worker left, the copy is what there is.
+    # If its own worker left, the copy is the only one.
     of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
     own, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
     return HeldResults(
@@ -74,7 +76,7 @@ def held_at(run: Run, time: float) -> HeldResults:
 
 @once_per_trace
 def release_times(run: Run) -> Array:
-    """Find when the scheduler let the result of each of `Trace.tasks` go.
+    """Return the times at which the scheduler released the results of `Trace.tasks`.
 
     Returns
     -------
@@ -95,13 +97,13 @@ def release_times(run: Run) -> Array:
     times = run.since_begin(at.reindex(runs))
     whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in run.notes)
     times[np.isnan(times)] = np.inf if whole else np.nan
-    times[runs.duplicated(keep=False).to_numpy()] = np.nan  # of several schedulers
+    times[runs.duplicated(keep=False).to_numpy()] = np.nan  # The run had several schedulers.
     released[rows] = times
     return released
 
 
 def ends_of_lives(run: Run) -> Array:
-    """Find when each of `Trace.workers` left, in seconds from the begin; infinite: it did not."""
+    """Return the times at which `Trace.workers` left, in seconds, or infinite if they did not."""
     left = run.left
     if "sent" in run.tasks:
         return np.where(np.isnan(left), np.inf, left)
@@ -110,7 +112,7 @@ def ends_of_lives(run: Run) -> Array:
 
 
 def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
-    """Return why each held result was held, and the function that needed it."""
+    """Return why each result was held, and the function that needed it."""
     tasks, release = run.tasks, release_times(run)[rows]
     offsets, ids = run.dependencies
     edges = np.flatnonzero(of_key[ids] >= 0)
@@ -163,15 +165,15 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return when those begin that the scheduler knew of and that had not begun; else NaN."""
+        """Return the start times of dependents that were known but not started, or NaN."""
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
     def running(self, time: float) -> Array:
-        """Return when those began that were running; else NaN."""
+        """Return the start times of dependents that were running at a time, or NaN."""
         return self._latest((self._begin <= time) & (self._end > time), self._begin)
 
     def known_by(self, time: float) -> Array:
-        """Return when the scheduler knew that those had ended that had; else minus infinity."""
+        """Return when the scheduler learned the end of finished dependents, or minus infinity."""
         return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
 
     def _latest(self, chosen: Array, values: Array) -> Array:
@@ -180,13 +182,13 @@ class _Dependents:
         return latest[self._keys]
 
 
-#: Of places of held results, lives of workers, and since when these have held them: whether they
-#: were not asked later to drop them, as others have them as well.
+#: Whether results that workers hold (indices, worker instances, times) were not dropped later on
+#: request, because other workers have them too.
 _Kept = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
-    """Return what tells which results workers were not asked to drop by a time."""
+    """Return a function that tells which results workers were not asked to drop by a time."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
@@ -204,7 +206,7 @@ def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
 def _copies(
     run: Run, time: float, rows: Array, of_key: Array, is_kept: _Kept
 ) -> tuple[Array, Array]:
-    """Return which held results transfers had brought to which other workers, each once."""
+    """Return the held results that transfers had brought to other workers, without duplicates."""
     lengths, ids = run.transfer_keys
     moved, life = run.transfers, run.transfers["worker_id"].to_numpy()
     stop = run.on_one_clock(moved["start"] + moved["duration"], life)
@@ -215,17 +217,17 @@ def _copies(
     there = np.flatnonzero(arrived[of] & (places >= 0))
     places, of = places[there], of[there]
     own = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
-    # Of a key that ran again, what came before is of the earlier run.
+    # If a key ran again, earlier transfers belong to the earlier run.
     late = stop[of] >= run.times.done[rows][places]
     late &= is_kept(places, life[of], stop[of])
     pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
-# --- The results that workers held over a run, by the function that made them ---------------------
+# --- Results that workers held over a run, by the function that made them -------------------------
 
-#: Functions that are told apart, of those that ever held such a share of the peak; the last of them
-#: is all others.
+#: Threshold (fraction of the peak) of functions that are listed separately. The last one is the sum
+#: of all others.
 _MOST, _LEAST = 8, 0.01
 OTHERS = "other functions"
 
@@ -234,25 +236,25 @@ OTHERS = "other functions"
 class ResultsOverTime:
     """Bytes of results by function, each counted once, in memory or spilled."""
 
-    #: Seconds from the trace's begin, ascending; the moment of the peak is one of them.
+    #: Seconds from the trace's start, ascending. The moment of the peak is one of them.
     times: Array
-    #: The functions that ever held most first, and those bytes, a row a function.
+    #: Functions by their maximum bytes, largest first, and bytes with one row per function.
     functions: list[str]
     held: Array
-    #: When most was held by all together.
+    #: Time at which all functions together held most.
     peak: float
 
 
 def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
-    """Find what was held at so many moments of a run; None where nothing tells.
+    """Return the results that were held at this number of moments, or None if unknown.
 
-    A result is held from its task's end until the scheduler let it go, or its worker left.
+    A result is held from its task's end until the scheduler released it, or until its worker left.
     """
     rows, size, begin, stop = _lives_of_results(run)
     if not len(rows):
         return None
     at, change = np.append(begin, stop), np.append(size, -size)
-    # Results that are released make room for those that are stored at the same time.
+    # A result that is released makes room for a result that is stored at the same time.
     order = np.lexsort((change, at))
     peak = float(at[order][np.cumsum(change[order]).argmax()])
     times = np.unique(np.append(np.linspace(0.0, max(run.wall, 0.0), points), peak))
@@ -270,7 +272,7 @@ def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
 
 
 def results_at(run: Run, times: Array) -> dict[str, Array]:
-    """Find how many bytes of each function's results were held at times, which are in order."""
+    """Return the bytes of each function's results that were held at sorted times."""
     rows, size, begin, stop = _lives_of_results(run)
     codes = run.tasks["function"].cat.codes.to_numpy()[rows]
     names = run.tasks["function"].cat.categories
@@ -284,7 +286,7 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
-    """Return the rows of `Trace.tasks` with results, their bytes, and from when to when."""
+    """Return rows of `Trace.tasks` with results, their bytes, and the time range of each."""
     tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
     begin, life = run.times.done, tasks["worker_id"].to_numpy()

@@ -1,7 +1,7 @@
-"""Why threads had nothing to do: the causes of idle threads at each instant.
+"""Causes of idle threads at each instant.
 
-Each worker's free threads are explained by its own affairs first, in the order of its causes. What
-remains of all workers is the pool of idle threads of the cluster, see `Pool`.
+Each worker's free threads are first explained by the worker itself, in the order of its causes. The
+threads that remain of all workers are the pool of idle threads of the cluster. See `Pool`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
 from dasfprof.database.columns import Array
 
-#: When intervals began, and when they ended.
+#: Starts and ends of intervals.
 Spans = tuple[Array, Array]
 
-#: Causes of idle threads: of one worker, in the order in which they explain its free threads.
+#: Causes of one worker's idle threads, in the order in which they explain its free threads.
 (IDLE_STARTING, IDLE_CLOSING, IDLE_PAUSED, UNRECORDED, WORKER_LATENCY, TRANSFER, ON_ITS_WAY) = (
     range(7)
 )
-#: Causes of the cluster's pool.
+#: Causes of the cluster's pool of idle threads.
 SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, FUNCTIONS, CLIENT = range(7, 13)
 #: The cause that comes before all others: tasks of clients that the trace leaves out.
 OTHERS = 13
@@ -37,24 +37,24 @@ _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSIN
 class IdleThreads:
     """The threads of one worker over its life."""
 
-    #: Thread-seconds by cause; the pool's are not in it.
+    #: Thread-seconds by cause, without those in the pool.
     causes: dict[int, float]
-    #: Times at which one of the following changes, and the values from each on.
+    #: Times at which one of the following values changes, and the values from each time onwards.
     times: Array
-    #: Threads left for the pool.
+    #: Threads that remain for the pool.
     idle: Array
-    #: Ready tasks beyond the worker's own free threads.
+    #: Ready tasks that exceed the worker's own free threads.
     surplus: Array
-    #: When the worker's life, or the window of it, begins and ends.
+    #: Start and end of the worker's life, or of the window of it.
     begin: float
     end: float
-    #: The share of a thread that a slot has, from each of `used_times` to the next. None where no
-    #: more slots were held than there are threads: each second of a slot is a thread-second.
+    #: Fraction of a thread that a slot has, from each of `used_times` to the next. None if there
+    #: are never more occupied slots than threads: each second of a slot is then a thread-second.
     share: Array | None
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return the thread-seconds that a slot has had by some times, since any time."""
+        """Return the cumulative thread-seconds of a slot at some times."""
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
             return times
@@ -64,16 +64,16 @@ class IdleThreads:
 
 @dataclass(frozen=True)
 class OwnCauses:
-    """What a worker's own affairs make of its free threads, from each of `times` to the next."""
+    """The explanation of a worker's free threads by the worker itself, over time."""
 
-    #: How many threads the worker has.
+    #: Number of threads of the worker.
     threads: int
     times: Array
-    #: Slots that are held.
+    #: Number of occupied slots.
     running: Array
     #: Free threads by cause.
     causes: dict[int, Array]
-    #: Those left for the pool, and ready tasks beyond the worker's own free threads.
+    #: Threads that remain for the pool, and ready tasks that exceed the worker's free threads.
     idle: Array
     surplus: Array
 
@@ -85,7 +85,7 @@ def own_causes(
     unrecorded: Spans,
     others: Spans,
 ) -> OwnCauses:
-    """Explain the free threads of one worker as far as its own affairs do.
+    """Explain the free threads of one worker as far as the worker itself does.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def own_causes(
 
 
 def idle_threads(own: OwnCauses) -> IdleThreads:
-    """Sum what a worker's own affairs explain, and keep what they leave."""
+    """Sum up what the worker itself explains, and keep the remaining threads."""
     times, running, threads = own.times, own.running, own.threads
     steps = np.diff(times)
     causes = {
@@ -151,32 +151,32 @@ def idle_threads(own: OwnCauses) -> IdleThreads:
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
-    """Count, after each of the sorted edges, how many spans are open that the two groups bound."""
+    """Return, after each of the sorted edges, the number of open ranges that two groups bound."""
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
     step[ends[second - 1] : ends[second]] = -1
     return np.maximum(np.cumsum(step[order]), 0)
 
 
-# Why the threads that workers' own affairs leave idle had nothing to do: the cluster's pool.
-#
-# Its causes at an instant are shared by all threads of the pool alike.
+# Causes of the idle threads that workers do not explain themselves: the cluster's pool. At each
+# instant, all threads of the pool share its causes equally.
 
-#: Counts of threads and tasks; there are millions of them, and memory is what limits their speed.
+#: Type of counts of threads and tasks. There are millions of them, and memory bandwidth limits the
+#: speed.
 _INT = np.int32
 
 
 @dataclass(frozen=True)
 class Pool:
-    """What one thread of the cluster's pool was spent on."""
+    """Seconds by cause of one thread of the cluster's pool."""
 
     #: Times between which no cause changes.
     grid: Array
-    #: Seconds by cause until each of them; causes that none was spent on are left out.
+    #: Cumulative seconds by cause at these times, without causes that have none.
     spent: dict[int, Array]
 
     def of_worker(self, threads: IdleThreads) -> dict[int, float]:
-        """Sum the thread-seconds of a worker's threads in the pool by cause."""
+        """Return the thread-seconds of a worker's threads in the pool, by cause."""
         held = np.flatnonzero(threads.idle[:-1])
         begins = np.searchsorted(self.grid, threads.times[held])
         ends = np.searchsorted(self.grid, threads.times[held + 1])
@@ -187,7 +187,7 @@ class Pool:
 
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Explain the threads that are left of all workers, one second of any like another."""
+    """Explain the threads that remain of all workers. All threads of the pool are equal."""
     times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
     if not len(times):
         return Pool(times, {})
@@ -197,7 +197,7 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
         np.cumsum(np.concatenate(of_workers)[order], dtype=_INT)
         for of_workers in zip(*changes, strict=True)
     )
-    # While no thread is idle nothing is spent: of a busy run that leaves little to look at.
+    # While no thread is idle, there is nothing to explain. In a busy run, that leaves few times.
     held = idle > 0
     changing = np.flatnonzero(held | np.append(True, held[:-1]))
     times, idle, surplus = times[order[changing]], idle[changing], surplus[changing]
@@ -215,31 +215,31 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """What the whole cluster had to do: when runs came to each stage, as sorted times.
+    """The work of the whole cluster: sorted times at which runs came to each stage.
 
-    A run that nobody finished was done when it was given up.
+    A run that did not finish ends when it was cancelled or abandoned.
     """
 
-    #: Known to the scheduler.
+    #: When the scheduler received it.
     arrival: Array
-    #: Runnable, and not sent to any worker.
+    #: Runnable, and not assigned to a worker.
     runnable: Array
-    #: On a worker, or on its way to it.
+    #: On a worker, or in transit to it.
     sent: Array
-    #: Done, and not known to be.
+    #: Done, but not yet reported to the scheduler.
     done: Array
     #: Finished.
     known: Array
     #: When calls of actors arrived, and when they were answered.
     calls: Spans
-    #: When functions outside of tasks were asked for, and when they were answered.
+    #: When functions outside of tasks were requested, and when they were answered.
     functions: Spans
-    #: How many more tasks had not ended: times, and the number from each on.
+    #: Number of additional unfinished tasks: times, and the number from each time onwards.
     untold: Steps
 
     @classmethod
     def of(cls, run: Run) -> PoolDemand:
-        """Find what there was to do."""
+        """Return the work of a run."""
         times, more = run.slots.times, run.unfinished
         calls, functions = call_spans(run), function_spans(run)
         return cls(
@@ -254,7 +254,7 @@ class PoolDemand:
         )
 
     def grid(self, times: Array, idle: Array) -> Array:
-        """Return the times at which a cause can change, as far as threads are in the pool."""
+        """Return the times at which a cause can change while threads are in the pool."""
         parts = [times]
         edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
         edges_of += [*self.calls, *self.functions, self.untold[0]]
@@ -265,7 +265,7 @@ class PoolDemand:
         return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
-        """Return the threads of the pool by cause from each time on: all of them together."""
+        """Return the number of threads of the pool by cause, from each time onwards."""
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
@@ -294,17 +294,17 @@ class PoolDemand:
 
 
 def _within(edges: Array, bounds: Array) -> Array:
-    """Return which sorted edges lie within spans; `bounds` are their begins and ends in turn."""
+    """Return a mask of sorted edges within ranges. `bounds` alternates starts and ends."""
     places = np.searchsorted(edges, bounds)
     begun, ended = (np.bincount(places[side::2], minlength=len(edges) + 1) for side in (0, 1))
     return np.cumsum(begun - ended)[:-1] > 0
 
 
 def _ascending(parts: Sequence[Array]) -> Array:
-    """Sort times; they come in long sorted stretches, which a stable sort merges."""
+    """Sort times. They consist of long sorted runs, which a stable sort merges."""
     return np.sort(np.concatenate(parts), kind="stable")
 
 
 def _passed(edges: Array, times: Array) -> Array:
-    """Count the edges that have passed by each of some sorted times."""
+    """Return the number of edges up to each of some sorted times."""
     return np.searchsorted(edges, times, side="right").astype(_INT)

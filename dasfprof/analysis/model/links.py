@@ -1,4 +1,4 @@
-"""Links from run to run: which run of a key made the result that another run took."""
+"""Links between task runs: the run of a key that made the result which another run used."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class RunLinks:
-    """The inputs of `Trace.tasks`, a row each; some of them runs of the trace."""
+    """The inputs of `Trace.tasks`, one row each, with the runs that made them if known."""
 
-    #: The row of `Trace.tasks` that took it.
+    #: Row of `Trace.tasks` that used the input.
     row: Array
-    #: Its key.
+    #: Key of the input.
     key_id: Array
-    #: The row of `TaskSlots` that made it; -1: no run of the trace is known to have.
+    #: Row of `TaskSlots` that made it, or -1 if unknown.
     producer: Array
 
 
 @once_per_trace
 def find_links(run: Run) -> RunLinks:
-    """Find the run that made each input: of its key's, the last that had made a result before.
+    """Return the run that made each input: the last run of its key that had made a result before.
 
-    A run takes a result that the scheduler knew of as it sent it. What no run made before that
-    was in memory before the recording, or was put there by a client.
+    A run uses a result that the scheduler knew when it assigned the run. If no run made it before
+    that, it was in memory before recording, or a client put it there.
     """
     slots, unseen = run.slots, run.unseen
     lengths, items = run.task_dependencies
@@ -37,19 +37,19 @@ def find_links(run: Run) -> RunLinks:
     wanted = items.astype(np.int64)
     key_ids = run.of_slots("key_id").astype(np.int64)
     state, seen_state = run.tasks["state"], unseen["scheduler_state"]
-    # Traces that tell no state hold no other runs than those that made a result.
+    # Traces without states contain only runs that made a result.
     succeeded = np.append(state.isna() | (state == "memory"), seen_state == "memory").astype(bool)
     made = ResultsByKey(key_ids, slots.times.known, np.flatnonzero(succeeded), len(run.keys))
     producers = made.last_before(wanted, slots.times.sent[rows])
     if "sent" not in run.tasks:
-        # Times of two hosts then compare only roughly: the one run that there is will be it.
+        # Times of two hosts are only roughly comparable, so if there is a single run, use it.
         producers = np.where(producers < 0, made.only(wanted), producers)
     return RunLinks(rows, wanted, producers)
 
 
 @once_per_trace
 def dependency_rows(run: Run) -> tuple[Array, Array]:
-    """Find the runs that made the inputs of other runs.
+    """Return the runs that made the inputs of other runs.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def dependency_rows(run: Run) -> tuple[Array, Array]:
 
 
 class ResultsByKey:
-    """Results by key and by when they were there.
+    """Lookup of task runs by their key and by the time of their result.
 
     Parameters
     ----------
@@ -79,21 +79,21 @@ class ResultsByKey:
         self._time_of = times
         runs = np.bincount(key_ids[rows], minlength=count)
         single = runs[key_ids[rows]] == 1
-        #: The run of each key that has just one, else -1.
+        #: The run of each key with exactly one run, or -1.
         self._only = np.full(count, -1, dtype=np.int64)
         self._only[key_ids[rows[single]]] = rows[single]
-        #: Those of keys that have several.
+        #: Runs of keys that have several.
         self._several, rows = runs > 1, rows[~single]
         self._times = np.sort(times[rows])
         self._width = len(rows) + 1
         ranks = np.searchsorted(self._times, times[rows], side="right")
-        #: Key and rank of the time as one number.
+        #: Key and rank of the time, combined in one number.
         places = key_ids[rows].astype(np.int64) * self._width + ranks
         order = np.argsort(places, kind="stable")
         self._places, self._rows = places[order], rows[order]
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
-        """Find the run of each key whose result was there last by a time; -1 where none was."""
+        """Return, for each key, the run with the last result up to a time, or -1."""
         rows = self._only[key_ids]
         own = np.flatnonzero(rows >= 0)
         rows[own[~(self._time_of[rows[own]] <= times[own])]] = -1
@@ -107,51 +107,52 @@ class ResultsByKey:
         return rows
 
     def first(self, key_ids: Array) -> Array:
-        """Find the run of each key whose result was there first; -1 where none was."""
+        """Return, for each key, the run with the first result, or -1."""
         rows = self._only[key_ids]
         several = np.flatnonzero(self._several[key_ids])
         rows[several] = self._rows[np.searchsorted(self._places, key_ids[several] * self._width)]
         return rows
 
     def only(self, key_ids: Array) -> Array:
-        """Find the run of each key that has just one; -1 for others."""
+        """Return the run of each key that has exactly one, or -1."""
         return self._only[key_ids]
 
 
-# --- What each task run had to wait for last: the finish without which it had begun earlier -------
+# --- The finish that each task run had to wait for last
+# ---------------------------------------------
 
-#: What bound a run: nothing that is known, the graph's arrival (the client), a dependency, a place
-#: in the queue of a worker that the scheduler fills, a thread, or the thief that stole it.
+#: What bound a run: nothing that is known, the graph's arrival (the client), a dependency, a slot
+#: on a worker that the scheduler fills from its queue, a thread, or the thief that stole it.
 NOTHING, CLIENT, DEPENDENCY, QUEUE, THREAD, STEAL = range(6)
 NAMES = ("", "client", "dependency", "queue", "thread", "steal")
 
 
 @dataclass(frozen=True)
 class Predecessors:
-    """For each row of `TaskSlots` what bound it."""
+    """What bound each row of `TaskSlots`."""
 
-    #: One of the above.
+    #: One of the constants above.
     kind: Array
-    #: The row of the run whose finish bound it; -1 where none is known.
+    #: Row of the run whose finish bound it, or -1 if unknown.
     row: Array
-    #: When that finish was: for a dependency, a place and the client as the scheduler knew it,
-    #: for a thread as it became free.
+    #: Time of that finish: for a dependency, a slot and the client when the scheduler learned it,
+    #: and for a thread when it became free.
     time: Array
-    #: A place in a total order of the rows, in which what binds comes first.
+    #: Position in a total order of the rows in which a run comes after the run that bound it.
     rank: Array
-    #: Whether a client's graph had it sent.
+    #: Whether a client's graph caused its assignment.
     asked: Array
 
 
 @once_per_trace
 def find_predecessors(run: Run) -> Predecessors:
-    """Find what bound each run, from what came latest to what came first.
+    """Return what bound each run, checked from the latest event to the earliest.
 
-    A run that was ready before a slot of its worker ended and began after it waited for that
-    thread. Else a stolen one waited for its thief's last task. Else the scheduler sent it in
-    answer to the event that has the same stimulus id; where no run ended by that, it was the last
-    dependency to be known, or the client that submitted it, after the last finish before of what
-    a client wanted: of other finishes clients are not told.
+    A run that was ready before a slot of its worker ended, and started after that, waited for this
+    thread. Otherwise, a stolen run waited for its thief's last task. Otherwise, the scheduler
+    assigned it in response to the event with the same stimulus id. If no run ended with this id, it
+    was the last dependency to be reported, or the client that submitted it after the last earlier
+    finish that a client requested. Clients do not learn of other finishes.
     """
     slots = run.slots
     times, count = slots.times, len(slots.worker)
@@ -182,7 +183,8 @@ def find_predecessors(run: Run) -> Predecessors:
     kind[own[kind[own] == QUEUE]] = DEPENDENCY
     # The last finish before its arrival that its client may have waited for.
     before = _last_known(times.known, times.arrival)
-    if "wanted" in run.tasks:  # not in an older file, nor without one of a scheduler
+    # Older files do not contain this, and neither do traces without a file of the scheduler.
+    if "wanted" in run.tasks:
         known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
         before = np.where(by_client, _last_known(known, times.arrival), before)
     bind(CLIENT, before, times.known)
@@ -191,35 +193,35 @@ def find_predecessors(run: Run) -> Predecessors:
 
 
 def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
-    """Find the slot of each run's worker that ended last, by one time and after another."""
+    """Return the slot of each run's worker that ended last between two times."""
     last = np.full(len(before), -1, dtype=np.int64)
     order = np.lexsort((slots.end, slots.worker))
     for own in np.split(order, np.flatnonzero(np.diff(slots.worker[order])) + 1):
         ends = slots.end[own]
         rows = own[np.argsort(before[own], kind="stable")]
         places = np.searchsorted(ends, before[rows], side="right") - 1
-        # A run that took no time ends as it begins, and cannot have waited for itself.
+        # A run without duration ends when it starts, and cannot have waited for itself.
         places = np.where((places >= 0) & (own[places] == rows), places - 1, places)
         last[rows] = np.where((places >= 0) & (ends[places] > after[rows]), own[places], -1)
     return last
 
 
 def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
-    """Return stimulus ids that sent and ended runs, -1 unknown, and who was sent by a client."""
+    """Return stimulus ids of assignments and ends (-1: unknown), and a mask of clients' ones."""
     causes, ends = np.full((2, count), -1, dtype=np.int64)
     for first, table in ((0, run.tasks), (len(run.tasks), run.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
             if column in table:
                 values = np.nan_to_num(table[column].to_numpy(dtype=float), nan=-1)
                 ids[first : first + len(table)] = values
-    # A graph's id begins with a word, which is the head that its key was split into.
+    # The id of a graph begins with a word, which is the head of its key.
     heads = [str(text).startswith("update-graph") for _, text in run.stimuli.heads]
     of_stimulus = np.append(np.array(heads, dtype=bool)[run.stimuli.head_ids], False)
     return causes, ends, of_stimulus[causes]
 
 
 def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
-    """Find for each run the last one that ended by what sent it."""
+    """Return, for each run, the last run that ended with the stimulus that assigned it."""
     known, sent = slots.times.known, slots.times.sent
     order = np.lexsort((known, ends))
     places = np.searchsorted(ends[order], causes, side="right") - 1
@@ -229,29 +231,30 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
 
 
 def _last_known(known: Array, times: Array) -> Array:
-    """Find the run whose end was known last by each time; -1 where none was."""
+    """Return the run whose end was reported last up to each time, or -1."""
     order = np.argsort(known, kind="stable")
     places = np.searchsorted(known[order], times, side="right") - 1
     return np.where(places >= 0, order[np.maximum(places, 0)], -1) if len(order) else places
 
 
-# --- Whether task runs wait in turn, for something that serves one at a time ----------------------
+# --- Whether task runs take turns at something that serves one at a time --------------------------
 
-#: They end evenly: so many of them within such a part of the usual distance.
+#: Thresholds of even ends: fraction of the ends that are within this fraction of the usual
+#: interval.
 _EVEN, _NEAR = 0.8, 0.25
-#: Of those that begin together the first lasts as long, another twice as long or more, within such
-#: a part. The fewest that tell, by how many there are at once.
+#: Thresholds for task runs that start together: the first lasts one interval, and another twice as
+#: long or more, within this fraction. Minimum number of groups, by the number of concurrent runs.
 _FIRST_NEAR, _ROUNDS = 0.35, 3
-#: Most wait for others: the usual run lasts so many times as long as it is served.
+#: Threshold (multiple of the interval): median duration of the runs, because most of them wait.
 _WAITS = 1.5
 
 
 def find_turn(start: Array, stop: Array) -> float | None:
-    """Return the seconds for which each run is served, if that is one at a time; else None.
+    """Return the seconds for which each run is served if they are served one at a time, or None.
 
-    Then one ends after the other, evenly; and of those that begin together the first is served at
-    once, the second after it. Runs that wait for something of their own take as long from the
-    first on.
+    If so, runs end one after another at even intervals. Of runs that start together, the first is
+    served immediately, and the second after it. Runs that wait independently take equally long from
+    the start.
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]

@@ -1,4 +1,4 @@
-"""How memory grows from one computation to the next, and with the runs of functions."""
+"""Growth of memory from one computation to the next, and with the runs of functions."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Moments that are looked at, at most; and how many windows a run has that is one computation.
+#: Maximum number of moments that are compared, and number of windows of a run with one computation.
 _MOST, _WINDOWS = 200, 20
-#: Of results of which none are held.
+#: Reason of a function without held results.
 _NOBODY = -1, "", ""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Spans of time, apart and in order, in which memory is compared: the least of each counts."""
+    """Sorted, disjoint time ranges in which memory is compared, by the minimum within each."""
 
     begin: Array
     end: Array
-    #: Computations, or windows, from each to the next.
+    #: Number of computations, or windows, from each range to the next.
     steps: Array
-    #: Seconds of a window; NaN: they are the times between computations.
+    #: Seconds of a window, or NaN if the ranges are times between computations.
     window: float
 
     def __len__(self) -> int:
         return len(self.begin)
 
     def has_any(self, times: Array) -> Array:
-        """Return in which spans there is one of times, which are in order."""
+        """Return a mask of ranges that contain one of the sorted times."""
         return np.searchsorted(times, self.end) > np.searchsorted(times, self.begin)
 
     def least(self, times: Array, values: Array) -> Array:
-        """Return the place of the least of values in each span; -1: there is none."""
+        """Return the index of the minimum value in each range, or -1 if there is none."""
         places = np.full(len(self), -1, dtype=np.int64)
         first, end = np.searchsorted(times, self.begin), np.searchsorted(times, self.end)
         for number in np.flatnonzero(end > first).tolist():
@@ -56,32 +56,32 @@ class Moments:
         return places
 
     def of(self, chosen: Array) -> Moments:
-        """Return some of them."""
+        """Return some of the ranges."""
         at = np.append(0.0, np.cumsum(self.steps))[chosen]
         return Moments(self.begin[chosen], self.end[chosen], np.diff(at), self.window)
 
 
 @dataclass(frozen=True)
 class ProcessGrowth:
-    """The memory of a process of workers from moment to moment."""
+    """The memory of a process of workers over time."""
 
     lives: Array
     memory: Drift
     results: Drift
     spilled: Drift
     unmanaged: Drift
-    #: Of how many results it held.
+    #: Number of results that it held.
     number: Drift
 
 
 @dataclass(frozen=True)
 class FunctionGrowth:
-    """Results of a function that were held from moment to moment, and who holds them at last."""
+    """Results of a function that were held over time, and why they are held at the end."""
 
     function: str
     size: Drift
-    #: Of the most bytes of it at the last moment: why they are held (a constant of `held_results`;
-    #: -1: none is held then), the line that built them, and the one that made their futures; empty:
+    #: For most bytes at the last moment: why they are held (a constant of `held_results`, or -1 if
+    #: none is held), the line that built them, and the line that made their futures. Empty if
     #: unknown.
     why: int
     line: str
@@ -90,17 +90,17 @@ class FunctionGrowth:
 
 @dataclass(frozen=True)
 class MemoryGrowth:
-    """How memory grew."""
+    """The growth of memory in a run."""
 
     moments: Moments
-    #: Each process of workers that was sampled at every moment, and all of these together; None:
-    #: there is none.
+    #: Each process of workers that was sampled at every moment, and their sum, or None if there is
+    #: none.
     processes: list[ProcessGrowth]
     together: ProcessGrowth | None
-    #: Of the scheduler's process and the client's; None: it was not recorded, or is one of the
-    #: processes above, or the scheduler's.
+    #: Drift of the scheduler's process and of the client's process, or None if it was not recorded
+    #: or is the same process as one above.
     scheduler: Drift | None
-    #: Of the number of tasks that the scheduler knew; None: nothing tells.
+    #: Drift of the number of tasks that the scheduler knew, or None if unknown.
     scheduler_tasks: Drift | None
     client: Drift | None
     functions: list[FunctionGrowth]
@@ -108,7 +108,7 @@ class MemoryGrowth:
 
 @once_per_trace
 def memory_growth_of(run: Run) -> MemoryGrowth:
-    """Find how memory grew between the computations of a run; of a single one, by windows."""
+    """Return how memory grew between the computations, or windows, of a run."""
     processes, others = memory_of_processes(run), memory_of_others(run)
     moments = _moments(run, processes)
     looks = [(one, moments.least(one.time, one.unmanaged)) for one in processes]
@@ -132,8 +132,8 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
 
 
 def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
-    """Find the times between computations in which all processes were sampled; else windows."""
-    # When a task was in progress.
+    """Return the times between computations with samples of all processes, or windows."""
+    # Time ranges in which a task was in progress.
     times, only = run.whole.slots.times, run.scheduler_only
     begins = np.append(times.arrival, run.since_begin(only["sent"]))
     ends = np.append(times.known, run.since_begin(only["known"]))
@@ -142,7 +142,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     none = Moments(np.empty(0), np.empty(0), np.empty(0), float("nan"))
     if not len(begins) or not processes:
         return none
-    # After the last one the program may let everything go.
+    # After the last computation, the program may release everything.
     between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
     seen = np.ones(len(between), dtype=bool)
     for one in processes:
@@ -159,7 +159,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
 
 
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
-    """Find the drift of what was read of a process now and then."""
+    """Return the drift of a process that was sampled at intervals."""
     if process is None or not len(moments):
         return None
     read = np.array([process.at(end) for end in moments.end.tolist()])
@@ -168,7 +168,7 @@ def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
 
 
 def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
-    """Find how much of each function's results was held at the end of each moment."""
+    """Yield how much of each function's results was held at the end of each moment."""
     if not len(moments):
         return
     last = held_at(run, float(moments.end[-1]))
@@ -183,31 +183,31 @@ def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
         yield FunctionGrowth(name, drift_of(sizes, moments.steps), *(holder or _NOBODY))
 
 
-# --- What stays in a process with each run of a function ------------------------------------------
+# --- Memory that stays in a process with each run of a function -----------------------------------
 
 
 @dataclass(frozen=True)
 class RunGrowth:
-    """What stays in workers' processes, beyond results, with the runs of a function."""
+    """Memory beyond results that stays in workers' processes with the runs of a function."""
 
     function: str
     runs: int
-    #: Of these, those between two moments between which no other function ran in their process.
+    #: Number of these between two moments without runs of other functions in their process.
     alone: int
-    #: Over these, in the order of time; `first` to `last` add up what stayed.
+    #: Drift over these runs by time. `first` to `last` are sums of what stayed.
     drift: Drift
 
 
 @once_per_trace
 def growth_by_runs(run: Run) -> list[RunGrowth]:
-    """Find what stays in processes with the runs of each function, those with the most first."""
+    """Return the memory that stays in processes with runs of each function, largest first."""
     slots = run.whole.slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(run):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))
         rows = rows[np.argsort(slots.times.executing[rows], kind="stable")]
         at = _between_runs(process, slots.times.executing[rows], slots.times.done[rows])
-        # What a process takes for its first tasks, of imports and caches, it takes once.
+        # A process allocates memory for imports and caches only once, for its first tasks.
         for before, after in zip(at[1:-1].tolist(), at[2:].tolist(), strict=True):
             begin, end = np.searchsorted(
                 slots.times.executing[rows], process.time[[before, after]], side="right"
@@ -228,9 +228,9 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
-    """Return the samples to compare: the last of each time in which nothing ran in a process.
+    """Return the samples to compare: the last one of each time without task runs in a process.
 
-    Where there are few, the one in which it had least beside results, of each of some windows.
+    If there are few, return the sample with the least unmanaged memory in each of several windows.
     """
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1

@@ -1,4 +1,4 @@
-"""Workers that died of want of memory, and which of the functions under way there took it."""
+"""Workers that were killed because memory ran out, and the function that took the memory."""
 
 from __future__ import annotations
 
@@ -17,37 +17,41 @@ from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: The share of what has to be explained that explains it.
+#: Threshold (fraction of the memory to explain): a function explains it.
 _MOST = 0.7
-#: The share of a limit from which results, or what was there before, fill the memory alone.
+#: Threshold (fraction of the limit): results, or earlier memory, fill the memory alone.
 _HALF = 0.5
-#: Seconds of a task run after which it is known to be under way, and that a sample may be late.
+#: Seconds after which a task run is recorded as in progress, plus the maximum delay of a sample.
 _SEEN, _LATE = 2.0, 2.0
-#: Runs that have to have ended for their rises to be the usual ones; and for a function of which
-#: none was long enough to tell its rise to be taken for harmless.
+#: Minimum number of finished runs, for their rises to be the usual ones, and for a function without
+#: long enough runs to count as harmless.
 _FEW, _MANY = 3, 10
 
 
 class Reason(str, Enum):
-    """What the suspicion rests on, or why there is none."""
+    """The basis of a suspicion, or the reason why there is none."""
 
     ALONE = "nothing else ran there"
-    USUAL = "its runs usually take as much"
-    NEVER_ENDED = "no run of it ever ended, and what the others usually take does not explain it"
-    IN_ALL = "no other function was there at each such death"
-    RESULTS = "results filled the memory, not what ran"
-    LEFT_BEHIND = "the memory was in use before these tasks began, and nothing else had run there"
-    BEFORE = "the memory was in use before any of these tasks began"
-    HOST = "its host was full, the worker itself was not"
+    USUAL = "its runs usually take that much"
+    NEVER_ENDED = (
+        "none of its runs ever finished, and the usual memory of other functions does not "
+        "explain it"
+    )
+    IN_ALL = "no other function was running at each of these deaths"
+    RESULTS = "results filled the memory, and not the running tasks"
+    LEFT_BEHIND = "the memory was in use before these tasks started, and nothing else had run there"
+    BEFORE = "the memory was in use before any of these tasks started"
+    HOST = "its host was full, but the worker itself was not"
     GROUP = (
-        "the control group that it shares with other workers was full, the worker itself was not"
+        "the control group that it shares with other workers was full, but the worker itself was "
+        "not"
     )
     SEVERAL = "any of them may have taken it"
-    UNSEEN = "nothing tells what ran there"
+    UNSEEN = "what was running there is not recorded"
 
 
 class Certainty(str, Enum):
-    """How sure a suspicion is."""
+    """The certainty of a suspicion."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -56,23 +60,24 @@ class Certainty(str, Enum):
 
 @dataclass(frozen=True)
 class UnderWay:
-    """The tasks of one function that a worker ran, or may have begun, when it died."""
+    """Tasks of one function that a worker was running, or may have started, when it died."""
 
     function: str
-    #: Those that were seen to run, and those that may have begun just before.
+    #: Number of tasks that were seen running, and of tasks that may have started just before.
     seen: int
     perhaps: int
-    #: Seconds for which the first of those seen had run; NaN: none was.
+    #: Seconds for which the first of the tasks that were seen had run, or NaN if none was.
     seconds: float
-    #: By how much a process usually holds more while one runs, in bytes; NaN: too few have ended.
+    #: Usual rise of a process's memory while a task runs, in bytes, or NaN if too few have
+    #: finished.
     rise: float
-    #: How many of its runs had ended.
+    #: Number of its finished runs.
     ended: int
 
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """A control group with a limit, at a time."""
+    """A control group with a memory limit, at one time."""
 
     limit: float = float("nan")
     workers: int = 0
@@ -86,33 +91,34 @@ class MemoryGroup:
 
 @dataclass(frozen=True)
 class MemoryKill:
-    """A life of a worker that ended for want of memory."""
+    """A worker instance that was killed because memory ran out."""
 
     #: Its row in `Trace.workers`.
     life: int
     #: Seconds from the trace's begin.
     left: float
-    #: Bytes in its last sample, its limit, and results in memory then; NaN: unknown.
+    #: Bytes in its last sample, its limit, and its results in memory at that time, or NaN if
+    #: unknown.
     memory: float
     limit: float
     results: float
-    #: Bytes in the last sample before the first of the tasks under way began.
+    #: Bytes in the last sample before the first of the tasks in progress started.
     before: float
-    #: Of the control group that its process was in: its limit, the workers in it at that time with
-    #: this one, and what these had in their last samples; NaN: unknown, or no group limits it.
+    #: Control group of its process: limit, number of workers in it including this one, and their
+    #: bytes in their last samples. NaN if unknown or without a limit.
     group: MemoryGroup
     tasks: tuple[UnderWay, ...]
     reason: Reason
     certainty: Certainty = Certainty.OPEN
-    #: The function that took the memory, or whose results did.
+    #: Function that took the memory, or whose results did.
     suspect: str | None = None
 
 
 @once_per_trace
 def memory_kills(run: Run) -> list[MemoryKill]:
-    """Find the workers that died of want of memory, in the order in which they did.
+    """Return the workers that were killed because memory ran out, in the order of time.
 
-    What a killed process needed is unknown: so no number of bytes that would have sufficed.
+    What a killed process would have needed is unknown, so no sufficient number of bytes is given.
     """
     left = run.workers["left"].to_numpy(dtype=float)
     lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
@@ -148,7 +154,7 @@ def _kill(run: Run, life: int) -> MemoryKill:
 
 
 def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
-    """Say what took the memory, by what is known of one death."""
+    """Return a kill with what took the memory, from what is known about this death."""
     filled = _HALF * kill.limit
     if kill.results >= filled:
         suspect = _held_most(run, kill)
@@ -170,7 +176,7 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
 
 
 def suspected(kill: MemoryKill) -> MemoryKill:
-    """Suspect the only function, or one of several by what their runs that ended took."""
+    """Return a kill with the suspect: the only function, or the one that explains the memory."""
     if len(kill.tasks) == 1:
         sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
         name = kill.tasks[0].function
@@ -187,7 +193,7 @@ def suspected(kill: MemoryKill) -> MemoryKill:
             return replace(kill, reason=Reason.USUAL, certainty=sure, suspect=most)
         return kill
     explained = known >= (1 - _MOST) * taken
-    # One that was not seen may not have begun.
+    # A task that was not seen may not have started.
     if explained or len(never) != 1 or [never[0].function] != unknown or not never[0].seen:
         return kill
     sure, name = Certainty.LIKELY, never[0].function
@@ -195,7 +201,7 @@ def suspected(kill: MemoryKill) -> MemoryKill:
 
 
 def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
-    """Return the control group of a worker as it left."""
+    """Return the control group of a worker when it left."""
     workers = run.workers
     own = row_of(workers, life)
     if not isinstance(own["memory_group"], str):
@@ -211,10 +217,10 @@ def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
 
 
 def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
-    """Return since when tasks were under way on a worker that left, and these by function.
+    """Return when the tasks in progress on a worker that left began, and these by function.
 
-    Those that were seen to run; and where it had more threads, those that it had been sent and that
-    may have begun since.
+    They are the tasks that were seen running. If the worker had more threads, they include tasks
+    that were assigned to it and may have started since.
     """
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only
@@ -242,10 +248,10 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
 
 @once_per_trace
 def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
-    """Return by how much a process holds more during a run of functions, and how many runs ended.
+    """Return the rise of a process's memory during runs of functions, and numbers of finished runs.
 
-    The median of the runs that had their process to themselves; where these are few, of all: what
-    others allocated beside them is then in it.
+    The rise is the median of runs that had their process to themselves. If there are few, it is
+    that of all runs, and includes what other runs allocated.
     """
     codes, names = run.keys.functions()
     memory, of_run = memory_of_runs(run), codes[run.tasks["key_id"].to_numpy()]
@@ -263,24 +269,24 @@ def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
 
 
 def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
-    """Return the times and values of a worker's samples that hold a value, in order of time."""
+    """Return times and values of a worker's samples that have a value, by time."""
     rows = getattr(run, table).reindex(columns=["worker_id", "time", name]).dropna()
     own = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
     return own["time"].to_numpy(dtype=float), own[name].to_numpy(dtype=float)
 
 
 def results_in_memory(run: Run, life: int, until: float = np.inf) -> float:
-    """Return the bytes of results in memory in the last sample of a worker; NaN: unknown."""
+    """Return the bytes of results in memory in the last sample of a worker, or NaN if unknown."""
     held = run.managed_memory
     own = held[((held["worker_id"] == life) & (held["time"] <= until)).to_numpy(dtype=bool)]
     own = own.sort_values("time", kind="stable")[["size", "spilled_size"]]
     size, spilled = own.to_numpy(dtype=float)[-1] if len(own) else (np.nan, np.nan)
-    # A few bytes are more as they are spilled.
+    # The size of results grows by a few bytes when they are spilled.
     return float(np.maximum(size - np.nan_to_num(spilled), 0.0))
 
 
 def _held_most(run: Run, kill: MemoryKill) -> str | None:
-    """Return the function whose results filled a worker when last sampled; None: nothing tells."""
+    """Return the function whose results filled a worker in its last sample, or None if unknown."""
     times, _ = _samples(run, kill.life, "managed_memory", "size")
     held = held_at(run, min(kill.left, run.seconds_at(times[-1])))
     held = held.of((held.life == kill.life) & np.isfinite(held.size))

@@ -1,4 +1,4 @@
-"""`Plan`: the layers of a run's graphs as nodes, and what they handed to each other."""
+"""`Plan`: the layers of a run's graphs as nodes, and the data that they pass to each other."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dasfprof.database.columns import Array
 class Plan:
     """The nodes of a run, in the order of their first start.
 
-    A node is what one line and step of the program built of one layer of a graph, in one
-    computation; of tasks whose keys are text, as of futures, all of a function count as a layer.
+    A node is what one line and step of the program built of one graph layer, in one computation. If
+    keys are texts, as for futures, all tasks of a function count as one layer.
     """
 
-    #: The node of each slot of the trace with its open runs, and of each slot of the trace.
+    #: Node of each slot of the trace with its unfinished task runs, and of each slot of the trace.
     of_whole: Array
     of_slots: Array
-    #: Of each node, from 0.
+    #: Columns of nodes, numbered from 0.
     computation: Array
     function: list[str]
     step: list[str]
@@ -41,15 +41,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanEdges:
-    """Which nodes took results of which, a row a pair: by the taker, then by the other."""
+    """Pairs of nodes of which one used results of the other, sorted by user and producer."""
 
     source: Array
     target: Array
-    #: Bytes of the distinct results; NaN: unknown, or rows and blocks of a P2P shuffle, which go
-    #: from worker to worker and are no results.
+    #: Bytes of the distinct results. NaN if unknown, or for a P2P shuffle, whose data moves between
+    #: workers without being results.
     size: Array
-    #: The taker's task runs that took any, and those that the critical path comes to from a run
-    #: whose result they waited for.
+    #: Task runs of the user that used any of them, and task runs that the critical path reaches
+    #: from a run whose result they waited for.
     tasks: Array
     on_path: Array
 
@@ -78,9 +78,10 @@ def find_plan(run: Run) -> Plan:
         (of_step, len(steps)),
     ]
     codes = np.zeros(len(key_ids), dtype=np.int64)
-    for part, size in parts:  # numbered anew each time, so that no product is too large
+    for part, size in parts:  # Renumber each time, so that no product overflows.
         codes = pd.factorize(codes * size + part)[0].astype(np.int64)
-    # One that was taken off its worker is still open there: it belongs to where its key ended.
+    # A run that was taken from its worker is still open there. It belongs to the computation in
+    # which its key ended.
     last = np.full(len(run.keys), -1, dtype=np.int64)
     last[key_ids[:ended]] = codes[:ended]
     elsewhere = last[key_ids[ended:count]]
@@ -103,7 +104,7 @@ def find_plan(run: Run) -> Plan:
 def _computations(run: Run, arrival: Array, known: Array) -> Array:
     """Return the computation of each task run, from 0.
 
-    Another one begins with a graph that arrives when all that came before has ended.
+    A new computation starts with a graph that arrives when all earlier work has ended.
     """
     graphs = np.sort(to_ticks(run.since_begin(run.graphs["time"])))
     order = np.argsort(arrival, kind="stable")
@@ -115,7 +116,7 @@ def _computations(run: Run, arrival: Array, known: Array) -> Array:
 
 @once_per_trace
 def find_edges(run: Run) -> PlanEdges:
-    """Find what the nodes handed to each other."""
+    """Return the data that nodes pass to each other."""
     plan, slots = find_plan(run), run.slots
     lengths, items = run.task_dependencies
     ids = items.astype(np.int64)
@@ -124,8 +125,8 @@ def find_edges(run: Run) -> PlanEdges:
     runs = ResultsByKey(
         run.of_slots("key_id").astype(np.int64), starts, np.arange(len(starts)), len(run.keys)
     )
-    # The last run of a dependency that had started before its user; by clocks that differ, the
-    # first.
+    # The last run of a dependency that had started before its user, or the first run if clocks
+    # differ.
     sources = runs.last_before(ids, np.nextafter(starts[users], -np.inf))
     sources = np.where(sources >= 0, sources, runs.first(ids))
     known = sources >= 0

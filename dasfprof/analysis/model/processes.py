@@ -1,4 +1,4 @@
-"""What processes used: those of hosts, by program; and whose the CPU of workers' processes was."""
+"""Resource use of processes: programs of hosts, and the users of CPU in worker processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 
-# --- What processes of hosts used, by program: cores of busy hosts, and memory --------------------
+# --- Programs of hosts: CPU cores on busy hosts, and memory --------------------------------------
 
-#: Seconds between two looks beyond which a row is damaged.
+#: Maximum seconds between two samples. Beyond it, a row is damaged.
 _LONGEST = 1e5
 _PROGRAM = ["host", "name", "owner", "ours"]
 
@@ -24,15 +24,15 @@ _PROGRAM = ["host", "name", "owner", "ours"]
 class HostPrograms:
     """The programs that were seen on hosts."""
 
-    #: A row a program of a host, the most CPU first: ``host, name, owner, ours`` (the run's own),
-    #: ``processes`` (how many), ``seconds`` (of CPU), ``cores`` (on average over the looks at the
-    #: busy host), ``memory`` (the most at a time, of all its processes).
+    #: One row per program and host, most CPU first: ``host, name, owner, ours`` (whether it belongs
+    #: to the run), ``processes`` (their number), ``seconds`` (of CPU), ``cores`` (the mean over
+    #: samples of the busy host), ``memory`` (the maximum sum over its processes).
     programs: pd.DataFrame
-    #: How many looks there were at each busy host.
+    #: Number of samples of each busy host.
     looks: dict[str, int]
 
     def others(self) -> tuple[str, pd.DataFrame] | None:
-        """Return the host that others' programs used most, and these; None if nobody looked."""
+        """Return the host with most CPU use by other programs, and these, or None."""
         if not self.looks:
             return None
         others = self.programs[~self.programs["ours"].to_numpy(dtype=bool)]
@@ -43,7 +43,7 @@ class HostPrograms:
 
 @once_per_trace
 def host_programs(run: Run) -> HostPrograms:
-    """Sum up what was seen of the processes of each host."""
+    """Return the programs of each host, summed over samples."""
     table = run.host_processes
     table = table[((table["interval"] >= 0) & (table["interval"] < _LONGEST)).to_numpy(dtype=bool)]
     table = table.reset_index(drop=True)
@@ -67,35 +67,38 @@ def host_programs(run: Run) -> HostPrograms:
 
 
 def _texts(column: Any) -> list[str]:
-    """Return texts that tables can be grouped by: without lone surrogates."""
+    """Return texts without lone surrogates, so that tables can be grouped by them."""
     return [
         text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else "unknown"
         for text in column.tolist()
     ]
 
 
-# `process_cpu`: whose the CPU of workers' processes is: tasks' threads, others, Dask's own.
+# `process_cpu`: CPU time of worker processes, split into threads of tasks, other threads, and
+# Dask's own threads.
 
 
 @dataclass(frozen=True)
 class ProcessCpu:
     """CPU seconds of the processes of workers, between the first and the last sample of each."""
 
-    #: A row a process, of index `Trace.workers` (its worker, or the first of several): ``seconds``
-    #: in all, ``tasks`` (the threads of task runs), ``service`` (event loops, Dask's and dasfprof's
-    #: threads, and the main thread), ``idle`` (other threads while no task ran), ``unapportioned``
-    #: (other threads while several functions ran; all others where ``service`` is unknown: NaN).
+    #: One row per process, indexed by `Trace.workers` (its worker, or the first of several): total
+    #: ``seconds``, ``tasks`` (threads of task runs), ``service`` (event loops, threads of Dask and
+    #: dasfprof, and the main thread), ``idle`` (other threads while no task ran), ``unapportioned``
+    #: (other threads while several functions ran, or all others if ``service`` is NaN because
+    #: unknown).
     processes: pd.DataFrame
-    #: A row a process and function: ``worker_id, function``; ``tasks``: the threads of its runs;
-    #: ``others``: threads besides, of libraries or of P2P, while it alone ran there;
-    #: ``uncertain``: by how much ``others`` may be off, as it is not known when its runs computed.
+    #: One row per process and function: ``worker_id, function``; ``tasks``: the threads of its
+    #: runs; ``others``: other threads, of libraries or P2P, while only this function ran;
+    #: ``uncertain``: the error of ``others``, because it is unknown when its runs used the CPU.
     functions: pd.DataFrame
 
 
 def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return the CPU seconds of libraries' threads for each function that had any for sure.
+    """Return the certain CPU seconds of libraries' threads for each function that has any.
 
-    They are of threads that the function's libraries started, or of P2P, while it alone ran.
+    These threads were started by the function's libraries, or by P2P, and ran while only this
+    function ran.
     """
     table = process_cpu(run).functions
     sums: dict[str, float] = {}
@@ -108,7 +111,7 @@ def other_threads_cpu(run: Run) -> dict[str, float]:
 
 @once_per_trace
 def process_cpu(run: Run) -> ProcessCpu:
-    """Divide the CPU of each process among who used it."""
+    """Divide the CPU time of each process among its users."""
     names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
     samples = run.samples.reindex(columns=names).dropna(subset=names[:3])
     samples = samples.sort_values("time", kind="stable").astype(float)
@@ -116,7 +119,7 @@ def process_cpu(run: Run) -> ProcessCpu:
     processes = processes_of_workers(run)
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]
-    # Unix seconds, CPU seconds (NaN: unknown), numbers of functions.
+    # Unix seconds, CPU seconds (NaN if unknown), and codes of functions.
     runs = tasks[["start", "cpu"]].astype(float)
     runs = runs.assign(
         stop=runs["start"] + tasks["duration"].astype(float),
@@ -126,7 +129,7 @@ def process_cpu(run: Run) -> ProcessCpu:
     for process in np.unique(of_sample).tolist():
         own = samples[of_sample == process]
         first = int(own["worker_id"].iloc[0])
-        own = own[own["worker_id"] == first]  # all workers of a process read the same
+        own = own[own["worker_id"] == first]  # All workers of a process sample the same values.
         if len(own) < 2:
             continue
         rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
@@ -169,7 +172,7 @@ def _of_process(
     tasks = in_interval.sum(cpu[run] * share)
     lowest, highest = in_interval.min(function[run]), in_interval.max(function[run])
     alone = np.where((lowest == highest) & known, lowest, -1)
-    # Of a coroutine nobody knows what its thread used: the event loop's.
+    # The CPU time of a coroutine is unknown, because it runs on the event loop's thread.
     alone[in_interval.sum(np.isnan(cpu_known)[run].astype(float)) > 0] = -1
     alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
     rest = used - tasks - np.nan_to_num(service)
@@ -178,8 +181,9 @@ def _of_process(
     functions = []
     for code in np.unique(function).tolist():
         mine, is_it = function == code, alone == code
-        # The CPU of a run that is only in part within these intervals is taken to be spread evenly.
-        # At one end all of it was inside, as far as that has room, at the other as much outside.
+        # The CPU time of a run that is only partly within these intervals is assumed to be spread
+        # evenly. At one extreme, as much of it as possible was inside, and at the other, as much as
+        # possible was outside.
         inside = np.minimum(covered[mine], 1.0)
         even, within_it = cpu[mine] * inside, inside * length[mine]
         most = np.minimum(cpu[mine], within_it)

@@ -1,4 +1,4 @@
-"""What processes held while task runs went on, and the disk that workers needed for spilling."""
+"""Memory of processes while task runs were executing, and disk space that workers spilled to."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- `memory_of_runs`: what the process of each task run held while it ran, by samples ------------
+# --- `memory_of_runs`: memory of the process of each task run, from samples -----------------------
 
-#: Seconds before a run for which a sample tells what its process held as it began.
+#: Maximum seconds between a sample and the start of a run for which it counts as the initial
+#: memory.
 _HOLDS = 1.0
 
 
 class RunMemory(NamedTuple):
-    """Bytes for each row of `Trace.tasks`; NaN where it cannot be told."""
+    """Bytes for each row of `Trace.tasks`, or NaN if unknown."""
 
-    #: The most that its process held in a sample taken while it ran.
+    #: Maximum memory of its process in a sample taken while it ran.
     highest: Array
-    #: By how much that is more than what the process held before, where it had the process to
-    #: itself. Memory that came and went between two samples is not in it.
+    #: Rise of this above the process's earlier memory, if the run had the process to itself. Memory
+    #: that was allocated and freed between two samples is not included.
     rise: Array
-    #: The same of each run that was sampled twice, whatever others allocated beside it.
+    #: The same rise for each run with two samples, whatever other runs allocated.
     rise_beside_others: Array
 
 
 @once_per_trace
 def memory_of_runs(run: Run) -> RunMemory:
-    """Find what the process of each task run held."""
+    """Return the memory of the process of each task run."""
     return read_of_runs(run, run.samples)
 
 
 def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
-    """Find what was read of the process of each task run, by ``worker_id, time, memory``."""
+    """Return the memory of the process of each task run, from ``worker_id, time, memory``."""
     tasks = run.tasks
     held = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
     processes = processes_of_workers(run)
@@ -51,7 +52,7 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     stops = starts + tasks["duration"].to_numpy(dtype=float)
     seen = (tasks["source"] == "worker").to_numpy() & np.isfinite(stops)
     of_run = np.where(seen, processes[tasks["worker_id"].to_numpy()], -1)
-    # What had not ended, and what nobody knows the times of, may have been there all the time.
+    # Runs that had not ended, or whose times are unknown, may have been there all the time.
     begun, of_begun = run.under_way["since"].to_numpy(dtype=float), run.under_way["worker_id"]
     begun = np.where(np.isfinite(begun), begun, -np.inf)
     of_begun = processes[of_begun.to_numpy(dtype=np.int64)]
@@ -63,8 +64,8 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
         first = np.searchsorted(times[own], starts[rows])
         end = np.searchsorted(times[own], stops[rows], side="right")
         highest = held.highest[rows] = _maxima(memory[own], first, end)
-        # More than in the sample before the run; where another run may have changed that since, in
-        # the first one of the run.
+        # The rise above the sample before the run. If another run may have changed memory since
+        # then, the rise above the first sample during the run.
         before = np.maximum(first - 1, 0)
         at = times[own][before]
         holds = (first > 0) & (at >= idle_since) & (starts[rows] - at <= _HOLDS)
@@ -77,12 +78,12 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
 
 
 def processes_of_workers(run: Run) -> Array:
-    """Number the process of each worker: several may share one."""
+    """Return a code for the process of each worker. Several workers may share a process."""
     known = run.workers[["host", "boot_id", "pid"]].astype(object)
-    # Of one whose process is unknown nothing tells that it shares one.
+    # If the process of a worker is unknown, assume that it shares none.
     alone = np.where(known["pid"].isna(), np.arange(len(known)), -1)
     known = known.where(known.notna(), None).assign(alone=alone)
-    # As tuples: pandas cannot group texts with lone surrogates.
+    # As tuples, because pandas cannot group texts with lone surrogates.
     identities = pd.Series(list(known.itertuples(index=False, name=None)), dtype=object)
     return pd.factorize(identities)[0].astype(np.int64)
 
@@ -108,36 +109,37 @@ def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
 
 
 def _maxima(values: Array, first: Array, end: Array) -> Array:
-    """Return the largest of ``values[first:end]``; NaN of nothing."""
+    """Return the maximum of each ``values[first:end]``, or NaN if it is empty."""
     padded = np.r_[values, -np.inf]
     bounds = np.column_stack([first, np.maximum(end, first)]).ravel()
     largest = np.maximum.reduceat(padded, bounds)[::2] if len(first) else np.empty(0)
     return np.where(end > first, largest, np.nan)
 
 
-# --- How much of their disks the workers of a host needed for spilling, all at once ---------------
+# --- Disk space that the workers of a host needed for spilling at the same time -------------------
 
 
 @dataclass(frozen=True)
 class SpilledAtOnce:
-    """The host whose workers had most on disk at a time."""
+    """The host whose workers had most results on disk at one time."""
 
     host: str
-    #: Bytes of results that its workers had on disk at once, and the most of one worker.
+    #: Bytes of results that its workers had on disk at the same time, and the maximum of one
+    #: worker.
     peak: float
     of_one: float
-    #: The least that was free on the disk to which they spill; NaN: unknown.
+    #: Minimum free space on the disk to which they spill, or NaN if unknown.
     free: float
 
 
 def spilled_at_once(run: Run) -> SpilledAtOnce | None:
-    """Find the most bytes that the workers of one host had spilled at a time; None if none had."""
+    """Return the maximum of bytes that workers of one host had spilled at a time, or None."""
     samples, workers = run.managed_memory, run.workers
     sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
     if not sizes.max(initial=0.0) > 0:
         return None
     ids, times = samples["worker_id"].to_numpy(), samples["time"].to_numpy(dtype=float)
-    # What a worker had spilled is gone with it.
+    # When a worker leaves, its spilled results are gone.
     lives = np.unique(ids)
     ends = workers["last_seen"].to_numpy(dtype=float)[lives]
     ids, times = np.append(ids, lives), np.append(times, np.fmax(ends, -np.inf))
@@ -161,14 +163,14 @@ def free_disk(run: Run, host: str | None = None) -> float:
 
 
 class Peak(NamedTuple):
-    """The most that readings of several summed up to, and when; 0 and NaN: never more than 0."""
+    """The maximum of the sum of several series, and its time, or 0 and NaN if never above 0."""
 
     size: float
     time: float
 
 
 def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
-    """Find the most that the last readings of all summed up to."""
+    """Return the maximum of the sum of the last values of all series."""
     order = np.lexsort((times, ids))
     ids, times, sizes = ids[order], times[order], sizes[order]
     first = np.append(True, ids[1:] != ids[:-1])[: len(ids)]
@@ -179,15 +181,15 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
 
 
-# --- Samples of what workers' processes held, on the scheduler's clock ----------------------------
+# --- Samples of the memory of worker processes, on the scheduler's clock --------------------------
 
-#: Seconds within which a sample tells of a moment; and for which what was read of the scheduler's
-#: and the client's process holds, which is read again when it changes.
+#: Maximum seconds between a sample and a moment that it describes. Then seconds for which samples
+#: of the scheduler's and the client's processes are valid, which are taken again on changes.
 NEAR, _SAMPLE_HOLDS = 2.0, 61.0
 
 
 class Samples(NamedTuple):
-    """Samples of workers: seconds from the trace's begin, on the scheduler's clock."""
+    """Samples of workers: seconds from the trace's start, on the scheduler's clock."""
 
     life: Array
     time: Array
@@ -195,17 +197,17 @@ class Samples(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()) -> Samples:
-        """Take the samples of a table that have all of these values, and others where they do."""
+        """Return the samples of a table with all of these values. `or_zero` values default to 0."""
         table = table.reindex(columns=["worker_id", "time", *names, *or_zero])
         table = table.fillna(dict.fromkeys(or_zero, 0.0)).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
         time = run.on_one_clock(table["time"], life)
-        there = time < ends_of_lives(run)[life]  # a process may outlive its worker
+        there = time < ends_of_lives(run)[life]  # A process may outlive its worker.
         values = {name: table[name].to_numpy(dtype=float)[there] for name in (*names, *or_zero)}
         return cls(life[there], time[there], values)
 
     def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
-        """Return the values in the sample of lives that is nearest to a time; NaN: none is near."""
+        """Return the values in the samples of worker instances nearest to a time, or NaN."""
         rows = np.flatnonzero(np.isin(self.life, lives))
         distance = np.abs(self.time[rows] - time)
         if not len(rows) or not distance.min() <= NEAR:
@@ -215,9 +217,9 @@ class Samples(NamedTuple):
 
 
 class ProcessMemory(NamedTuple):
-    """What a process of workers held at each of its samples, in the order of time; bytes."""
+    """Memory of a process of workers in each of its samples, by time, in bytes."""
 
-    #: Rows of `Trace.workers`: the workers in it.
+    #: Rows of `Trace.workers` of its workers.
     lives: Array
     #: Seconds from the trace's begin.
     time: Array
@@ -225,26 +227,26 @@ class ProcessMemory(NamedTuple):
     #: Results in memory, and spilled to disk, of all its workers.
     results: Array
     spilled: Array
-    #: Rows in the buffers of P2P shuffles.
+    #: Bytes in the buffers of P2P shuffles.
     p2p: Array
-    #: How many results, both kinds together.
+    #: Number of results of both kinds.
     number: Array
 
     @property
     def unmanaged(self) -> Array:
-        """What it held beside results and the buffers of shuffles."""
+        """Unmanaged memory: without results and the buffers of shuffles."""
         return self.memory - self.results - self.p2p
 
 
 def results_of_workers(run: Run) -> Samples:
-    """Return the samples of what workers held, as Dask measures it."""
+    """Return samples of the results of workers, as Dask measures them."""
     names = "size", "spilled_size", "tasks"
     return Samples.of(run, run.managed_memory, *names, or_zero=("p2p_size",))
 
 
 @once_per_trace
 def memory_of_processes(run: Run) -> list[ProcessMemory]:
-    """Find what each process of workers held, where samples tell of it and of its results."""
+    """Return the memory of each process of workers with samples of it and of its results."""
     used = Samples.of(run, run.samples, "memory")
     held = results_of_workers(run)
     processes, process = list[ProcessMemory](), processes_of_workers(run)
@@ -271,9 +273,9 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
 
 @once_per_trace
 def unmanaged_of_runs(run: Run) -> RunMemory:
-    """Find what the process of each task run had beside results that were done.
+    """Return the unmanaged memory of the process of each task run.
 
-    What it rises by is without inputs that came from other workers as it began.
+    The rise does not include inputs that came from other workers when the run started.
     """
     tables = []
     for process in memory_of_processes(run):
@@ -284,14 +286,14 @@ def unmanaged_of_runs(run: Run) -> RunMemory:
 
 
 def _nearest(times: Array, wanted: Array) -> Array:
-    """Return the place of the time nearest to each wanted one; times are in order."""
+    """Return the index of the time nearest to each wanted time. Times are sorted."""
     after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
     before = np.maximum(after - 1, 0)
     return np.where(wanted - times[before] <= np.abs(times[after] - wanted), before, after)
 
 
 class Readings(NamedTuple):
-    """What a process had when it was read now and then, in the order of time; bytes."""
+    """Occasional samples of a process's memory in bytes, by time."""
 
     host: str
     #: Seconds from the trace's begin.
@@ -299,7 +301,7 @@ class Readings(NamedTuple):
     memory: Array
 
     def at(self, time: float) -> float:
-        """Return the last reading at a time; NaN: there is none, or it no longer holds."""
+        """Return the last sample at a time, or NaN if there is none or it is too old."""
         last = int(np.searchsorted(self.time, time, side="right")) - 1
         holds = last >= 0 and time - self.time[last] <= _SAMPLE_HOLDS
         return float(self.memory[last]) if holds else float("nan")
@@ -307,10 +309,10 @@ class Readings(NamedTuple):
 
 @once_per_trace
 def memory_of_others(run: Run) -> dict[str, Readings]:
-    """Find what the processes of the scheduler and of the client had: by these words.
+    """Return the memory of the processes ``scheduler`` and ``client``, by these names.
 
-    Where the scheduler is in a worker's process, or the client in one of theirs, it has none of its
-    own. Nor where no file tells.
+    If the scheduler runs in a worker's process, or the client in either's, it has no entry. The
+    same applies if no file contains it.
     """
     workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {
@@ -334,7 +336,7 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
 
 
 def tasks_of_scheduler(run: Run) -> Readings | None:
-    """Find how many tasks the scheduler knew that had not been forgotten; None: nothing tells."""
+    """Return the number of tasks that the scheduler knew over time, or None if unknown."""
     states = run.scheduler_states
     if not len(states):
         return None

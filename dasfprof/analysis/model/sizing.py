@@ -1,4 +1,4 @@
-"""The chunks of functions, the overhead of tasks, and the rate of the scheduler."""
+"""Chunk sizes of functions, the overhead of tasks, and the rate of the scheduler."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
-# --- The chunks that functions work on ------------------------------------------------------------
+# --- The chunks of functions ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of each function, by its place among the categories of functions."""
+    """The chunks of each function, by its code among the categories of functions."""
 
-    #: Mean bytes of a run: of its result, or of its share of the inputs if that is more.
+    #: Mean bytes of a run: of its result, or of its share of the inputs if larger.
     size: Array
-    #: The most runs that a step of the graph has: all its chunks in one would be so much larger.
+    #: Maximum number of runs in a graph layer: a single chunk could be larger by this factor.
     width: Array
-    #: The usual shape of its results if they are arrays, with how many blocks there are in each
-    #: direction; None: no arrays.
+    #: Usual shape of its results if they are arrays, with the number of blocks in each direction,
+    #: or None.
     shapes: list[tuple[tuple[int, ...], tuple[int, ...]] | None]
-    #: Whether its results are arrays or frames, which can be cut into larger pieces.
+    #: Whether its results are arrays or dataframes, which can be cut into larger pieces.
     divisible: Array
 
 
 @once_per_trace
 def find_chunks(run: Run) -> Chunks:
-    """Find the chunks of each function from the runs that ended in memory."""
+    """Return the chunks of each function from its successful runs."""
     succeeded = (run.tasks["state"] == "memory").to_numpy(dtype=bool)
     runs = run.tasks[succeeded]
     function = runs["function"].cat
@@ -43,7 +43,7 @@ def find_chunks(run: Run) -> Chunks:
     given = runs["input_size"].to_numpy(dtype=float)
     own = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
-    # The place of a run's shape among those of arrays and frames; -1: its result is neither.
+    # Index of a run's shape among those of arrays and dataframes, or -1 if its result is neither.
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
     shape = np.where(is_shape[codes], codes, -1)
     width, widest = _widths(run)
@@ -58,7 +58,7 @@ def find_chunks(run: Run) -> Chunks:
 
 
 def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> tuple[int, ...]:
-    """Return a shape with so many times the elements, grown evenly up to the array's own."""
+    """Return a shape with more elements by a factor, limited to the array's own shape."""
     grown = list(shape)
     open_ = sorted((at for at in range(len(shape)) if blocks[at] > 1), key=lambda at: blocks[at])
     for left, at in zip(range(len(open_), 0, -1), open_, strict=True):
@@ -69,7 +69,7 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 
 
 def _own_share(run: Run, groups: Groups, kept: Array) -> Array:
-    """Return by what each function's inputs are to be divided, as its runs share them."""
+    """Return the divisor of each function's inputs, because its runs share them."""
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     place = np.full(len(lengths), -1, dtype=np.int64)
@@ -82,7 +82,7 @@ def _own_share(run: Run, groups: Groups, kept: Array) -> Array:
 
 
 def _widths(run: Run) -> tuple[Array, Array]:
-    """Return for each function the most keys of a step, and the head of these (-1: no tuples)."""
+    """Return for each function the maximum number of keys in a layer, and their head."""
     tasks, keys = run.tasks, run.keys
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
     pairs = pd.DataFrame(
@@ -99,7 +99,7 @@ def _widths(run: Run) -> tuple[Array, Array]:
 
 
 def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int, ...] | None]:
-    """Return the shape that most runs of each group have; None where no run has any."""
+    """Return the most frequent shape of each group, or None without shapes."""
     usual: list[tuple[int, ...] | None] = []
     for rows in np.split(codes[groups.order], groups.begins[1:-1])[: groups.count]:
         counts = np.bincount(rows[rows >= 0])
@@ -110,18 +110,19 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 def _in_blocks(
     run: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return a shape, and how many blocks keys of a head number in each direction."""
+    """Return a shape, and the number of blocks that keys of a head have in each direction."""
     if shape is None or head < 0:
         return None
-    if run.keys.heads[head][0] - TUPLE != len(shape):  # the key does not number its blocks
+    if run.keys.heads[head][0] - TUPLE != len(shape):  # The key does not contain block numbers.
         return None
     tails = run.keys.tails[run.keys.head_ids == head][:, : len(shape)]
     return shape, tuple((tails.max(axis=0) + 1).tolist())
 
 
-# --- What tasks cost: their overhead, and the rate of the scheduler -------------------------------
+# --- Costs of tasks: their overhead, and the rate of the scheduler --------------------------------
 
-#: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
+#: Tasks per second that Dask's scheduler handles according to its documentation: about 1 ms per
+#: task.
 DOCUMENTED_RATE = 1000.0
 
 
@@ -177,12 +178,12 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 
 
 def task_overhead(run: Run) -> Array:
-    """Measure the overhead of each task run: seconds of its thread, NaN where no file tells.
+    """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
 
-    It is the time from being given the thread until the worker knew the outcome, less the
-    function, unspilling and deserialising, which grow with the data; and the time for which the
-    thread had stood idle before, though the task was runnable, less the wait for its inputs. Of a
-    coroutine, which has no thread, that second part is unknown, and left out.
+    One part is the time from being given the thread until the worker knew the outcome, without the
+    function, unspilling and deserializing, which grow with the data. The other part is the time for
+    which the thread was idle before, although the task was runnable, without the wait for its
+    inputs. A coroutine has no thread, so its second part is unknown and left out.
     """
     recorded, times, tasks = run.recorded, run.times, run.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
@@ -194,7 +195,7 @@ def task_overhead(run: Run) -> Array:
 
 
 def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Array:
-    """Return when the thread of each run had done the one before it; NaN where there is none."""
+    """Return when the thread of each run had finished its previous run, or NaN if there is none."""
     threads = tasks["thread"].cat.codes
     times = pd.DataFrame({"worker": tasks["worker_id"], "thread": threads, "done": done})
     order = np.argsort(executing, kind="stable")
@@ -203,10 +204,10 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
 
 
 def highest_rate(recorded: dict[str, Array]) -> float:
-    """Return the most tasks a second that the run finished, held for a second; NaN without tasks.
+    """Return the maximum rate of finished tasks over a second, or NaN without tasks.
 
-    The scheduler has shown to be able to handle so many; it may be able to handle more. In a run
-    shorter than a second it is the rate of the whole run.
+    The scheduler can handle at least this rate. In a run that is shorter than a second, it is the
+    rate of the whole run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Task runs by the step of the pipeline, and by the line of the program, that built them."""
+"""Task runs by the pipeline step, and by the source line, that built them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 from dasfprof.text import elide, excerpt
 
-# Task runs by the step of the pipeline that they belong to, for every analysis that groups.
+# Task runs by pipeline step, for all analyses that group by it.
 
-#: What stands for a step in the rows of task runs that belong to none.
+#: Label of task runs that belong to no step.
 NO_STEP = "(no step)"
 
 
 def has_steps(run: Run) -> bool:
-    """Return whether a step is known of any task run."""
+    """Return whether any task run has a step."""
     return bool((run.tasks["step"].cat.codes >= 0).any())
 
 
 def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Number the steps of the rows of tables of task runs, one table after the other.
+    """Return codes and names of the steps of task runs in tables, one table after another.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 def groups_of(
     column: str, nothing: str, tables: tuple[pd.DataFrame, ...]
 ) -> tuple[Array, list[str]]:
-    """Number the texts of a categorical column of tables, one after the other.
+    """Return codes and texts of a categorical column of tables, one table after another.
 
     Returns
     -------
@@ -55,9 +55,9 @@ def groups_of(
     return np.where(named, np.cumsum(named) - 1, len(names))[texts.codes], [*names, nothing]
 
 
-# --- Task runs by their client, for every analysis that groups ------------------------------------
+# --- Task runs by client, for all analyses that group by it ---------------------------------------
 
-#: What stands for a client where none is known.
+#: Label of an unknown client.
 NO_CLIENT = "(no client)"
 
 
@@ -71,23 +71,23 @@ def has_clients(run: Run) -> bool:
 
 
 def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Number the clients of rows as `step_groups` does; the last name is `NO_CLIENT`."""
+    """Return client codes of rows and the names, like `step_groups`. The last is `NO_CLIENT`."""
     return groups_of("client", NO_CLIENT, tables)
 
 
-# --- Task runs by the line of the program that built them, for every analysis that groups ---------
+# --- Task runs by the source line that built them, for all analyses that group by it --------------
 
-#: What stands for a line in the rows of task runs of none, with why.
+#: Labels of task runs without a line, which contain the reason.
 NO_LINES = tuple(f"({reason})" for reason in REASONS)
 
 
 def has_lines(run: Run) -> bool:
-    """Return whether a line is known of any task run."""
+    """Return whether any task run has a source line."""
     return bool((run.tasks["line"].cat.codes >= 0).any())
 
 
 def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Number the lines of the rows of tables of task runs, one table after the other.
+    """Return codes and names of the source lines of task runs in tables, one after another.
 
     Returns
     -------
@@ -103,21 +103,21 @@ def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 
 
 def line_words(run: Run, line: str) -> str:
-    """Write a line with its text, where that is known: ``pipeline.py:7 (x = load())``."""
+    """Return a line with its text, if known: ``pipeline.py:7 (x = load())``."""
     noted = run.lines
     text = noted["text"][noted["line"] == line].iloc[0]
     return f"{excerpt(line)} ({excerpt(text)})" if isinstance(text, str) else excerpt(line)
 
 
-# --- `annotation_texts`: what Dask was asked of task runs: their priority, retries, resources -----
+# --- `annotation_texts`: annotations of task runs: priority, retries, resources -------------------
 
-#: The annotations that Dask knows; those of users may hold anything.
+#: Annotations that Dask knows. Those of users may contain anything.
 _OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers")
 _LONGEST = 200
 
 
 def annotation_texts(run: Run) -> tuple[Array, list[str]]:
-    """Number the annotations of the rows of `Trace.tasks`.
+    """Return codes and texts of the annotations of `Trace.tasks`.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def annotation_texts(run: Run) -> tuple[Array, list[str]]:
 
 
 def distinct_annotations(run: Run) -> tuple[Array, list[object]]:
-    """Return the place of each row's annotations, -1 where none are recorded, and these."""
+    """Return the index of each row's annotations (-1 if not recorded), and the annotations."""
     if "annotations" not in run.tasks:
         return np.full(len(run.tasks), -1, dtype=np.int64), []
     return distinct_objects(run.tasks["annotations"])
@@ -150,7 +150,7 @@ def _plain(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-# --- The lines of the client's program that asked for results: where their futures were made ------
+# --- Lines of the client's program that requested results: where their futures were made ----------
 
 #: Calls of Dask that send graphs.
 _SENDING = ("compute", "persist", "submit", "map")
@@ -158,10 +158,10 @@ _SENDING = ("compute", "persist", "submit", "map")
 
 @once_per_trace
 def asked_lines(run: Run) -> Array:
-    """Find the line that sent the graph of each of `Trace.tasks`; empty: nothing tells.
+    """Return the line that sent the graph of each of `Trace.tasks`, or empty if unknown.
 
     A client's graphs arrive in the order in which they were sent, and each was sent within a call.
-    Several calls at a time, as of threads or of short ones in turns, tell nothing.
+    If several calls overlap, as from threads, the line is unknown.
     """
     lines = np.full(len(run.tasks), "", dtype=object)
     if "graph" not in run.tasks or not len(run.client_calls):
@@ -183,7 +183,7 @@ def _of_graphs(run: Run) -> list[str]:
         arrived = np.flatnonzero(clients == client)
         times = np.sort(sent["time"].to_numpy(dtype=float)[senders == client])
         if len(arrived) != len(times):
-            continue  # some of either were not recorded
+            continue  # Some graphs or calls were not recorded.
         arrived = arrived[np.argsort(arrivals[arrived], kind="stable")]
         for graph, line in zip(arrived.tolist(), _of_calls(run, times), strict=True):
             lines[graph] = line
@@ -191,14 +191,15 @@ def _of_graphs(run: Run) -> list[str]:
 
 
 def _of_calls(run: Run, times: Array) -> list[str]:
-    """Return the line of the one call that was under way at each time; empty: none, or several."""
+    """Return the line of the only call in progress at each time, or empty if none or several."""
     calls = run.client_calls
     calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]
     begin, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
     begun, ended = np.argsort(begin, kind="stable"), np.argsort(stop, kind="stable")
     first = np.searchsorted(begin[begun], times, side="right")
     over = np.searchsorted(stop[ended], times, side="left")
-    # Of the rows that have begun, less those that have ended, one is left: its number.
+    # The sum of rows that have started, minus those that have ended, is the number of the only open
+    # one.
     left = np.append(0, np.cumsum(begun))[first] - np.append(0, np.cumsum(ended))[over]
     noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
     named = {(file, number): line for file, number, line, fused in noted if not fused}
@@ -211,12 +212,12 @@ def _of_calls(run: Run, times: Array) -> list[str]:
     return lines
 
 
-# --- Which task runs do the same work on other data -----------------------------------------------
+# --- Task runs that do the same work on other data ------------------------------------------------
 
 
 @once_per_trace
 def task_layers(run: Run) -> Groups:
-    """Group the task runs by layer, see `number_layers`."""
+    """Return the task runs grouped by layer. See `number_layers`."""
     tasks = run.tasks
     codes = number_layers(
         run.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()
@@ -225,11 +226,11 @@ def task_layers(run: Run) -> Groups:
 
 
 def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
-    """Number the layers of the graph.
+    """Return a code for the graph layer of each task run.
 
-    The mean of ``x`` and that of ``x ** 3`` are layers whose tasks are all called ``mean_chunk``,
-    and do other work. Tasks of a collection's layer have tuples as keys, which begin alike; those
-    of a function whose keys are text count as one layer.
+    The mean of ``x`` and that of ``x ** 3`` are layers with tasks that are all called
+    ``mean_chunk`` but do other work. Tasks of a collection's layer have tuples as keys with the
+    same head. Tasks of a function whose keys are texts count as one layer.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Task runs that took far longer than others that do the same work, slower workers, and why."""
+"""Task runs that took far longer than others with the same work, slow workers, and causes."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- Workers, and hosts, on which a function takes longer than on the others ----------------------
+# --- Workers, and hosts, on which a function takes longer than on others --------------------------
 
-#: A place is slow for a function if its median is so many times the median of the others' medians,
+#: Thresholds of a worker or host that is slow for a function: ratio of its median to the median of
+#: the other workers' medians,
 TIMES_OTHERS = 1.5
-#: the rank sum of its runs is so many standard deviations above what chance gives,
+#: number of standard deviations by which the rank sum of its runs exceeds its expectation,
 RANK_SUM_Z = 3.3
-#: and it has so many runs, as have the others.
+#: and minimum number of runs there, and on the others.
 FEWEST_ON_A_WORKER = 6
 
 
 @dataclass(frozen=True)
 class Slowness:
-    """How slow each function is in each place (a worker, a host) where it ran."""
+    """How slow each function is on each worker or host where it ran."""
 
-    #: The pair of each run.
+    #: Pair of function and worker of each run.
     of_run: Array
-    #: The function, the place and the number of runs of each pair.
+    #: Function, worker and number of runs of each pair.
     function: Array
     place: Array
     runs: Array
-    #: The median seconds of each pair, and of the medians of its function in the other places.
+    #: Median seconds of each pair, and median of the medians of its function on other workers.
     median: Array
     median_elsewhere: Array
-    #: The standardised rank sum (Wilcoxon, Mann and Whitney) of its runs among its function's.
+    #: Standardized rank sum (Wilcoxon, Mann and Whitney) of its runs among those of its function.
     z: Array
-    #: Whether it is slow by the three rules of this module.
+    #: Whether it is slow by the three thresholds of this module.
     slow: Array
 
 
 def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
-    """Compare places by the seconds of the runs of each function there.
+    """Compare workers or hosts by the seconds of the runs of each function there.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
 
 
 def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Return each value the median of the others in its group; NaN where there is no other."""
+    """Return for each value the median of the other values in its group, or NaN."""
     grouped = Groups(groups, count)
     places = grouped.places(values)
     ordered = np.empty(len(values))
@@ -80,7 +81,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     others = grouped.sizes[groups] - 1
 
     def other(number: Array) -> Array:
-        """Return the value of a place among the others: they close up where one is left out."""
+        """Return the value at an index after the own value of each row is removed."""
         return ordered[begins + number + (number >= places)]
 
     alone = others == 0
@@ -90,27 +91,27 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     return np.where(alone, np.nan, (other(low) + other(high)) / 2)
 
 
-# --- Task runs that took far longer than others of their function and layer, and why --------------
+# --- Task runs that took far longer than others of their function and layer, and causes -----------
 
-#: A straggler takes longer than so many times its layer's median (see `number_layers`),
+#: Thresholds of a straggler: multiple of its layer's median (see `number_layers`),
 TIMES_MEDIAN = 2.0
-#: is so many median absolute deviations above it,
+#: number of median absolute deviations above the median,
 DEVIATIONS = 3.0
-#: and takes this share of the run's wall time.
+#: and fraction of the run's wall time.
 SHARE_OF_WALL = 0.01
-#: Layers with fewer runs have none.
+#: Minimum number of runs of a layer that can have stragglers.
 FEWEST = 5
 
-#: An input is larger if it has so many times the median bytes of its layer's inputs.
+#: Threshold (multiple of the layer's median input bytes): an input is larger.
 _LARGER = 1.5
-#: A cause explains a straggler if this share of its excess over the median is due to it.
+#: Threshold (fraction of the excess over the median): a cause explains a straggler.
 _EXPLAINS = 0.5
-#: The median absolute deviation of a normal distribution by its standard deviation.
+#: Ratio of the median absolute deviation to the standard deviation of a normal distribution.
 _NORMAL_DEVIATION = 0.6745
-#: Deviations beyond the highest that is expected, for chance.
+#: Number of deviations beyond the highest expected value that still count as chance.
 _CHANCE = 0.5
 
-#: The causes, in the order in which they are asked: the first that explains a run is its cause.
+#: Causes in the order in which they are checked. The first that explains a run is its cause.
 CAUSES = (
     "larger input",
     "slow host",
@@ -128,33 +129,32 @@ CAUSES = (
 
 @dataclass(frozen=True)
 class StragglerRuns:
-    """The stragglers, the largest excess first."""
+    """The stragglers, by excess, largest first."""
 
-    #: Rows of `Trace.tasks`, and numbers of `NamedWorkers`.
+    #: Rows of `Trace.tasks`, and codes of `NamedWorkers`.
     rows: Array
     worker: Array
-    #: Unix time.
+    #: Start in Unix seconds.
     start: Array
-    #: Of its thread, less waits for a core; the median of its layer; and what it took beyond that.
+    #: Seconds of its thread without CPU wait, the median of its layer, and the excess.
     seconds: Array
     median: Array
     excess: Array
-    #: Bytes of its input, the median of its layer's, and the seconds that one of this size
-    #: lets expect.
+    #: Bytes of its input, the layer's median, and the expected seconds for an input of this size.
     input_size: Array
     median_input: Array
     expected: Array
-    #: Each one's cause, one of `CAUSES`.
+    #: Cause of each, one of `CAUSES`.
     cause: Array
 
 
 @once_per_trace
 def find_stragglers(run: Run) -> StragglerRuns:
-    """Find the stragglers of a run, each with its cause.
+    """Return the stragglers of a run with their causes.
 
-    The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
-    three deviations, so that a layer whose runs differ anyway has few; and one percent of the
-    run's wall time, so that they matter.
+    The rule is that of Mantri (OSDI'10) and Spark, which is at least twice the median, with two
+    additions. Three deviations, so that a layer with a wide spread has few stragglers, and one
+    percent of the run's wall time, so that they matter.
     """
     runs = _Runs(run)
     slow = runs.seconds > np.maximum(
@@ -179,7 +179,7 @@ def find_stragglers(run: Run) -> StragglerRuns:
 
 
 class _Runs:
-    """The runs of the functions that may have stragglers, with what is usual for these.
+    """Task runs of functions that may have stragglers, with the usual values of their layers.
 
     Parameters
     ----------
@@ -190,17 +190,17 @@ class _Runs:
     def __init__(self, run: Run) -> None:
         tasks = run.tasks
         executing, length = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
-        # Of its thread's time, with unspilling and deserialising, where its worker tells; but not
-        # that for which it waited for a core, as any run would have.
+        # The time of its thread, with unspilling and deserializing if recorded, but without CPU
+        # wait, which any run would have had.
         waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
         waited = np.clip(waited, 0.0, np.maximum(length, 0.0))
         seconds = np.fmax(tasks["done"].to_numpy() - executing, length) - waited
-        #: Seconds that a straggler takes at least.
+        #: Minimum seconds of a straggler.
         self.least = SHARE_OF_WALL * run.wall
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.isin(codes, np.unique(codes[seconds > self.least]))
-        # What seceded waits for tasks of its own, for as long as they take.
+        # A run that seceded waits for its own tasks, whose duration it cannot change.
         rows = np.flatnonzero(wanted & tasks["seceded"].isna().to_numpy())
         #: Their rows in the trace.
         self.rows = rows
@@ -208,13 +208,14 @@ class _Runs:
         self.seconds, self.working = seconds[rows], (length - waited)[rows]
         start = tasks["start"].to_numpy()
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
-        #: When their functions returned: before `done`, as Dask gives the thread away first.
+        #: When their functions returned. This is before `done`, because Dask releases the thread
+        #: first.
         self.returned: Array = start + length[rows]
         self.workers = run.named
         self.worker = self.workers.numbers(tasks)
         layers = task_layers(run)
         self.function = codes[rows].astype(np.int64)
-        #: By layer: what is usual for a run is what others of its layer take.
+        #: Groups by layer, whose medians are the usual values.
         self.groups = Groups(layers.codes[rows], layers.count)
         self.median = self._usual(self.seconds)
         self.deviation: Array = self.groups.deviation(self.seconds)[self.groups.codes]
@@ -223,11 +224,11 @@ class _Runs:
         self.median_input = self._usual(self.input_size)
 
     def _usual(self, values: Array) -> Array:
-        """Return each run the median of its layer."""
+        """Return the median of its layer for each run."""
         return self.groups.median(values)[self.groups.codes]
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
-        """Return the number of the cause of each of these runs, and what its input lets expect."""
+        """Return the code of each run's cause, and the expected seconds for its input."""
         expected = self._expected(rows)
         usual = self.median_input[rows]
         larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)
@@ -235,7 +236,7 @@ class _Runs:
         unspill, deserialize, cpu = (
             self.tasks[name].to_numpy(dtype=float) for name in ("disk_read", "deserialize", "cpu")
         )
-        explained = [  # in the order of `CAUSES`
+        explained = [  # In the order of `CAUSES`.
             larger & (self.seconds[rows] <= TIMES_MEDIAN * expected),
             slow_host[rows],
             slow_worker[rows],
@@ -250,10 +251,10 @@ class _Runs:
         return np.select(explained, range(len(explained)), len(explained)), expected
 
     def _expected(self, rows: Array) -> Array:
-        """Return what the size of a run's input lets expect: seconds.
+        """Return the expected seconds for the size of each run's input.
 
-        That is the median of the runs of its layer whose inputs are of the same power of two,
-        where there are some others; else the time grows as the input does.
+        It is the median of the runs of its layer whose inputs have the same power of two, if there
+        are others. If not, the duration is proportional to the input.
         """
         sizes = np.frexp(np.nan_to_num(self.input_size))[1].astype(np.int64)
         span = int(sizes.max(initial=0) - sizes.min(initial=0)) + 1
@@ -268,11 +269,11 @@ class _Runs:
 
     @cached_property
     def _slow_places(self) -> tuple[Array, Array]:
-        """Return for each run whether its worker, and whether its whole host, is slow for it."""
+        """Return masks of runs whose worker, and whose whole host, is slow for them."""
         hosts = pd.factorize(self.workers.hosts)[0]
         on_workers = measure_slowness(self.groups.codes, self.worker, self.seconds)
         on_hosts = measure_slowness(self.groups.codes, hosts[self.worker], self.seconds)
-        # The host's pair of each worker's pair: it is slow if all of its workers are, not one.
+        # The host's pair of each worker's pair. A host is slow if all of its workers are.
         above = np.empty(len(on_workers.runs), dtype=np.int64)
         above[on_workers.of_run] = on_hosts.of_run
         within = Groups(above, len(on_hosts.runs))
@@ -281,24 +282,25 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return whether these seconds make up for the runs' excess over what is usual."""
+        """Return whether these seconds explain the runs' excess."""
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
-        """Return whether no run of the function had returned on the worker when the run began."""
+        """Return whether no run of the function had returned on the worker when the run started."""
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))
         first = self.start < places.min(self.returned)[cells]
-        # Where all are first, that does not tell one from the others.
+        # If all runs are first runs, this does not distinguish any of them.
         some_later = places.sum((~first).astype(float)) > 0
         return (first & some_later[cells])[rows]
 
     def _skewed(self, rows: Array) -> Array:
-        """Return whether the spread of a layer's runs lets so long ones be expected.
+        """Return whether the spread of a layer's runs explains such long ones.
 
-        Among n values of a normal distribution the highest is ``sqrt(2 ln(n))`` deviations above
-        the mean, or a little less; here the logarithms are taken for normal.
+        Among n values of a normal distribution, the expected maximum is about ``sqrt(2 ln(n))``
+        deviations above the mean. Logarithms of durations are assumed to have a normal
+        distribution.
         """
         logs = np.log(np.where(self.seconds > 0, self.seconds, np.nan))
         deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION

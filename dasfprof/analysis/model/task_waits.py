@@ -1,4 +1,4 @@
-"""What a task run waited for, and what was known of the workers when it was assigned to one."""
+"""The waits of a task run, and the state of the workers when it was assigned to one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, elide, format_size
 
-#: The time at which a task run was assigned to its worker, and other workers at that time.
+#: Names of the parts for the assignment to a worker, and for other workers at that time.
 ASSIGNED, OTHER_WORKER = "assigned", "other worker"
 #: Maximum number of other workers that are listed.
 _MAXIMUM_WORKERS = 10
@@ -28,15 +28,15 @@ class Part:
     """One part of a task run's time, or one worker at the time of its assignment."""
 
     name: str
-    #: Title of the worker; "scheduler"; empty: unknown.
+    #: Title of the worker, "scheduler", or empty if unknown.
     worker: str
     #: Seconds since the start of the run.
     start: float
-    #: Seconds; NaN of a worker at the time of the assignment.
+    #: Seconds, or NaN for a worker at the time of the assignment.
     duration: float
     description: str
-    #: Of a worker: task runs assigned to it that had not ended, and bytes of the inputs on it (NaN:
-    #: the location or the size of an input is unknown).
+    #: For a worker: unfinished task runs assigned to it, and bytes of the inputs on it (NaN if the
+    #: location or size of an input is unknown).
     tasks: float = _NONE
     input_bytes: float = _NONE
 
@@ -69,7 +69,7 @@ class TaskWaits:
         )
         sent, worker = float(self._slots.sent[row]), self._title(int(self._slots.worker[row]))
         state = unspilled = ""
-        if row < len(self._run.tasks):  # as its worker recorded it
+        if row < len(self._run.tasks):  # In its worker's record.
             size = float(self._run.tasks["disk_read_size"].iloc[row])
             unspilled = f"{format_size(size)} of its inputs were unspilled." if size > 0 else ""
             state = f"State: {self._run.tasks['state'].iloc[row]}."
@@ -111,7 +111,7 @@ class TaskWaits:
         annotations = self._run.tasks["annotations"].iloc[row]
         return annotations if isinstance(annotations, dict) else {}
 
-    # --- What it waited for -----------------------------------------------------------------------
+    # --- Waits of the task run --------------------------------------------------------------------
 
     def _inputs(self, row: int) -> tuple[Array, Array]:
         """Return the keys of a task run's inputs, and the rows that made them (-1: unknown)."""
@@ -140,10 +140,10 @@ class TaskWaits:
             return "No worker had room for more tasks."
         ended = int(before.row[row])
         where = self._title(int(self._slots.worker[ended]))
-        return f"Workers had no room for more tasks until {self._key(ended)} ended on {where}."
+        return f"Workers had no room for more tasks until {self._key(ended)} finished on {where}."
 
     def _steals(self, row: int) -> tuple[str, str]:
-        """Return the worker that the task run was stolen from last, and how often it was stolen."""
+        """Return the last worker that the task run was stolen from, and a sentence about steals."""
         steals, times = self._run.steals, self._slots.times
         stolen = "It was stolen before a thread there was free."
         if not len(steals):
@@ -156,7 +156,7 @@ class TaskWaits:
         return (self._title_at(victims[-1]) if victims else ""), stolen
 
     def _transfers(self, row: int) -> str:
-        """Describe the transfers of inputs to a task run's worker between reception and ready."""
+        """Return a description of the transfers of inputs between reception and ready."""
         keys, _ = self._inputs(row)
         if not len(keys):
             return ""
@@ -172,7 +172,7 @@ class TaskWaits:
         return f"{count_of(len(transfers), 'transfer')} of {size} from {names}."
 
     def _transferred(self, keys: Array) -> pd.DataFrame:
-        """Return one row per transfer and one of some keys that it brought, indexed by transfer."""
+        """Return one row per transfer and key among these keys, indexed by transfer."""
         table, (lengths, items) = self._run.transfers, self._run.transfer_keys
         wanted = np.isin(items, keys)
         brought = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]
@@ -195,12 +195,12 @@ class TaskWaits:
         needs = f" It needs the resources {resources}." if resources else ""
         if before.kind[row] == THREAD:
             return f"A thread was free when {self._key(int(before.row[row]))} ended.{needs}"
-        return f"No task run is known to have held the thread.{needs}"
+        return f"No task run is known to have occupied the thread.{needs}"
 
-    # --- The workers when it was assigned ---------------------------------------------------------
+    # --- Workers at the time of the assignment ----------------------------------------------------
 
     def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
-        """Yield its worker, and others: those with most of its inputs, then the least busy."""
+        """Yield its worker, then others: those with most of its inputs, then the least busy."""
         lives, worker = self._run.lives, int(self._slots.worker[row])
         present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)
         tasks, input_bytes = self._assigned_at(row, sent), self._bytes_at(row, sent)
@@ -215,7 +215,7 @@ class TaskWaits:
             yield Part(name, self._title(who), sent, _NONE, description, *amounts)
 
     def _assigned_at(self, row: int, time: float) -> Array:
-        """Count for each worker the other task runs assigned to it before a time and not ended."""
+        """Return for each worker the number of other unfinished runs assigned before a time."""
         slots, unfinished = self._slots, self._run.unfinished
         sent, known = slots.sent, slots.times.known
         open_ = (sent < time) & ~(known <= time)

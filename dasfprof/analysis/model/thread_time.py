@@ -1,4 +1,4 @@
-"""The classes of thread-seconds, and what the threads that task runs held were used for."""
+"""Categories of thread-seconds, and the uses of threads that task runs occupied."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
 
-# --- What the threads that task runs held were used for -------------------------------------------
+# --- Uses of threads that task runs occupied -----------------------------------------------------
 
-#: Uses of a thread that a task run holds.
+#: Uses of a thread that a task run occupies.
 COMPUTING, CORE_WAIT, STORAGE, BLOCKED, CPU_UNKNOWN = range(5)
 DESERIALIZE, SPILL, OVERHEAD = range(5, 8)
 USES = 8
@@ -47,29 +47,29 @@ def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after
     return seconds
 
 
-#: What is recorded of the costs of each task run, and what stands for what is not.
+#: Columns with the costs of each task run, and defaults of missing values.
 COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
 
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the costs of a trace's task runs; of runs of no worker's file they are missing."""
+    """Return the costs of a trace's task runs. They are missing without a worker's file."""
     return {name: _column(run, name, count, missing) for name, missing in COSTS.items()}
 
 
 def uses_of(
     length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
 ) -> Array:
-    """Split the thread-seconds of task runs as `busy_seconds`, as far as each alone tells.
+    """Split the thread-seconds of task runs as `busy_seconds` does, using only each run's record.
 
-    What their workers wrote to disk after their functions counts as overhead; `length` has the
-    seconds of functions.
+    Time in which workers wrote to disk after functions counts as overhead. `length` has the seconds
+    of functions.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)
     seconds[DESERIALIZE] = np.minimum(costs["deserialize"], before - unspill)
     seconds[SPILL] = unspill
     seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + after
-    # A run that seceded held its thread for a part of its function only.
+    # A run that seceded occupied its thread only for a part of its function.
     share = np.nan_to_num(ratio(inside, length))
     known = ~np.isnan(costs["cpu"])
     split = _split_running(
@@ -82,29 +82,29 @@ def uses_of(
 
 
 def unspill_seconds(run: Run, before: Array) -> Array:
-    """Return for how long before its function the inputs of each run were read from disk."""
+    """Return for how many seconds before its function the inputs of each run were unspilled."""
     return np.minimum(_column(run, "disk_read", len(before)), before)
 
 
 @dataclass(frozen=True)
 class RunningSeconds:
-    """The seconds of functions by what their threads did."""
+    """Seconds of functions by what their threads did."""
 
-    #: On a core; NaN where nobody recorded it.
+    #: On a core, or NaN if not recorded.
     cpu: Array
-    #: Waiting for a core, for a storage, and none of the three; NaN where the wait for a core was
-    #: not recorded, without which none can be told. The second is NaN, and in the third, where it
-    #: was not recorded itself.
+    #: Waiting for CPU, waiting for storage, and neither. All three are NaN if CPU wait was not
+    #: recorded. If only storage waits were not recorded, the second is NaN and its time is part of
+    #: the third.
     core_wait: Array
     storage: Array
     blocked: Array
 
     def of(self, rows: Array, share: Array) -> RunningSeconds:
-        """The seconds of some rows, of each its share."""
+        """Return fractions of some rows."""
         return RunningSeconds(*(part[rows] * share for part in self.parts()))
 
     def parts(self) -> tuple[Array, Array, Array, Array]:
-        """The seconds by what threads did, in the order of the fields."""
+        """The seconds in the order of the fields."""
         return self.cpu, self.core_wait, self.storage, self.blocked
 
 
@@ -125,10 +125,10 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
 def _split_running(
     seconds: Array, cpu: Array, core_wait: Array, storage: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Split seconds in functions: on a core, waiting for one, for a storage, and the rest: blocked.
+    """Split seconds in functions: on a core, waiting for CPU, waiting for storage, and blocked.
 
-    What a thread waited for a core within calls of a storage is of both: it counts as the first,
-    as far as both leave room.
+    CPU wait within calls of a storage belongs to both. It counts as CPU wait, as far as both fit
+    into the total.
     """
     computing = np.minimum(cpu, seconds)
     if is_nothing(core_wait):
@@ -140,10 +140,10 @@ def _split_running(
 
 
 def spilling_shares(run: Run, finishing: Array) -> Array:
-    """Estimate which share of the time after functions each worker wrote to disk in.
+    """Estimate the fraction of the time after functions in which each worker wrote to disk.
 
-    A result is stored, and others are spilled to make room, before the run's thread is given back.
-    What spilling took is known by worker alone, and is spread over its runs.
+    A result is stored, and others are spilled to make room, before the run's thread is released.
+    The time of spilling is only known per worker, so it is spread over its runs.
 
     Parameters
     ----------
@@ -165,31 +165,31 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
 
 
 def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
-    """Return a column of the task runs, none below 0; `unknown`, 0 or NaN, is of what lacks it.
+    """Return a non-negative column of the task runs, with `unknown` (0 or NaN) for missing values.
 
-    Runs of no worker's file do.
+    Values are missing for runs without a worker's file.
     """
     column = np.full(count, unknown)
     if name in run.tasks:
         values = run.tasks[name].to_numpy(dtype=float)
-        # The one takes the number of a number and NaN, the other NaN.
+        # The first function returns the number if one value is NaN, and the second returns NaN.
         highest = np.maximum if np.isnan(unknown) else np.fmax
         highest(values, 0.0, out=column[: len(values)])
     return column
 
 
-# --- The classes of thread-seconds ----------------------------------------------------------------
+# --- Categories of thread-seconds -----------------------------------------------------------------
 
-#: The first place of the classes' colours among the page's: those before are of what ran.
+#: First index of the categories' colours in the page's palette. Earlier colours are for functions.
 FIRST_COLOUR = 8
 
 
 class ThreadTime(IntEnum):
-    """What a thread-second was spent on, in the order in which it is shown: busy threads first.
+    """A category of thread-seconds, in the order of display: busy threads first.
 
-    Each has its label; its colour, a place among the page's series; its meaning; and whether it is
-    hatched backwards, as there are more classes of idle threads than colours. Classes have muted
-    colours that no function, step or worker has: eight of them, from `FIRST_COLOUR` on.
+    Each has its label, a colour (an index in the page's palette), a meaning, and whether it is
+    hatched backwards, because there are more idle categories than colours. Categories have muted
+    colours that no function, step or worker has: eight of them, starting at `FIRST_COLOUR`.
     """
 
     label: str
@@ -200,7 +200,7 @@ class ThreadTime(IntEnum):
     def __new__(
         cls, label: str, colour: int, meaning: str, is_hatched_back: bool = False
     ) -> ThreadTime:
-        """Return a class, numbered in the order of declaration."""
+        """Return a category, numbered in the order of declaration."""
         made = int.__new__(cls, number := len(cls.__members__))
         made._value_ = number
         made.label, made.colour, made.meaning = label, FIRST_COLOUR + colour, meaning
@@ -215,18 +215,18 @@ class ThreadTime(IntEnum):
     WAITING_FOR_A_CORE = (
         "Waiting for CPU",
         1,
-        "A task's function could run, but the host gave it no core.",
+        "A task's function was runnable, but the host had no free core for it.",
     )
     WAITING_FOR_STORAGE = (
         "Waiting for storage",
         4,
-        "A task's function waited for requests of fsspec or Zarr, as to S3, and used no CPU.",
+        "A task's function waited for requests of fsspec or Zarr, such as to S3, and used no CPU.",
     )
     BLOCKED = (
         "Blocked",
         2,
-        "A task's function did not use the CPU: it slept, or waited for I/O, a lock, the GIL or a"
-        " GPU; and for a core, where that was not recorded.",
+        "A task's function did not use the CPU: it slept, or waited for I/O, a lock, the GIL or "
+        "a GPU. CPU wait is included if it was not recorded separately.",
     )
     RUNNING_CPU_UNKNOWN = (
         "Running (CPU time not recorded)",
@@ -255,14 +255,14 @@ class ThreadTime(IntEnum):
     UNRECORDED = (
         "Not recorded",
         7,
-        "Tasks were on the worker, or in transit to it, and its file does not contain them: the "
-        "worker died, or was not recorded then.",
+        "Tasks were on the worker or in transit to it, but its file does not contain them: the "
+        "worker died, or was not recorded at that time.",
         True,
     )
     WORKER_LATENCY = (
         "Task start delay",
         4,
-        "A task was ready on the worker, and the worker had not started it.",
+        "A task was ready on the worker, but the worker had not started it.",
     )
     TRANSFER_WAIT = (
         "Waiting for transfer",
@@ -272,24 +272,25 @@ class ThreadTime(IntEnum):
     ON_ITS_WAY = (
         "Task in transit",
         2,
-        "The scheduler had sent a task, and the worker had not received it: an event loop or the "
-        "network was busy. In a pool of processes without a cluster: no process was there or free.",
+        "The scheduler had sent a task, but the worker had not received it: an event loop or the "
+        "network was busy. In a process pool without a cluster, no process existed or was free.",
     )
     SCHEDULER_LATENCY = (
         "Waiting for scheduler",
         0,
-        "A task could run, and the scheduler had not sent it, or had not heard that another ended.",
+        "A task was runnable, but the scheduler had not sent it, or had not learned that another "
+        "task finished.",
     )
     RUNNABLE_ELSEWHERE = (
         "Tasks queued elsewhere",
         3,
-        "Tasks that could run were queued on other workers.",
+        "Runnable tasks were queued on other workers.",
     )
     NO_RUNNABLE_TASK = (
         "No runnable tasks",
         5,
-        "All tasks that could run did run. The rest waited for their dependencies, or for a worker "
-        "that may run them.",
+        "All runnable tasks were running. Other tasks waited for their dependencies, or for a "
+        "worker that may run them.",
     )
     CALLS_OF_ACTORS = (
         "Actor calls",
@@ -313,7 +314,7 @@ class ThreadTime(IntEnum):
     IDLE_CAUSE_UNKNOWN = (
         "Idle (cause unknown)",
         7,
-        "The thread had no task. The reason is unknown without a file of the scheduler.",
+        "The thread had no task. Without a file of the scheduler, the reason is unknown.",
     )
     OTHER_CLIENTS = (
         "Other clients",
@@ -323,34 +324,36 @@ class ThreadTime(IntEnum):
     )
 
 
-#: What usually helps where a class takes much of the time of threads.
+#: What usually helps if a category takes much of the thread time.
 HELPS = {
     ThreadTime.COMPUTING: "Profile the function, or give it more cores.",
-    ThreadTime.WAITING_FOR_A_CORE: "Run fewer threads than the host has cores, or fewer programs.",
-    ThreadTime.WAITING_FOR_STORAGE: "Read more in each call, or run more threads side by side.",
-    ThreadTime.BLOCKED: "Find in the flame graph what it waits for, and avoid this wait.",
+    ThreadTime.WAITING_FOR_A_CORE: (
+        "Run fewer threads than the host has cores, or stop other programs."
+    ),
+    ThreadTime.WAITING_FOR_STORAGE: "Read more in each call, or run more threads in parallel.",
+    ThreadTime.BLOCKED: "Find in the flame graph what the function waits for, and avoid this wait.",
     ThreadTime.RUNNING_CPU_UNKNOWN: "Record the run with the newest version of dasfprof.",
     ThreadTime.DESERIALIZE: "Send large data to workers once, by scatter() or as a task.",
-    ThreadTime.UNSPILL_AND_SPILL: "Give workers more memory, or hold less at a time.",
+    ThreadTime.UNSPILL_AND_SPILL: "Give workers more memory, or keep less in memory at a time.",
     ThreadTime.TASK_OVERHEAD: "Use fewer, larger tasks.",
     ThreadTime.STARTING: "Start the cluster before the program needs it.",
-    ThreadTime.CLOSING: "Nothing, at the end of a run; before it, see why the worker left.",
-    ThreadTime.PAUSED_FOR_MEMORY: "Give workers more memory, or hold less at a time.",
-    ThreadTime.UNRECORDED: "See why the worker died, or record from the cluster's begin on.",
-    ThreadTime.WORKER_LATENCY: "Use fewer, larger tasks; look for what blocks the event loop.",
+    ThreadTime.CLOSING: "At the end of a run, nothing. Earlier, check why the worker left.",
+    ThreadTime.PAUSED_FOR_MEMORY: "Give workers more memory, or keep less in memory at a time.",
+    ThreadTime.UNRECORDED: "Check why the worker died, or record from the cluster's start.",
+    ThreadTime.WORKER_LATENCY: "Use fewer, larger tasks, and check what blocks the event loop.",
     ThreadTime.TRANSFER_WAIT: "Use fewer dependencies between workers, or a faster network.",
-    ThreadTime.ON_ITS_WAY: "Use fewer, larger tasks; look for what blocks event loops.",
+    ThreadTime.ON_ITS_WAY: "Use fewer, larger tasks, and check what blocks event loops.",
     ThreadTime.SCHEDULER_LATENCY: "Use fewer, larger tasks.",
-    ThreadTime.RUNNABLE_ELSEWHERE: "Look at what binds tasks to workers: restrictions, or inputs.",
-    ThreadTime.NO_RUNNABLE_TASK: "Cut long tasks and chains into parts that run side by side.",
+    ThreadTime.RUNNABLE_ELSEWHERE: "Check what binds tasks to workers: restrictions, or inputs.",
+    ThreadTime.NO_RUNNABLE_TASK: "Split long tasks and chains into parts that run in parallel.",
     ThreadTime.CALLS_OF_ACTORS: "Do the actor's work as tasks, or spread it over several actors.",
     ThreadTime.FUNCTIONS_OUTSIDE_TASKS: "Do the function's work as tasks, which use all threads.",
-    ThreadTime.NOTHING_SUBMITTED: "Submit more in one go: see what the client does in these gaps.",
+    ThreadTime.NOTHING_SUBMITTED: "Submit more at once. Check what the client does in these gaps.",
     ThreadTime.IDLE_CAUSE_UNKNOWN: "Record the scheduler too.",
     ThreadTime.OTHER_CLIENTS: "Use a cluster of your own, or run when others do not.",
 }
 
-#: The classes in which a task's function runs in a thread.
+#: Categories in which a task's function runs in a thread.
 RUNNING = (
     ThreadTime.COMPUTING,
     ThreadTime.WAITING_FOR_A_CORE,
@@ -360,7 +363,7 @@ RUNNING = (
 )
 
 
-#: The class of each use of a thread that a task run holds.
+#: Category of each use of a thread that a task run occupies.
 OF_USES = {
     COMPUTING: ThreadTime.COMPUTING,
     CORE_WAIT: ThreadTime.WAITING_FOR_A_CORE,
@@ -387,7 +390,7 @@ _OF_CAUSES = {
     idle_time.CLIENT: ThreadTime.NOTHING_SUBMITTED,
     idle_time.OTHERS: ThreadTime.OTHER_CLIENTS,
 }
-#: Of these only the scheduler knows.
+#: Causes that only the scheduler knows.
 NEEDS_SCHEDULER = (
     ThreadTime.NO_RUNNABLE_TASK,
     ThreadTime.CALLS_OF_ACTORS,
@@ -397,7 +400,7 @@ NEEDS_SCHEDULER = (
 
 
 def idle_classes(knows_tasks: bool) -> dict[int, ThreadTime]:
-    """Return the class of each cause of idle threads, see `knows_tasks`."""
+    """Return the category of each cause of idle threads. See `knows_tasks`."""
     return {
         cause: spent
         if knows_tasks or spent not in NEEDS_SCHEDULER

@@ -1,4 +1,4 @@
-"""What was moved between workers: the messages, and the results that they brought."""
+"""Transfers between workers: the messages, and the results that they contained."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dasfprof.database.columns import Array
 
 
 def succeeded_rows(table: pd.DataFrame) -> Array:
-    """Return which transfers brought something; where no state is told they are taken to."""
+    """Return a mask of successful transfers. Transfers without a state count as successful."""
     state = table["state"]
     return (state.isna() | (state == "success")).to_numpy(dtype=bool)
 
 
 def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
-    """Return the bytes and the seconds of the transfers that succeeded, 0 of the others."""
+    """Return bytes and seconds of successful transfers, with 0 for others."""
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
     return (
         np.where(succeeded & np.isfinite(size), size, 0.0),
@@ -31,19 +31,20 @@ def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class MovedOutputs:
-    """What was moved of the outputs of each group of keys."""
+    """Transfers of the outputs of each group of keys."""
 
-    #: Distinct keys, moves of a key to a worker, and keys that were moved more than once.
+    #: Number of distinct keys, of moves of a key to a worker, and of keys that were moved more than
+    #: once.
     keys: Array
     moves: Array
     keys_moved_again: Array
-    #: Bytes and seconds, those of deserialising, and those of serialising for other workers what
-    #: took long; NaN: not recorded.
+    #: Bytes, seconds, seconds of deserializing, and seconds of serializing long results for other
+    #: workers, or NaN if not recorded.
     size: Array
     seconds: Array
     deserialising: Array
     serialising: Array
-    #: Bytes beyond each key's first move, and beyond its first to the same worker.
+    #: Bytes after each key's first move, and after its first move to the same worker.
     again: Array
     again_to_the_same: Array
     #: Bytes of all groups.
@@ -51,10 +52,10 @@ class MovedOutputs:
 
 
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
-    """Sum up what was moved by group of keys.
+    """Return the sums of transfers by group of keys.
 
-    A message is shared out to its keys by their results' sizes, as last run; evenly, where the
-    size of one is not known.
+    A message is divided among its keys by the sizes of their last results, or equally if a size is
+    unknown.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     size, groups, keys = shared("size"), Groups(codes[key_id], count), Groups(key_id, len(run.keys))
     target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
     pairs, distinct = pd.factorize(key_id * (len(run.workers) + 1) + target)
-    # Whether no earlier message moved this key; whether one had moved it to the same worker.
+    # Whether no earlier message moved this key, and whether one had moved it to the same worker.
     first, again = keys.places(start) == 0, Groups(pairs, len(distinct)).places(start) > 0
     more_than_once = (first & (keys.sizes > 1)[key_id]).astype(float)
     sent = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
@@ -101,7 +102,7 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
 
 
 def _result_sizes(run: Run) -> Array:
-    """Return the bytes of each key's result, NaN where no file tells."""
+    """Return the bytes of each key's result, or NaN if unknown."""
     tasks = run.tasks
     in_memory = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
     ends = (tasks["start"].to_numpy() + tasks["duration"].to_numpy())[in_memory]
@@ -111,27 +112,26 @@ def _result_sizes(run: Run) -> Array:
     return sizes
 
 
-# --- P2P shuffles: the tasks that hand data to them and take it back, and what they moved ---------
-#
-# Such a shuffle moves rows and blocks between workers by messages of its own, past Dask's transfers
-# of results: what its tasks return, and take from each other, are a few bytes.
+# --- P2P shuffles: the tasks that pass data to them and get it back, and their transfers
+# -----------  Such a shuffle moves data between workers with messages of its own, without Dask's
+# transfers of results. What its tasks return, and take from each other, are a few bytes.
 
 
 @once_per_trace
 def p2p_runs(run: Run) -> Array:
-    """Return which task runs hand data to a P2P shuffle, wait for it, or take data from it."""
+    """Return a mask of task runs that pass data to a P2P shuffle, wait for it, or get data."""
     barrier, takes, hands = _p2p_parts(run)
     return _alike(run, barrier | takes | hands)
 
 
 @once_per_trace
 def p2p_outputs(run: Run) -> Array:
-    """Return which task runs take data from a P2P shuffle."""
+    """Return a mask of task runs that get data from a P2P shuffle."""
     return _alike(run, _p2p_parts(run)[1])
 
 
 def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
-    """Return which task runs are barriers of shuffles, take data from these, or hand data over."""
+    """Return masks of task runs that are barriers of shuffles, get data from them, or pass data."""
     barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
         return barrier, barrier, barrier
@@ -148,7 +148,7 @@ def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
 
 
 def _alike(run: Run, rows: Array) -> Array:
-    """Return all runs of these runs' functions: dependencies of some may not be recorded."""
+    """Return all runs of these runs' functions, because some dependencies may not be recorded."""
     codes = run.tasks["function"].cat.codes.to_numpy()
     functions = np.zeros(codes.max(initial=-1) + 2, dtype=bool)
     functions[codes[rows]] = True
@@ -158,7 +158,7 @@ def _alike(run: Run, rows: Array) -> Array:
 
 @once_per_trace
 def shuffled_bytes(run: Run) -> float:
-    """Return the bytes that P2P shuffles moved between workers; NaN if they were not recorded."""
+    """Return the bytes that P2P shuffles moved between workers, or NaN if not recorded."""
     messages = run.shuffle_messages
     if len(messages):
         size = messages["size"].to_numpy(dtype=float)

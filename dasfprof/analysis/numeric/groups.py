@@ -1,4 +1,4 @@
-"""Values by group, without a loop; sums of named groups, which add up; columns of one value."""
+"""Values by group without loops, sums of named groups that can be added, and constant columns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from dasfprof.database.columns import Array, repeated
 class Groups:
     """Rows in groups.
 
-    Values that are NaN take part in nothing. What has no value to tell of is NaN, but a sum of
-    nothing is 0.
+    NaN values are ignored. Results of groups without values are NaN, but their sum is 0.
 
     Parameters
     ----------
@@ -30,32 +29,32 @@ class Groups:
     """
 
     def __init__(self, codes: Array, count: int) -> None:
-        # Codes of categories may be so narrow that a product of them with a number overflows.
+        # Codes of categories may be so narrow that products with them overflow.
         self.codes: Array = codes.astype(np.int64)
         self.count = count
-        #: The number of rows of each group.
+        #: Number of rows of each group.
         self.sizes: Array = np.bincount(codes[codes >= 0], minlength=count)
 
     @cached_property
     def order(self) -> Array:
-        """The rows that are in a group, by group, else in their order."""
+        """The rows that are in a group, sorted by group and then in their order."""
         outside = int(np.count_nonzero(self.codes < 0))
         return np.argsort(self.codes, kind="stable")[outside:]
 
     @cached_property
     def begins(self) -> Array:
-        """Where each group begins in `order`; the last entry is the end of all."""
+        """The start of each group in `order`. The last entry is the end of all."""
         return np.r_[0, np.cumsum(self.sizes)]
 
     def known(self, values: Array) -> Array:
-        """Count the values of each group."""
+        """Return the number of values of each group."""
         if is_constant(values):
             return self.sizes * int(np.isfinite(values[0]))
         finite = np.isfinite(values)
         return self.sizes if finite.all() else self.sum(finite).astype(np.int64)
 
     def sum(self, values: Array) -> Array:
-        """Sum the values of each group."""
+        """Return the sum of each group's values."""
         if is_constant(values):
             value = float(values[0])
             return self.sizes * (value if np.isfinite(value) else 0.0)
@@ -65,11 +64,11 @@ class Groups:
         return np.bincount(self.codes[inside], values[inside], self.count).astype(float, copy=False)
 
     def told(self, values: Array) -> Array:
-        """Sum the values of each group; one that has rows, but no value, is NaN."""
+        """Return the sum of each group's values, or NaN for a group with rows but no values."""
         return np.where((self.known(values) > 0) | (self.sizes == 0), self.sum(values), np.nan)
 
     def mean(self, values: Array) -> Array:
-        """Average the values of each group."""
+        """Return the mean of each group."""
         return ratio(self.sum(values), self.known(values))
 
     def max(self, values: Array) -> Array:
@@ -95,7 +94,7 @@ class Groups:
         return self.median(np.abs(values - medians[self.codes]))
 
     def places(self, values: Array) -> Array:
-        """Return each row's place in its group, from 0, when sorted by values (-1: in no group).
+        """Return each row's index in its group, from 0, when sorted by values (-1: in no group).
 
         NaN comes last, and equal rows stay in their order.
         """
@@ -113,10 +112,10 @@ class Groups:
         return pd.Series(known).groupby(self.codes).rank().to_numpy()
 
     def gini(self, values: Array) -> Array:
-        """Return the Gini coefficient of each group's values, which are not negative.
+        """Return the Gini coefficient of each group's non-negative values.
 
-        0 where all are equal, near 1 where one holds everything; NaN where all are 0.
-        ``G = 2 sum(i x_i) / (n sum(x)) - (n + 1) / n`` over the values in order.
+        It is 0 if all are equal, near 1 if a single one has everything, and NaN if all are 0: ``G =
+        2 sum(i x_i) / (n sum(x)) - (n + 1) / n`` over the sorted values.
         """
         places = self.places(values) + 1.0
         sizes, total = self.known(values), self.sum(values)
@@ -126,7 +125,7 @@ class Groups:
 
 
 def ratio(part: Array, whole: Array) -> Array:
-    """Divide; what has no whole, or an unknown one, is NaN."""
+    """Return the ratio, or NaN if the denominator is 0 or unknown."""
     found = np.full(np.broadcast(part, whole).shape, np.nan)
     with np.errstate(invalid="ignore"):
         np.divide(part, whole, out=found, where=np.asarray(whole) > 0)
@@ -136,28 +135,28 @@ def ratio(part: Array, whole: Array) -> Array:
 def distinct(values: Array) -> Array:
     """Return the distinct values of a one-dimensional array, ascending.
 
-    `numpy.unique` does the same, since numpy 2.3 by a table of hashes: of millions of distinct
-    integers that takes fifteen times as long as sorting them.
+    `numpy.unique` does the same, since numpy 2.3 with a hash table. For millions of distinct
+    integers, that takes fifteen times as long as sorting.
     """
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
-# --- `GroupSums`: sums of groups that have names; those of parts of a run add up ------------------
+# --- `GroupSums`: sums of named groups, which can be added for parts of a run ---------------------
 
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Sums over the rows of groups."""
+    """Sums over the rows of groups, with the groups' names."""
 
-    #: What each group is called.
+    #: Name of each group.
     names: list[Hashable]
-    #: The number of rows of each.
+    #: Number of rows of each group.
     rows: Array
-    #: For each quantity the sums, and how many of its values are known.
+    #: For each quantity: the sums, and the number of known values.
     sums: dict[str, Array]
     known: dict[str, Array]
-    #: For each quantity the lowest and the highest value, NaN where none is known.
+    #: For each quantity: minimum and maximum, or NaN if no value is known.
     lowest: dict[str, Array]
     highest: dict[str, Array]
 
@@ -169,7 +168,7 @@ class GroupSums:
         summed: Mapping[str, Array],
         ranged: Mapping[str, Array] | None = None,
     ) -> GroupSums:
-        """Sum quantities up by group, and find the range of others."""
+        """Return sums of quantities by group, and the ranges of others."""
         ranged = ranged or {}
         return cls(
             list(names),
@@ -182,10 +181,10 @@ class GroupSums:
 
     @classmethod
     def merged(cls, parts: Sequence[GroupSums], names: Sequence[Hashable] = ()) -> GroupSums:
-        """Add up the sums of parts, of which there is one at least.
+        """Return the sums over parts, of which there is at least one.
 
-        Groups of one name become one; those without rows are left out, unless they are among the
-        names, which come first.
+        Groups with the same name are merged. Those without rows are left out unless they are in
+        `names`, which come first.
         """
         places: dict[Hashable, int] = {}
         told = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
@@ -210,7 +209,7 @@ class GroupSums:
         )
 
     def by(self, names: Sequence[Hashable]) -> GroupSums:
-        """Put groups together: those that get the same name."""
+        """Merge groups that get the same name."""
         renamed = GroupSums(
             list(names), self.rows, self.sums, self.known, self.lowest, self.highest
         )
@@ -224,7 +223,7 @@ class GroupSums:
         return self.sums[name]
 
     def told(self, name: str) -> Array:
-        """Return the sums of a quantity; NaN where there are rows, and no value is known."""
+        """Return the sums of a quantity, or NaN for groups with rows but without known values."""
         return np.where((self.known[name] > 0) | (self.rows == 0), self.sum(name), np.nan)
 
     def mean(self, name: str) -> Array:
@@ -232,38 +231,39 @@ class GroupSums:
         return ratio(self.sum(name), self.known[name])
 
 
-# --- Columns of one value: arrays that repeat it, have it in memory once, and cannot be written to
+# --- Constant columns: read-only arrays that store a single value ---------------------------------
 
 
 def is_constant(array: Array) -> bool:
-    """Return whether an array repeats one value that is in memory once."""
+    """Return whether an array repeats one value that is stored once."""
     return array.strides == (0,) and len(array) > 0
 
 
 def is_nothing(array: Array) -> bool:
-    """Return whether an array repeats NaN that is in memory once."""
+    """Return whether an array repeats NaN that is stored once."""
     return is_constant(array) and bool(np.isnan(array[0]))
 
 
 def as_type(array: Array, dtype: Any) -> Array:
-    """Return an array in another type; a constant stays one."""
+    """Return an array with another type. A constant array stays constant."""
     if is_constant(array):
         return repeated(array[0].astype(dtype), len(array))
     return array.astype(dtype, copy=False)
 
 
 def taken(array: Array, rows: Array) -> Array:
-    """Return some rows of an array; a constant stays one."""
+    """Return some rows of an array. A constant array stays constant."""
     return repeated(array[0], len(rows)) if is_constant(array) else array[rows]
 
 
-# --- A column in the making: takes the arrays of batches, one after the other ---------------------
+# --- A column that is built from the arrays of batches --------------------------------------------
 
 
 class GrowingColumn:
-    """A column that grows; rows between the arrays that it takes are missing.
+    """A column that grows.
 
-    If all rows hold one value, it takes the memory of one.
+    Rows between the arrays that it gets are missing. If all rows have the same value, it is stored
+    once.
 
     Parameters
     ----------
@@ -279,21 +279,24 @@ class GrowingColumn:
         self._pieces: list[tuple[int, Array]] = []
 
     def add(self, row: int, piece: Array) -> None:
-        """Take the values of the rows from `row` on."""
+        """Add the values of the rows from `row` onwards."""
         if piece.dtype != self._dtype:
             self._dtype = np.result_type(piece.dtype, self._dtype)
         if len(piece):
             self._pieces.append((row, piece))
 
     def finish(self, rows: int, missing: float) -> Array:
-        """Return the column of `rows` rows, once; one of a single value is read-only."""
+        """Return the finished column with this number of rows.
+
+        A constant column is read-only. Call this once.
+        """
         pieces, self._pieces = self._pieces, []
         value = np.array([missing]).astype(self._dtype)
         is_whole = sum(len(piece) for _, piece in pieces) == rows
         if self._width == 1 and all(is_constant(piece) for _, piece in pieces):
             values = [piece[:1].astype(self._dtype) for _, piece in pieces]
             values += [] if is_whole and values else [value]
-            # Equal to the bit: NaN is itself, 0.0 is not -0.0.
+            # Equal in all bits: NaN equals itself, and 0.0 does not equal -0.0.
             if len({one.tobytes() for one in values}) == 1:
                 return np.broadcast_to(values[0], rows)
         shape = (rows,) if self._width == 1 else (rows, self._width)

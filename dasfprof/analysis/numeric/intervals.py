@@ -1,4 +1,4 @@
-"""Intervals of equal length over a run, and spans of time that overlap."""
+"""Intervals of equal length over a run, and overlaps of time ranges."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-#: How many intervals a run has at most, where nobody chose their length.
+#: Default of the maximum number of intervals of a run.
 _USUAL = 60
-#: More are refused: a table of one row each would not fit into memory.
+#: Maximum number of intervals. A table with more rows would not fit into memory.
 _MOST = 10_000_000
 _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals of equal length, the first of which begins with the run.
+    """Intervals of equal length, the first of which starts with the run.
 
     Attributes
     ----------
@@ -37,7 +37,9 @@ class Intervals:
 
     @classmethod
     def of_span(cls, begin: float, end: float, seconds: float | None) -> Intervals:
-        """Divide a span of time; None chooses a length that gives 60 intervals at most.
+        """Divide a time range into intervals.
+
+        None chooses a length that gives at most 60 intervals.
 
         Raises
         ------
@@ -46,7 +48,8 @@ class Intervals:
         """
         if seconds is not None and not (np.isfinite(seconds) and seconds > 0):
             raise InvalidArgumentError(
-                f"interval={seconds!r}: give seconds, more than 0, or None to leave it open."
+                f"interval={seconds!r}: expected a positive number of seconds, or None for an "
+                "automatic length."
             )
         if not begin <= end:
             return cls(0.0, float(seconds or _NICE[0]), 0)
@@ -56,25 +59,28 @@ class Intervals:
         count = np.floor((end - begin) / seconds) + 1
         if count > _MOST:
             raise InvalidArgumentError(
-                f"interval={seconds!r}: the run takes {end - begin:.0f} s, which makes {count:.0f} "
-                f"intervals; give one that makes no more than {_MOST}."
+                f"interval={seconds!r}: the run takes {end - begin:.0f} s, which would be "
+                f"{count:.0f} intervals. Pass a length that gives at most {_MOST}."
             )
         return cls(begin, float(seconds), int(count))
 
     def starts(self) -> Array:
-        """Return the begin of each interval, in seconds from the run's."""
+        """Return the start of each interval, in seconds from the run's start."""
         return np.arange(self.count) * self.seconds
 
     def places(self, times: Array) -> Array:
-        """Return the interval of each time; times before and after the run are in the nearest."""
-        # Clocks tell microseconds: 128.2 - 127.2 is a second.
+        """Return the interval of each time.
+
+        Times outside of the run are in the nearest interval.
+        """
+        # Clocks have a resolution of microseconds: 128.2 - 127.2 counts as a second.
         places = np.floor(np.round(times - self.begin, 6) / self.seconds)
         return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)
 
     def spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
-        """Spread amounts over the intervals, each one evenly over the seconds from its start.
+        """Spread amounts over the intervals, each evenly over the seconds from its start.
 
-        What begins or ends outside of the run counts in the nearest interval.
+        Anything outside of the run counts in the nearest interval.
         """
         stops = starts + seconds
         first, last = self.places(starts), self.places(stops)
@@ -85,7 +91,7 @@ class Intervals:
         begun = np.maximum(self.begin + (first + 1) * self.seconds - starts, 0.0)
         ended = np.maximum(stops - self.begin - last * self.seconds, 0.0)
         inside += [(first, rate * begun), (last, rate * ended)]
-        # Whole intervals between the first and the last: steps up and down of their rates.
+        # For full intervals between the first and the last: steps of their rates up and down.
         steps = [(first + 1, rate), (last, -rate)]
         spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
         amounts, rates, whole = map(self._summed, (inside, steps, spans))
@@ -98,7 +104,7 @@ class Intervals:
 
 
 def union(begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the times in which at least one of the spans lasts, as spans apart, in order."""
+    """Return the times in which at least one range is open, as sorted disjoint ranges."""
     order = np.argsort(begins, kind="stable")
     begins, latest = begins[order], np.maximum.accumulate(ends[order])
     if not len(begins):
@@ -108,7 +114,7 @@ def union(begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Array]:
-    """Return when spans begin and end, with further times, and how many are open from each on."""
+    """Return the bounds of ranges, with further times, and the number of open ranges after each."""
     times = np.concatenate([ends, begins, *further])
     steps = np.zeros(len(times), dtype=np.int64)
     steps[: len(ends)], steps[len(ends) : len(ends) + len(begins)] = -1, 1
@@ -117,7 +123,7 @@ def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Arra
 
 
 def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
-    """Return for each span how much of it lies within others, which are apart and in order."""
+    """Return for each range how much of it lies within other, sorted and disjoint ranges."""
     edges = np.stack([first, last], axis=1).ravel()
     if not len(edges):
         return np.zeros(len(begins))
@@ -128,16 +134,16 @@ def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
 
 # --- Time-weighted means of sampled quantities while tasks ran ------------------------------------
 
-#: A sample holds for no longer than this many usual distances between samples, or these seconds.
-#: What comes later is not known: the sampler had stopped, or the device was lost.
+#: Maximum validity of a sample: multiple of the usual distance between samples, or seconds. Later
+#: values are unknown, because the sampler had stopped or the device was lost.
 _HELD_DISTANCES = 3.0
 _HELD_SECONDS = 1.0
 
 
 def held_until(times: Array) -> Array:
-    """Return until when each sample holds: until the next one, if that is not long after it.
+    """Return until when each sample is valid: until the next one, unless that is much later.
 
-    The usual distance is the median. A sample that is the only one holds for ever.
+    The usual distance is the median. A single sample is always valid.
 
     Parameters
     ----------
@@ -152,9 +158,9 @@ def held_until(times: Array) -> Array:
 
 
 class SampledIntervals:
-    """Intervals, and the samples that hold within each.
+    """Time ranges, and the samples that are valid within each.
 
-    A sample holds as long as `held_until` says; before the first one nothing is known.
+    A sample is valid until `held_until`. Before the first sample, the value is unknown.
 
     Parameters
     ----------
@@ -165,25 +171,26 @@ class SampledIntervals:
     """
 
     def __init__(self, times: Array, starts: Array, stops: Array) -> None:
-        # Behind all stops, so that what is found of an interval does not depend on the others.
+        # Append a step after all ends, so that the result for a range does not depend on other
+        # ranges.
         beyond = np.nextafter(max(stops.max(initial=times[-1]), times[-1]), np.inf)
         ends = np.minimum(held_until(times), beyond)
-        # Where a sample does not hold until the next one, a step to nothing follows it.
+        # If a sample is not valid until the next one, a step to unknown follows it.
         self._steps = np.column_stack([times, ends]).ravel()
         self._starts = np.maximum(starts, times[0])
         self._stops = np.maximum(stops, self._starts)
-        #: The step that holds at the start of each interval, and at its stop.
+        #: Step at the start of each range, and at its end.
         self._first = np.searchsorted(self._steps, self._starts, side="right") - 1
         self._last = np.searchsorted(self._steps, self._stops, side="right") - 1
-        #: The seconds of each interval for which there was a sample.
+        #: Seconds of each range with a valid sample.
         self.covered = self.integrals(np.ones(len(times)))
 
     def integrals(self, values: Array) -> Array:
-        """Integrate a quantity by its samples, without NaN, over each interval."""
+        """Integrate a quantity over each range. Its samples must not contain NaN."""
         steps, first, last = self._steps, self._first, self._last
         values = np.column_stack([values, np.zeros(len(values))]).ravel()
-        # Whole steps between the one that holds at the start and the one that holds at the stop;
-        # the cumulated sum alone would lose a short task's share in that of a long run.
+        # Complete steps between the step at the start and the step at the end. A cumulative sum
+        # alone would lose the precision of a short task in a long run.
         cumulated = np.r_[0.0, np.cumsum(values[:-1] * np.diff(steps))]
         whole = cumulated[last] - cumulated[np.minimum(first + 1, last)]
         begun = values[first] * (steps[np.minimum(first + 1, len(steps) - 1)] - self._starts)

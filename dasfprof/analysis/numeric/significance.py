@@ -1,7 +1,7 @@
-"""Whether two groups of measurements differ: tests, and what many of them at once are worth.
+"""Statistical tests of whether two groups of measurements differ, and corrections for many tests.
 
-They need NumPy alone. All p-values are two-sided unless `greater` asks whether the second group
-is greater than the first.
+They need only NumPy. All p-values are two-sided, unless `greater` tests whether the second group is
+greater than the first.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 
-#: Maximum number of ways to divide the measurements that are all tried; of more, a random sample.
+#: Maximum number of permutations that are all evaluated. With more, a random sample is used.
 _MOST_SPLITS = 20_000
-#: Significance level: chance alone makes such a difference in fewer than 1 of 100 comparisons.
+#: Significance level: chance alone causes such a difference in fewer than 1 of 100 comparisons.
 CERTAIN = 0.01
 _PRECISION = 1e-12
 #: Minimum number of values for a drift or a trend.
@@ -50,7 +50,7 @@ def _can_permute(first: int, second: int, level: float) -> bool:
 
 
 def name_of_test(first: int, second: int, level: float = CERTAIN) -> str:
-    """Name the test that `p_value` makes of groups of these sizes; empty if it makes none."""
+    """Return the name of the test that `p_value` uses for groups of these sizes, or ""."""
     if min(first, second) == 0 or max(first, second) == 1:
         return ""
     if min(first, second) == 1:
@@ -59,14 +59,14 @@ def name_of_test(first: int, second: int, level: float = CERTAIN) -> str:
 
 
 def permutation_p(first: Array, second: Array, *, greater: bool = False) -> float:
-    """Return the share of the ways to share out the measurements that differ as much or more."""
+    """Return the fraction of permutations with a difference at least as large as observed."""
     values = np.concatenate([first, second]).astype(float)
     size, count = len(second), len(values)
     splits = math.comb(count, size)
     if splits <= _MOST_SPLITS:
         chosen = np.array(list(combinations(range(count), size)))
     else:
-        random = np.random.default_rng(0)  # the same answer each time
+        random = np.random.default_rng(0)  # A fixed seed gives the same answer each time.
         chosen = np.argsort(random.random((_MOST_SPLITS, count)), axis=1)[:, :size]
     sums = values[chosen].sum(axis=1)
     expected, seen = values.sum() * size / count, float(second.sum())
@@ -74,12 +74,12 @@ def permutation_p(first: Array, second: Array, *, greater: bool = False) -> floa
     if not greater:
         off, seen_off = np.abs(off), abs(seen_off)
     as_much = int(np.count_nonzero(off >= seen_off - _PRECISION * np.abs(values).sum()))
-    # A sample need not hold the split that was seen, which is one of them.
+    # A sample need not contain the observed permutation, so add it.
     return as_much / splits if splits <= _MOST_SPLITS else (as_much + 1) / (_MOST_SPLITS + 1)
 
 
 def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
-    """Return the p-value of Welch's t-test, or, of one against several, of a single case's."""
+    """Return the p-value of Welch's t-test, or of a single-case t-test for one against several."""
     difference, error, free = _difference(first, second)
     if error == 0:
         return float(difference <= 0) if greater else float(difference == 0)
@@ -91,9 +91,9 @@ def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
 
 
 def difference_interval(first: Array, second: Array, p: float) -> tuple[float, float]:
-    """Return what the difference of means is within, but for a share `p` of such intervals.
+    """Return the confidence interval of the difference of means with error probability `p`.
 
-    The values that `welch_p` does not refute. NaN of one measurement against one.
+    It contains the values that `welch_p` does not reject. NaN for one measurement against one.
     """
     if min(len(first), len(second)) == 0 or len(first) == len(second) == 1:
         return math.nan, math.nan
@@ -103,7 +103,7 @@ def difference_interval(first: Array, second: Array, p: float) -> tuple[float, f
 
 
 def _difference(first: Array, second: Array) -> tuple[float, float, float]:
-    """Return the difference of means, its standard error, and the degrees of freedom of that."""
+    """Return the difference of means, its standard error, and its degrees of freedom."""
     sizes = np.array([len(first), len(second)])
     difference = float(second.mean() - first.mean())
     spreads = np.array([x.var(ddof=1) if len(x) > 1 else 0.0 for x in (first, second)])
@@ -119,13 +119,13 @@ def _difference(first: Array, second: Array) -> tuple[float, float, float]:
 
 
 def student_p(t: float, free: float) -> float:
-    """Return the probability that Student's t, of so many degrees of freedom, is as far from 0."""
+    """Return the two-sided probability of Student's t with these degrees of freedom."""
     return _incomplete_beta(free / 2, 0.5, free / (free + t * t))
 
 
 @lru_cache(maxsize=256)
 def student_quantile(p: float, free: float) -> float:
-    """Return the t beyond which, to either side, Student's distribution has a share `p`."""
+    """Return the two-sided quantile of Student's distribution for probability `p`."""
     low, high = 0.0, 1.0
     while student_p(high, free) > p:
         high *= 2
@@ -136,10 +136,10 @@ def student_quantile(p: float, free: float) -> float:
 
 
 def mann_whitney_p(first: Array, second: Array) -> float:
-    """Return the p-value of the Mann-Whitney U test, by its normal approximation.
+    """Return the p-value of the Mann-Whitney U test by its normal approximation.
 
-    With corrections for ties and continuity (Hollander and Wolfe 1999); good from some eight
-    measurements a group on, else NaN.
+    It has corrections for ties and continuity (Hollander and Wolfe 1999). It needs about eight
+    measurements per group, and is NaN with fewer.
     """
     n, m = len(first), len(second)
     if min(n, m) < FEWEST:
@@ -157,10 +157,10 @@ def mann_whitney_p(first: Array, second: Array) -> float:
 
 
 def kendall_p(values: Array) -> float:
-    """Return the p-value of Mann and Kendall's test for a trend of values in order.
+    """Return the p-value of Mann and Kendall's test for a trend of ordered values.
 
-    By its normal approximation, with corrections for ties and continuity (Kendall 1975); NaN below
-    eight values.
+    It uses the normal approximation, with corrections for ties and continuity (Kendall 1975). NaN
+    below eight values.
     """
     n = len(values)
     if n < FEWEST:
@@ -175,13 +175,13 @@ def kendall_p(values: Array) -> float:
 
 
 def slope_of(values: Array) -> float:
-    """Return the median slope between two values, per step (Theil 1950, Sen 1968)."""
+    """Return the median of the slopes between two values, per step (Theil 1950, Sen 1968)."""
     later, earlier = np.tril_indices(len(values), -1)
     return float(np.median((values[later] - values[earlier]) / (later - earlier)))
 
 
 def holm(p_values: Array) -> Array:
-    """Correct p-values of several tests for their number (Holm 1979); NaN are no tests."""
+    """Correct p-values for the number of tests (Holm 1979). NaN values are not tests."""
     found = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]
@@ -191,14 +191,14 @@ def holm(p_values: Array) -> Array:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    """Return the regularized incomplete beta function by its continued fraction (DLMF 8.17.22)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, 1 - x)
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(front + a * math.log(x) + b * math.log1p(-x)) / a
-    # Lentz's method, from the innermost known convergent on.
+    # Lentz's method, starting at the innermost convergent.
     fraction, c, d = 1.0, 1.0, 0.0
     for step in range(500):
         half = step // 2
@@ -216,13 +216,13 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     return front * (fraction - 1)
 
 
-# --- Whether values rise steadily from one to the next, and by how much each time -----------------
+# --- Whether values rise steadily, and by how much per step ---------------------------------------
 
 #: Significance level of the interval of a drift.
 _OUTSIDE = 0.05
-#: Threshold (fraction of the rate in the first half): a steady rise continues in the second.
+#: Threshold (fraction of the rate in the first half): a steady rise continues in the second half.
 _GOES_ON = 0.5
-#: Threshold (fraction of the whole rise): it was reached at half of the values.
+#: Threshold (fraction of the whole rise): the rise had ended at half of the values.
 _AT_FIRST = 0.8
 
 
@@ -239,11 +239,12 @@ class Course(str, Enum):
 class Drift:
     """Mean change of a series per step, with its confidence interval."""
 
-    #: The first value, the one at half of the steps, the last.
+    #: First value, value at half of the steps, and last value.
     first: float
     half: float
     last: float
-    #: The mean change a step, and between which bounds it is in 95 of 100 cases; NaN: too few.
+    #: Mean change per step, with the bounds of its 95 % confidence interval, or NaN if there are
+    #: too few values.
     each: float
     least: float
     most: float
@@ -251,11 +252,11 @@ class Drift:
 
 
 def drift_of(values: Array, steps: Array | None = None) -> Drift:
-    """Find the drift of values in order.
+    """Return the drift of ordered values.
 
-    They are taken for a random walk with drift: what one of them has more than the one before is
-    kept. So values that wander are no trend, and of those that scatter around a line the interval
-    is wider than need be.
+    The values are assumed to be a random walk with drift, in which each change persists. So values
+    that wander are not a trend, and the interval is wider than necessary for values that scatter
+    around a line.
 
     Parameters
     ----------
@@ -288,7 +289,7 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
 
 
 def _mean(changes: Array, steps: Array) -> tuple[float, float, float]:
-    """Return the mean change a step with its interval; without one of fewer than three changes."""
+    """Return the mean change per step with its interval, which is NaN below three changes."""
     each = float(changes.sum() / steps.sum())
     free = len(changes) - 1
     if free < 2:

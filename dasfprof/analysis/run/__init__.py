@@ -1,4 +1,4 @@
-"""From a `Trace` to a `Run`: task runs, threads and workers on one clock."""
+"""Construction of a `Run` from a `Trace`: task runs, threads and workers on one clock."""
 
 from dasfprof.analysis.run.run import Run
 

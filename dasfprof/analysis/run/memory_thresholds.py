@@ -13,23 +13,23 @@ from dasfprof.analysis.wording import Share
 
 @dataclass(frozen=True)
 class MemoryThresholds:
-    """Fractions of a worker's memory limit, by Dask's defaults; infinity: it never does so."""
+    """Fractions of a worker's memory limit for Dask's actions, or infinity if they are off."""
 
-    #: Of results, from which it spills.
+    #: Fraction of results at which it spills.
     target: float = 0.6
-    #: Of the process, from which it spills, begins no task, and is killed by its nanny.
+    #: Fractions of process memory at which it spills, starts no tasks, and is killed by its nanny.
     spill: float = 0.7
     pause: float = 0.8
     terminate: float = 0.95
 
     @property
     def spills(self) -> float:
-        """The fraction from which it may spill."""
+        """The fraction above which it may spill."""
         return min(self.target, self.spill)
 
     @property
     def kills(self) -> float:
-        """The fraction that its process must not exceed: without a nanny, its limit."""
+        """The maximum fraction of its process, which is its limit without a nanny."""
         return min(self.terminate, 1.0)
 
     @property
@@ -38,23 +38,23 @@ class MemoryThresholds:
         return min(self.spills, self.pause, self.kills)
 
     def near(self, fraction: float) -> float:
-        """Return what a fraction close to Dask's own limit is for a worker that is killed sooner.
+        """Return a fraction near Dask's limit, scaled for a worker that is killed earlier.
 
-        Where nothing kills the worker before its limit, the fraction stays the same.
+        The fraction stays the same if nothing kills the worker before its limit.
         """
         return fraction * min(self.kills / MemoryThresholds.terminate, 1.0)
 
     def pauses_and_kills(self) -> str:
-        """Say when Dask pauses such workers, and when it kills them."""
+        """Return a clause about when Dask pauses and kills such workers."""
         pauses = f"at {Share(self.pause)}" if isfinite(self.pause) else "never"
         kills = f"at {Share(self.terminate)}" if isfinite(self.terminate) else "never"
         return f"Dask pauses them {pauses}, and kills them {kills}"
 
 
 def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
-    """Return the thresholds of a life of a worker, or the lowest of all workers.
+    """Return the thresholds of a worker instance, or the lowest thresholds of all workers.
 
-    What a trace does not tell is as Dask's defaults are.
+    Thresholds that were not recorded are Dask's defaults.
     """
     rows = run.workers if life is None else run.workers.iloc[[life]]
     fractions: dict[str, list[float]] = {}
@@ -62,10 +62,11 @@ def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
         limit = (sizes or {}).get("memory_limit")
         for field in fields(MemoryThresholds) if limit else ():
             size = sizes.get(f"memory_{field.name}")
-            if size is not None:  # rounded, as a size is a whole number of bytes
+            if size is not None:  # Rounded, because a size is an integer number of bytes.
                 fractions.setdefault(field.name, []).append(round(size / limit, 3) or inf)
     setting = run.surroundings.settings.get("distributed.worker.memory.terminate")
-    if "terminate" not in fractions and setting is not None:  # of the scheduler's process
+    # The samples are of the scheduler's process.
+    if "terminate" not in fractions and setting is not None:
         fraction = 0.0 if setting == "False" else pd.to_numeric(setting, errors="coerce")
         fractions["terminate"] = [float(fraction) or inf] if fraction >= 0 else []
     return MemoryThresholds(**{name: min(known) for name, known in fractions.items() if known})

@@ -1,4 +1,4 @@
-"""Task runs that had begun and not ended when evidence ends, as rows beside those that ended."""
+"""Task runs that were unfinished at the end of a trace, as rows after those that ended."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dasfprof.analysis.trace.trace import Form, once_per_trace, tell
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 
-#: States of task runs that have not ended. One of a worker that left has ended with it.
+#: States of task runs that have not ended. A run on a worker that left ended with the worker.
 RUNNING, WAITING, RELEASED, LOST = "running", "waiting", "released by the client", "lost"
 OPEN_STATES = (RUNNING, WAITING, RELEASED, LOST)
 
-#: Why workers leave that were asked to, as Dask's stimulus ids begin.
+#: Prefixes of Dask's stimulus ids for workers that were asked to leave.
 _ASKED = ("retire-workers", "nanny-close", "client-restart", "scheduler-close", "worker-close")
-#: Seconds between the scheduler's taking back the last task of a worker that leaves, and its
-#: noting that the worker left: all are taken back first.
+#: Maximum seconds between two scheduler events for a worker that leaves: taking back its last task,
+#: and recording that it left. All tasks are taken back first.
 _TAKEN_BACK = 2.0
 
 
@@ -41,8 +41,9 @@ _TAKEN_BACK = 2.0
 def with_open_runs(trace: Form) -> Form:
     """Return a trace whose task runs are followed by those that had not ended.
 
-    Their ``state`` is one of `OPEN_STATES`. They last until the last fact of their worker, or until
-    it left; ``cpu`` is that of this time. What their end would tell is unknown.
+    Their ``state`` is one of `OPEN_STATES`. They last until the last event of their worker, or
+    until it left. ``cpu`` is the CPU time of this period. What only their end would show is
+    unknown.
     """
     table = trace.under_way
     if not len(table):
@@ -55,30 +56,31 @@ def with_open_runs(trace: Form) -> Form:
     whole = dataclasses.replace(
         trace, tasks=tasks, scheduler_only=rest, task_dependencies=(lengths, ids)
     )
-    # Analyses ask for it of what they are given: it has its open runs, and none of them twice.
+    # Analyses ask for this on any run. Open runs must not be added twice.
     tell(whole, with_open_runs, whole)
     tell(whole, find_run_end, find_run_end(trace))
     return whole
 
 
 def left_unasked(trace: Trace) -> Array:
-    """Return which lives of workers left while the run went on, and nobody asked them to.
+    """Return a mask of worker instances that left unexpectedly during the run.
 
-    Without a program's client it no longer goes on: those who leave then are shut down.
+    After a program's last client has left, workers that leave are shut down.
     """
     left, end = trace.workers["left"].to_numpy(dtype=float), find_run_end(trace)
     asked = left_for(trace, _ASKED)
-    limit = float(np.fmin(last_client_left(trace), np.inf))  # of NaN the other
+    # If one value is NaN, this returns the other.
+    limit = float(np.fmin(last_client_left(trace), np.inf))
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
     return np.isfinite(left) & ~asked & (left < limit)
 
 
 def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
-    """Return which rows of `Trace.scheduler_only` the scheduler took back as their worker left.
+    """Return a mask of `Trace.scheduler_only`: runs taken back because their worker left.
 
-    Nothing tells how far they came. Those that a client gave up, or nobody needed, are not among
-    them.
+    It is unknown how far they came. Runs that a client cancelled, or that were no longer needed,
+    are not included.
     """
     left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
     as_it_left = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
@@ -87,13 +89,13 @@ def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
 
 
 def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
-    """Return which lives of workers left for one of some reasons."""
+    """Return a mask of worker instances that left for one of these reasons."""
     texts = trace.workers["left_reason"].fillna("")
     return np.array([str(reason).startswith(reasons) for reason in texts], dtype=bool)
 
 
 def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `Trace.tasks` that workers tell of open runs."""
+    """Return the columns of `Trace.tasks` that workers record for open runs."""
     worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
     last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
     left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
@@ -103,11 +105,11 @@ def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
     start = np.where(fetching, until, since)
     codes, names = trace.keys.functions()
     who = trace.workers.iloc[table["worker_id"].to_numpy()]
-    # One that computed when it was last seen goes on so.
+    # A run that was computing when it was last seen is assumed to continue.
     cpu, looked = table["cpu"].to_numpy(dtype=float), (table["time"] - table["since"]).to_numpy()
     running = (table["thread_state"] == "running").to_numpy(dtype=bool) & (looked > 0)
     grown = np.where(running, cpu * np.fmax(ratio(until - start, looked), 1.0), cpu)
-    # When each was first seen without the slot that it had; NaN: it has it.
+    # Time at which each was first seen without its slot, or NaN if it still has it.
     history = trace.under_way_history
     without_slot = history[history["state"] == "long-running"].drop_duplicates(RUN)
     seceded = without_slot.set_index(RUN)["time"]
@@ -139,14 +141,14 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     cancelled = state == "cancelled"
     states[cancelled | by_client] = RELEASED
     worker = table["worker_id"].to_numpy()
-    # With its worker nobody lost what a client had given up before.
+    # Tasks that a client had cancelled before were not lost with the worker.
     states[left_unasked(trace)[worker] & ~cancelled] = LOST
     states[left_for(trace, RESTARTED)[worker]] = RELEASED
     return states
 
 
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Add what the scheduler knows of the same runs; return also its rows of other runs."""
+    """Add the scheduler's record of the same runs, and return its rows of other runs."""
     only = trace.scheduler_only
     if not len(only):
         return rows, only
@@ -159,7 +161,7 @@ def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 
 
 def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Append rows to task runs; what they lack is NA."""
+    """Append rows to task runs. Missing columns are NA."""
     count = len(rows)
     columns: dict[str, Any] = {}
     for name in tasks.columns:

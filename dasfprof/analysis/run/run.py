@@ -1,4 +1,4 @@
-"""`Run`: a recorded run in normal form, made once of its `Trace`. All that follows takes this."""
+"""`Run`: a recorded run in normal form, computed once from its `Trace`, as input of analyses."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from dasfprof.database.columns import Array
 
 
 class Run(Trace):
-    """The tables of a trace, and what they mean: stages, slots, workers, one clock.
+    """The tables of a trace with derived facts: stages, slots, workers, one clock.
 
-    Its tables are those of the `Trace`, without a copy. `tasks` has the task runs that ended.
-    `whole` is the same run with those that had not ended in `tasks` as well. All arrays are worked
-    out when they are first asked for, and nobody may change them.
+    Its tables are those of the `Trace`, without a copy. `tasks` contains the task runs that ended.
+    `whole` is the same run with unfinished task runs in `tasks` as well. All arrays are computed
+    when they are first used, and must not be changed.
     """
 
     @classmethod
     def of(cls, trace: Trace) -> Run:
-        """Return the run of a trace: always the same one."""
+        """Return the run of a trace, which is always the same object."""
         if isinstance(trace, Run):
             return trace
         if "_run" not in vars(trace):
@@ -42,23 +42,23 @@ class Run(Trace):
             vars(trace).setdefault("_run", made)
         return cast("Run", vars(trace)["_run"])
 
-    # --- One clock: the scheduler's, in seconds from the run's begin ------------------------------
+    # --- One clock: the scheduler's, in seconds from the run's start ------------------------------
 
     @property
     def wall(self) -> float:
-        """Seconds from its begin to its end; NaN without any event."""
+        """Seconds from its start to its end, or NaN without events."""
         return self.end - self.begin
 
     def since_begin(self, times: Any) -> Array:
-        """Return Unix times, a column or an array, as seconds from the run's begin."""
+        """Return Unix times, a column or an array, as seconds from the run's start."""
         return np.asarray(times, dtype=float) - self.begin
 
     def seconds_at(self, time: float) -> float:
-        """Return a Unix time as seconds from the run's begin."""
+        """Return a Unix time as seconds from the run's start."""
         return float(time) - self.begin
 
     def on_one_clock(self, times: Any, lives: Any) -> Array:
-        """Return Unix times that processes of workers read as such seconds.
+        """Return Unix times of workers' clocks as seconds from the run's start.
 
         Parameters
         ----------
@@ -69,68 +69,68 @@ class Run(Trace):
         """
         return self.since_begin(times) - self.offsets[np.asarray(lives)]
 
-    #: The seconds that each worker's clock is ahead of the scheduler's.
+    #: Seconds that each worker's clock is ahead of the scheduler's clock.
     offsets = cached_property(clock_offsets)
 
-    #: By how many seconds each of `offsets` may be wrong.
+    #: Maximum error of each of `offsets` in seconds.
     offset_errors = cached_property(clock_errors)
 
     # --- Task runs --------------------------------------------------------------------------------
 
     @property
     def whole(self) -> Run:
-        """The run with those that had not ended after those that had, see `with_open_runs`."""
+        """The run with unfinished task runs after those that ended. See `with_open_runs`."""
         return with_open_runs(self)
 
     @property
     def open(self) -> pd.DataFrame:
-        """The task runs that had not ended, with the columns of `tasks`."""
+        """The unfinished task runs, with the columns of `tasks`."""
         return self.whole.tasks.iloc[len(self.tasks) :]
 
-    #: Those of `scheduler_only` that are known to have run; `slots` has them after `tasks`.
+    #: Rows of `scheduler_only` that are known to have run. `slots` has them after `tasks`.
     unseen = cached_property(unseen_runs)
 
-    #: Those of `scheduler_only` that are not known to have run.
+    #: Rows of `scheduler_only` that are not known to have run.
     unfinished = cached_property(unfinished_runs)
 
-    #: When each of `tasks` came to each stage, NaN where nobody recorded that.
+    #: Times at which each of `tasks` reached each stage, or NaN if not recorded.
     recorded = cached_property(recorded_times)
 
-    #: The same, in order and without gaps.
+    #: The same times, ordered and without gaps.
     times = cached_property(ordered_times)
 
-    #: The seconds that each of `tasks` had each status.
+    #: Seconds that each of `tasks` had each status.
     statuses = cached_property(status_seconds)
 
-    #: The threads that `tasks` and `unseen` held.
+    #: Threads that `tasks` and `unseen` occupied.
     slots = cached_property(task_slots)
 
-    #: When the first task came to the scheduler; infinite without any.
+    #: Time at which the first task came to the scheduler, or infinite without tasks.
     first_arrival = cached_property(first_arrival)
 
     def of_slots(self, name: str) -> Array:
-        """Return a column of the rows of `slots`: of `tasks`, and after them of `unseen`."""
+        """Return a column of the rows of `slots`: of `tasks`, and then of `unseen`."""
         return np.append(self.tasks[name], self.unseen[name])
 
     # --- Workers, and the end ---------------------------------------------------------------------
 
-    #: The workers by host and label.
+    #: Workers by host and label.
     named = cached_property(NamedWorkers)
 
     @cached_property
     def lives(self) -> WorkerLives:
-        """When each worker was there, with how many threads and in which status."""
+        """When each worker existed, with its threads and statuses."""
         return worker_lives(self, self.slots)
 
     @property
     def joined(self) -> Array:
-        """When each of `workers` joined, in seconds from the run's begin; NaN: unknown."""
+        """When each of `workers` joined, in seconds from the run's start, or NaN if unknown."""
         return self.since_begin(self.workers["joined"])
 
     @property
     def left(self) -> Array:
-        """When each of `workers` left; NaN: it did not."""
+        """When each of `workers` left, or NaN if it did not."""
         return self.since_begin(self.workers["left"])
 
-    #: What was under way as the run ended; None if nothing, as far as is known.
+    #: What was unfinished when the run ended, or None if nothing is known to be.
     ending = cached_property(find_run_end)

@@ -1,4 +1,4 @@
-"""What a run had under way at its end, as far as the scheduler and its files tell."""
+"""The work in progress at the end of a run, as far as the scheduler and its files show."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import RecordingEnd
 
-# --- Errors that came with the end of a program: they are not why it ended ------------------------
-#
-# Ctrl-C in a terminal sends SIGINT to all processes of a program, those that tasks started as well:
-# a task that had waited for one for hours then ends in an error, just before or after its client
-# leaves. The errors of such tasks tell of the signal, as nothing else in a trace does.
+# --- Errors that came because a program ended, and that are not the reason ------------------------
+# Ctrl-C in a terminal sends SIGINT to all processes of a program, including those that tasks
+# started. A task that had waited for such a process for hours then fails, just before or after its
+# client leaves. In a trace, only the errors of such tasks show the signal.
 
-#: How the text of an exception begins where SIGINT ended a child process: `subprocess` returns the
-#: number of the signal, shells 128 more.
+#: Prefixes of the text of an exception if SIGINT ended a child process: `subprocess` returns the
+#: number of the signal, and shells add 128.
 _BY_SIGINT = re.compile(r"CalledProcessError\((-2|130)\b|KeyboardInterrupt\b")
-#: Seconds between the signal and the end of the program, at most, in whichever order.
+#: Maximum seconds between the signal and the end of the program, in either order.
 _ENDS = 3.0
 
 
 def first_interrupted(trace: Trace, ended: float) -> float:
-    """Return when SIGINT first ended what a task waited for, as the program ended.
+    """Return when SIGINT first ended something that a task waited for, when the program ended.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ def first_interrupted(trace: Trace, ended: float) -> float:
 
 @once_per_trace
 def interrupted_ends(trace: Trace) -> Array:
-    """Return when the task runs ended whose errors tell of SIGINT, in Unix seconds."""
+    """Return the ends of task runs whose errors show SIGINT, in Unix seconds."""
     tasks, only = trace.tasks, trace.scheduler_only
     ends = []
     for messages, ended in (
@@ -72,19 +71,19 @@ def interrupted_ends(trace: Trace) -> Array:
     return np.concatenate(ends)
 
 
-# --- Task runs that clients gave up, by the stimuli that ended them -------------------------------
+# --- Task runs that clients cancelled, by the stimuli that ended them -----------------------------
 
-#: The causes, in Dask's stimulus ids, of a task that a client gave up: by leaving, by dropping its
-#: futures or by restarting all workers, and by cancelling them.
+#: Stimulus ids of a task that a client cancelled: by leaving, by releasing its futures, by
+#: restarting all workers, and by cancelling them.
 RESTARTED = ("client-restart",)
 DROPPED = ("remove-client", "client-releases-keys", *RESTARTED)
 CANCELLED = "cancel-key"
-#: Those of a task that nobody needs any more since another one ended.
+#: Stimulus ids of a task that was no longer needed after another one ended.
 NOT_NEEDED = ("task-erred", "task-finished")
 
 
 def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
-    """Return the texts of stimulus ids; empty where there is none."""
+    """Return the texts of stimulus ids, with empty texts for missing ones."""
     numbers = np.nan_to_num(ids.to_numpy(dtype=float), nan=-1.0).astype(np.int64)
     texts = np.full(len(numbers), "", dtype=object)
     known = numbers >= 0
@@ -93,12 +92,12 @@ def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
 
 
 def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
-    """Return which texts begin with one of some prefixes."""
+    """Return a mask of texts that begin with one of these prefixes."""
     return np.array([text.startswith(prefixes) for text in texts], dtype=bool)
 
 
 def given_up(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
-    """Return which task runs, rows of a table, were given up before they ended: by a client."""
+    """Return a mask of task runs in a table that a client cancelled before they ended."""
     if "end_cause" not in runs or not len(runs):
         return np.zeros(len(runs), dtype=bool)
     released: Array = runs["scheduler_state"].isin(["released", "forgotten"]).to_numpy().copy()
@@ -107,45 +106,45 @@ def given_up(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED
     return released
 
 
-#: Seconds after work was given up in which what had ended before is still reported.
+#: Seconds after a cancellation in which earlier ends may still be reported.
 _AFTERMATH = 1.0
-#: Seconds within which workers leave that leave together, and after which the recording ends.
+#: Seconds within which workers leave together, and within which recording ends after that.
 _TOGETHER, _ENDING = 3.0, 15.0
 
 
 class How(str, Enum):
-    """What ended the time in which work was under way."""
+    """What ended the time in which work was in progress."""
 
     GOES_ON = "goes on"
     """The run is still being recorded."""
     CUT = "cut"
-    """The evidence ends: processes were killed, or write elsewhere."""
+    """The trace ends: processes were killed, or write to another place."""
     LEFT = "left"
     """Clients left, or released what they waited for."""
     CLOSED = "closed"
-    """The recording, or the cluster, was closed meanwhile."""
+    """Recording, or the cluster, was closed while work was in progress."""
     BROKEN_UP = "broken up"
-    """All workers left together, as on Ctrl-C in a terminal, which all processes get."""
+    """All workers left together, as on Ctrl-C in a terminal, which reaches all processes."""
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The time until which a run had work under way, and how that time ended."""
+    """The time until which a run had work in progress, and how this time ended."""
 
     #: Unix seconds.
     time: float
-    #: None: nothing was under way then.
+    #: How the time ended, or None if nothing was in progress then.
     how: How | None
-    #: The last of `Trace.scheduler_states` that holds then, or None.
+    #: The last of `Trace.scheduler_states` that is valid at this time, or None.
     state: dict[str, Any] | None
-    #: Errors of tasks tell that SIGINT ended what they waited for: it came at that time.
+    #: Whether errors of tasks show that SIGINT ended what they waited for, at this time.
     interrupted: bool = False
-    #: Clients gave up what they waited for, and as far as is known none left.
+    #: Whether clients released what they waited for, and none is known to have left.
     clients_stayed: bool = False
 
     @property
     def only_forgotten(self) -> bool:
-        """Whether nobody but `fire_and_forget` wanted what was under way."""
+        """Whether the only requester of the unfinished work was `fire_and_forget`."""
         clients = (self.state or {}).get("clients") or ()
         unfinished = {str(row.get("client")): row.get("unfinished") or 0 for row in clients}
         forgotten = unfinished.pop(FIRE_AND_FORGET, 0)
@@ -153,7 +152,7 @@ class RunEnd:
 
     @property
     def unfinished(self) -> int | None:
-        """The number of unfinished tasks by the scheduler; None: unknown."""
+        """The number of unfinished tasks on the scheduler, or None if unknown."""
         if self.state is None or not np.isfinite(self.state["unfinished"]):
             return None
         return int(self.state["unfinished"])
@@ -161,23 +160,24 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class Endings:
-    """What task runs tell of the end of a run: all of them, or those of a part of it."""
+    """Facts that task runs contribute about the end of a run, for all of them or for a window."""
 
-    #: When a client last gave one up, and when the last ended; NaN: none did.
+    #: Time of the last cancellation by a client, and time of the last end, or NaN.
     given_up: float
     last: float
-    #: Whether one is under way.
+    #: Whether a task run is in progress.
     open: bool
-    #: How many ended soon after each of `_open_states`, of those that had come before it; and how
-    #: many after it by the files of workers alone, as the scheduler's was cut or it was killed.
+    #: Number of runs that ended soon after each of `_open_states`, among those that came before it.
+    #: Then the number that ended after it in workers' files only, because the scheduler's file was
+    #: truncated or it was killed.
     soon: tuple[int, ...]
     on_workers: tuple[int, ...]
-    #: How many had ended before `_interrupted`, of those that had come before its state.
+    #: Number of runs that had ended before `_interrupted`, among those that came before its state.
     uninterrupted: int
 
     @classmethod
     def of(cls, trace: Trace) -> Endings:
-        """Find what those of a trace tell."""
+        """Return the facts of a trace."""
         gave_up, tasks = [float("nan")], trace.tasks
         for runs in (trace.scheduler_only, tasks):
             own = given_up(trace, runs)
@@ -200,7 +200,7 @@ class Endings:
 
     @classmethod
     def of_all(cls, parts: Sequence[Endings]) -> Endings:
-        """Put those of all parts of a run together, which know when it began and ended."""
+        """Return the sum of the facts of all windows of a run."""
         return cls(
             float(np.fmax.reduce([part.given_up for part in parts])),
             float(np.fmax.reduce([part.last for part in parts])),
@@ -213,17 +213,17 @@ class Endings:
 
 @once_per_trace
 def find_run_end(trace: Trace) -> RunEnd | None:
-    """Find what a run had under way at its end; None if nothing, as far as is known."""
+    """Return what a run had in progress at its end, or None if nothing is known to be."""
     return run_end_of(trace, Endings.of(trace))
 
 
 def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
-    """Find what a run had under way at its end, of a trace that need not have its task runs."""
+    """Return what a run had in progress at its end. The trace may lack its task runs."""
     states, interrupted = trace.scheduler_states, _interrupted(trace)
     if interrupted is not None and not _went_on(trace, endings, _program_ended(trace)[0]):
-        # Those that the signal ended were under way: no less than one was.
+        # Runs that the signal ended were in progress, so at least one was.
         left = max((interrupted.unfinished or 0) - endings.uninterrupted, 1)
-        # A moment before, as these tasks had not ended then.
+        # Use a moment just before, because these tasks had not ended then.
         time = float(np.nextafter(interrupted.time, 0))
         state = {**(interrupted.state or {}), "unfinished": left}
         return dataclasses.replace(interrupted, time=time, state=state)
@@ -232,7 +232,7 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
         _open_states(trace), endings.soon, endings.on_workers, strict=True
     ):
         end = open_
-        if on_workers:  # of which states and functions the others are is unknown
+        if on_workers:  # States and functions of the others are unknown.
             left = (end.unfinished or 0) - on_workers
             state = {**(end.state or {}), "tasks": None, "unfinished": left}
             end = dataclasses.replace(end, state=state)
@@ -250,7 +250,7 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
 
 
 def _program_ended(trace: Trace) -> tuple[float, How]:
-    """Return when its last client, or all workers, left, and which; NaN: neither is known."""
+    """Return when its last client, or all workers, left, and which of the two. NaN if unknown."""
     client_left, broken_up = last_client_left(trace), _broken_up(trace)
     if client_left <= broken_up or np.isnan(broken_up):
         return client_left, How.LEFT
@@ -258,7 +258,7 @@ def _program_ended(trace: Trace) -> tuple[float, How]:
 
 
 def _interrupted(trace: Trace) -> RunEnd | None:
-    """Return the end of a run whose errors tell of SIGINT: when that came."""
+    """Return the end of a run whose errors show SIGINT, at the time of the signal."""
     ended, how = _program_ended(trace)
     time = min(first_interrupted(trace, ended), ended)
     state = _state_at(trace.scheduler_states, time) if np.isfinite(time) else None
@@ -266,9 +266,10 @@ def _interrupted(trace: Trace) -> RunEnd | None:
 
 
 def _open_states(trace: Trace) -> list[RunEnd]:
-    """Return the states in which work was under way that may have held at the run's end.
+    """Return the states with work in progress that may be valid at the run's end.
 
-    That is the last before all workers left together, if they did, and the last of all.
+    These are the last state before all workers left together, if they did, and the last state of
+    all.
     """
     states = trace.scheduler_states
     if not len(states):
@@ -279,14 +280,14 @@ def _open_states(trace: Trace) -> list[RunEnd]:
         ends.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
     last = _record(states.iloc[-1])
     if last["occasion"] != "client-left":
-        # It holds to the end of the trace, unless something closed then.
+        # The state is valid to the end of the trace, unless something closed then.
         until = float(last["time"]) if last["occasion"] == "closing" else float(trace.end)
         ends.append(RunEnd(until, _how(trace), last))
     return [end for end in ends if end.unfinished]
 
 
 def _broken_up(trace: Trace) -> float:
-    """Return when all workers began to leave together, shortly before the end; else NaN."""
+    """Return when all workers began to leave together, shortly before the end, or NaN."""
     workers = trace.workers[trace.workers["kind"] == "worker"]
     left, joined = workers["left"].to_numpy(dtype=float), workers["joined"].to_numpy(dtype=float)
     if not len(left) or not np.isfinite(left).all() or trace.recording is RecordingEnd.GOES_ON:
@@ -295,7 +296,7 @@ def _broken_up(trace: Trace) -> float:
     together = last - left <= _TOGETHER
     if all(crashed(trace, life) for life in workers.index):
         return float("nan")
-    # One worker alone may as well have died: then the program is told so, and goes on.
+    # A single worker may also have died. Then the program learns of it and continues.
     limit = _ENDING if len(left) > 1 else _TOGETHER
     first = float(left[together].min())
     if trace.end - last > limit or (joined >= first).any() or _gave_up_tasks(trace, first):
@@ -304,7 +305,7 @@ def _broken_up(trace: Trace) -> float:
 
 
 def _gave_up_tasks(trace: Trace, since: float) -> bool:
-    """Return whether tasks were given up from a time on, as one worker after the other had died."""
+    """Return whether tasks were abandoned after a time because one worker after another died."""
     for runs in (trace.scheduler_only, trace.tasks):
         if "known" not in runs:
             continue
@@ -316,7 +317,7 @@ def _gave_up_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Count the runs under way in the state of an end that ended by then, or soon after it."""
+    """Return the number of runs in progress in an end's state that ended by then, or soon after."""
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:
@@ -328,10 +329,10 @@ def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
 
 
 def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
-    """Count the tasks that ended after the state of an end, as workers alone recorded.
+    """Return the number of tasks that ended after an end's state, in workers' files only.
 
-    The scheduler's file tells of none of them where it was cut, or the scheduler was killed. Nor
-    does the state of those that had ended just before, and been reported since.
+    The scheduler's file does not contain them if it was truncated, or if the scheduler was killed.
+    Its state does not contain those that had ended just before and were reported later.
     """
     if end.how is not How.CUT:
         return 0
@@ -350,10 +351,10 @@ def _went_on(trace: Trace, endings: Endings, since: float) -> bool:
 
 
 def _state_at(states: pd.DataFrame, time: float) -> dict[str, Any] | None:
-    """Return the last state until a time in which work was under way.
+    """Return the last state up to a time in which work was in progress.
 
-    One in which workers close tells no more what it waited for: that is the one before, which held
-    until then. On Ctrl-C in a terminal workers may close before their client has left.
+    A state in which workers are closing no longer shows what it waited for, so the state before it
+    is used. On Ctrl-C in a terminal, workers may close before their client has left.
     """
     known = states[(states["time"] <= time) & (states["unfinished"] > 0)] if len(states) else states
     if not len(known):

@@ -1,4 +1,4 @@
-"""Which thread-seconds task runs held, and what was on its way to a thread when."""
+"""Threads that task runs occupied, and tasks that were waiting for a thread, over time."""
 
 from __future__ import annotations
 
@@ -27,37 +27,38 @@ from dasfprof.database.columns import Array
 class TaskSlots:
     """The slots of task runs: a thread of a worker, from executing to done or to seceding.
 
-    A row each of `Trace.tasks`, and after them those of `Trace.scheduler_only` that are known to
-    have run. Seconds from the trace's begin.
+    One row for each of `Trace.tasks`, then one for each of `Trace.scheduler_only` that is known to
+    have run. Times are in seconds from the trace's start.
     """
 
     times: TaskTimes
     #: Row of `Trace.workers`.
     worker: Array
-    #: Place in `functions`.
+    #: Index in `functions`.
     function: Array
     functions: list[str]
-    #: When the run was sent to this worker: after it was stolen, if it was.
+    #: When the run was assigned to this worker, after it was stolen if it was.
     sent: Array
-    #: When it gave its thread back.
+    #: When it released its thread.
     end: Array
-    #: Whether no file tells when its worker took it in: `received` is when it began then.
+    #: Whether the time of reception was not recorded. `received` is then the time at which it
+    #: started.
     reception_unknown: Array
 
     @property
     def received(self) -> Array:
-        """When the worker knew of the run."""
+        """When the worker received the run."""
         return self.times.received
 
     @property
     def on_its_way(self) -> Array:
-        """Seconds from being sent until the worker took it in; 0 where that is unknown."""
+        """Seconds from assignment until the worker received it, or 0 if unknown."""
         return np.where(self.reception_unknown, 0.0, self.received - self.sent)
 
 
 @once_per_trace
 def task_slots(trace: Trace) -> TaskSlots:
-    """Find the slots of a trace's task runs."""
+    """Return the slots of a trace's task runs."""
     tasks, unseen = trace.tasks, unseen_runs(trace)
     recorded = recorded_times(trace)
     stolen, seceded = (since_begin(trace, tasks, name) for name in ("stolen", "seceded"))
@@ -84,17 +85,17 @@ def task_slots(trace: Trace) -> TaskSlots:
 
 @once_per_trace
 def most_slots(trace: Trace) -> Array:
-    """Count the most slots that each worker had at a time."""
+    """Return the maximum number of occupied slots of each worker."""
     slots = task_slots(trace)
     return _most_at_once(slots.times.executing, slots.end, slots.worker, len(trace.workers))
 
 
 def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Array:
-    """Count for each worker the most spans at a time."""
+    """Return the maximum number of open ranges for each worker."""
     time = np.concatenate([begin, end])
     step = np.repeat([1, -1], len(begin))
     of_worker = np.tile(worker, 2)
-    order = np.lexsort((step, time, of_worker))  # ends before begins of the same time
+    order = np.lexsort((step, time, of_worker))  # At the same time, ends come before starts.
     running = np.cumsum(step[order])
     most = np.zeros(workers, dtype=np.int64)
     np.maximum.at(most, of_worker[order], running)
@@ -102,11 +103,11 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 
 
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
-    """Return when each run gave its slot back.
+    """Return when each run released its slot.
 
-    A worker notes that a run was given a slot a moment before it notes that the one before it there
-    was done, which had given it back by then. Which one that was follows from their order: no
-    worker has more slots than threads, whichever of its threads, or none, then runs the function.
+    A worker records that a run got a slot shortly before it records that the previous run there was
+    done, which had released the slot by then. Which run that was follows from their order, because
+    no worker has more slots than threads, whichever thread runs the function.
 
     Parameters
     ----------
@@ -133,30 +134,30 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
 
 @dataclass(frozen=True)
 class UnfinishedRuns:
-    """Runs that no worker finished, as far as files tell. Seconds from the trace's begin."""
+    """Runs that no worker is known to have finished. Seconds from the trace's start."""
 
     #: Row of `Trace.workers`.
     worker: Array
-    #: When the scheduler knew of each, could send it, sent it, and gave it up.
+    #: When the scheduler knew each run, could assign it, assigned it, and took it back.
     arrival: Array
     runnable: Array
     sent: Array
     known: Array
-    #: Whether its worker took it with it: its file ends before, or is not there.
+    #: Whether its worker took it with it: the worker's file ends before, or is missing.
     taken: Array
-    #: Whether its task ended with it, in an error: nobody tried it again.
+    #: Whether its task failed with the worker and was not tried again.
     ended: Array
 
 
 @once_per_trace
 def unfinished_runs(trace: Trace) -> UnfinishedRuns:
-    """Find the runs of which only the scheduler knows, and not that they ran."""
+    """Return the runs that only the scheduler recorded and that are not known to have run."""
     only = trace.scheduler_only
     runs = only[~only["lost"] & only["sent"].notna()]
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
     runnable = np.minimum(recorded["runnable"], sent)
-    # What the scheduler wrote as it stopped recording goes on to the end.
+    # Runs that the scheduler wrote when it stopped recording continue to the end.
     goes_on = (runs["scheduler_state"] == "processing").to_numpy(dtype=bool)
     known = np.where(goes_on, to_ticks(np.array(trace.end - trace.begin)), recorded["known"])
     return UnfinishedRuns(
@@ -172,9 +173,9 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
 
 @once_per_trace
 def first_arrival(trace: Trace) -> float:
-    """Return when the first task came, in seconds from the trace's begin; infinite without any.
+    """Return when the first task came, in seconds from the trace's start, or infinite.
 
-    One that was lost with its worker, or never ended, came when it was wanted first.
+    A task that was lost with its worker, or never ended, came when it was first requested.
     """
     arrivals = task_slots(with_open_runs(trace)).times.arrival
     lost = unfinished_runs(trace).arrival
@@ -183,7 +184,7 @@ def first_arrival(trace: Trace) -> float:
 
 @once_per_trace
 def unseen_runs(trace: Trace) -> pd.DataFrame:
-    """Return the runs that are known to have run and that no worker's file holds."""
+    """Return the runs that are known to have run but are in no worker's file."""
     only = trace.scheduler_only
     return only[only["lost"] & (only["worker_id"] >= 0)]
 
@@ -205,9 +206,9 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
     }
 
 
-# What each task run waited for and did, from its arrival until the scheduler knew its outcome.
+# Statuses of each task run, from its arrival until the scheduler knew its outcome.
 
-#: For each status the stages of `TaskTimes` between which a task run has it.
+#: Status of a task run between two stages of `TaskTimes`.
 STATUSES = {
     "Not started": (("arrival", "runnable"),),
     "Inqueue": (("runnable", "sent"), ("sent", "received"), ("ready", "executing")),
@@ -221,7 +222,7 @@ STATUSES = {
 def status_seconds(trace: Trace) -> dict[str, Array]:
     """Return the seconds that each task run had each status, which sum to ``known - arrival``.
 
-    A status of which nothing is known has NaN: its seconds are in the status before it.
+    An unknown status has NaN, and its seconds are part of the status before it.
     """
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}

@@ -1,4 +1,4 @@
-"""When each task run came to each stage, on one clock and in order."""
+"""Times at which each task run reached each stage, on one clock and in order."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- How far each worker's clock is ahead of the scheduler's --------------------------------------
+# --- Offsets of workers' clocks from the scheduler's clock ----------------------------------------
 
-#: How the stimulus id begins by which a worker tells of an error; the time of its clock follows.
+#: Prefix of the stimulus id with which a worker reports an error. The time of its clock follows.
 _ERRED = "task-erred-"
-#: Seconds: times are not told apart to the last of their digits.
+#: Resolution in seconds: times are not compared to their last digit.
 _ROUNDED = 1e-4
 
 
 @once_per_trace
 def clock_offsets(trace: Trace) -> Array:
-    """Find the seconds to take from each worker's times to put them on the scheduler's clock.
+    """Return the seconds to subtract from each worker's times to get the scheduler's clock.
 
-    A worker cannot receive a task before it was sent, nor finish it after the scheduler knew: the
-    offset lies in ``[max(done - known), min(received - sent)]``, and its midpoint is taken.
-    Workers of one boot share a clock; those of the scheduler's boot have its own. Where the trace
-    tells one bound or none, the offset is the least that keeps the bound. A clock that drifts by
-    more than messages take crosses the bounds; what remains is for the caller to clamp.
+    A worker cannot receive a task before it was sent, nor finish it after the scheduler knew. So
+    the offset is in ``[max(done - known), min(received - sent)]``, and its midpoint is used.
+    Workers of one boot share a clock, and those of the scheduler's boot have its clock. If the
+    trace has one bound or none, the offset is the smallest that satisfies the bound. A clock that
+    drifts by more than messages take violates the bounds, and the caller must clamp what remains.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def clock_offsets(trace: Trace) -> Array:
     """
     clocks, scheduler = _clocks(trace.workers)
     lower, upper = message_bounds(trace)
-    with np.errstate(invalid="ignore"):  # of two infinite bounds
+    with np.errstate(invalid="ignore"):  # The midpoint of two infinite bounds.
         middle = (lower + upper) / 2
     offsets = np.where(np.isfinite(middle), middle, np.maximum(np.minimum(0.0, upper), lower))
     offsets[scheduler] = 0.0
@@ -46,10 +46,11 @@ def clock_offsets(trace: Trace) -> Array:
 
 @once_per_trace
 def clock_errors(trace: Trace) -> Array:
-    """Find by how many seconds each of `clock_offsets` may be wrong: half of its interval.
+    """Return the maximum error of each of `clock_offsets` in seconds: half of its interval.
 
-    0 for clocks that are the scheduler's own, infinite where the trace lacks a bound. Where the
-    bounds cross, no constant offset fits, and half of what they cross by is told.
+    It is 0 for clocks that are the scheduler's own, and infinite if the trace lacks a bound. If the
+    bounds contradict each other, no constant offset fits, and the result is half of the
+    contradiction.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def clock_errors(trace: Trace) -> Array:
 
 @once_per_trace
 def message_bounds(trace: Trace) -> tuple[Array, Array]:
-    """Return the least and the largest offset of each clock that messages allow."""
+    """Return the minimum and maximum offset of each clock that messages allow."""
     clocks, _ = _clocks(trace.workers)
     lower, upper = np.full(len(trace.workers), -np.inf), np.full(len(trace.workers), np.inf)
     tasks = trace.tasks
@@ -81,17 +82,19 @@ def message_bounds(trace: Trace) -> tuple[Array, Array]:
 
 @once_per_trace
 def ended_there(trace: Trace) -> Array:
-    """Return which of `Trace.tasks` ended as the scheduler heard of it from their worker.
+    """Return a mask of `Trace.tasks` whose end the scheduler learned from their worker.
 
-    Otherwise ``known`` says when the scheduler gave a run up, which its worker may outlive.
+    Otherwise, ``known`` is the time at which the scheduler took a run back, which may continue on
+    its worker.
     """
     tasks = trace.tasks
     reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()
-    # A failed attempt that is tried again is reported as well, and becomes "released".
+    # A failed attempt that is retried is reported as well, and becomes "released".
     rows = np.flatnonzero((tasks["state"] == "erred") & (tasks["scheduler_state"] == "released"))
-    # A task whose result nobody wants since another one failed ends by word of that one's error.
+    # A task whose result is no longer needed after another one failed ends with the message about
+    # that error.
     runs = tasks.iloc[rows]
-    # The time of the stimulus of an error; NaN if it is another one.
+    # Time of the stimulus of an error, or NaN for other stimuli.
     texts = pd.Series(stimulus_texts(trace, runs["end_cause"]), dtype=object)
     times = texts.str.removeprefix(_ERRED).where(texts.str.startswith(_ERRED))
     said = pd.to_numeric(times, errors="coerce").to_numpy(dtype=float)
@@ -101,7 +104,7 @@ def ended_there(trace: Trace) -> Array:
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
-    """Number the clock of each worker, and tell which of the numbers are the scheduler's."""
+    """Return a code for the clock of each worker, and a mask of codes of the scheduler's clock."""
     rows = pd.Series(np.arange(len(workers)), dtype=np.int64)
     boots = workers["boot_id"].reset_index(drop=True)
     clocks = rows.groupby(boots).transform("min").fillna(rows).to_numpy(dtype=np.int64)
@@ -113,35 +116,36 @@ def _bound(ufunc: np.ufunc, bounds: Array, clocks: Array, distances: Array) -> N
     ufunc.at(bounds, clocks[known], distances[known])
 
 
-# --- When each task run came to each stage, on one clock and in order -----------------------------
+# --- Times at which each task run reached each stage, on one clock and in order ------------------
 
-#: Times are whole numbers of these (0.93 ns) from the trace's begin: so they add up exactly.
+#: Times are integer multiples of this (0.93 ns) from the trace's start, so that they add up
+#: exactly.
 TICKS_PER_SECOND = float(1 << 30)
 
 
 @dataclass(frozen=True)
 class TaskTimes:
-    """Times of task runs in seconds from the trace's begin, none before the one above it.
+    """Times of task runs in seconds from the trace's start, none earlier than the one above it.
 
-    A time that nobody recorded is that of the next stage that somebody did.
+    A time that was not recorded is that of the next recorded stage.
     """
 
-    #: The scheduler knew of the task.
+    #: The scheduler received the task.
     arrival: Array
     #: Its dependencies were done.
     runnable: Array
-    #: It was sent to a worker.
+    #: It was assigned to a worker.
     sent: Array
-    #: The worker knew of it.
+    #: The worker received it.
     received: Array
     #: Its dependencies were on the worker.
     ready: Array
     #: It was given a thread.
     executing: Array
-    #: The user's function began, and ended.
+    #: The user's function started, and ended.
     start: Array
     stop: Array
-    #: The worker's loop knew the outcome.
+    #: The worker's event loop knew the outcome.
     done: Array
     #: The scheduler knew the outcome.
     known: Array
@@ -157,14 +161,14 @@ _WORKER = ("received", "ready", "executing", "done")
 
 @once_per_trace
 def recorded_times(trace: Trace) -> dict[str, Array]:
-    """Return the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
+    """Return the times of `Trace.tasks` on the scheduler's clock, or NaN if not recorded."""
     tasks = trace.tasks
     times = {name: since_begin(trace, tasks, column) for name, column in _SCHEDULER.items()}
     queued = since_begin(trace, tasks, "queued")
     times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
     known = since_begin(trace, tasks, "known")
     times["known"] = np.where(ended_there(trace), known, np.nan) if "sent" in tasks else known
-    # The scheduler's own record of start and stop is on its clock already, more or less.
+    # The scheduler's own record of start and stop is approximately on its clock already.
     seen = (tasks["source"] == "worker").to_numpy()
     offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
     for name in _WORKER:
@@ -182,29 +186,30 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
 
 @once_per_trace
 def ordered_times(trace: Trace) -> TaskTimes:
-    """Return the recorded times of `Trace.tasks`, put in order."""
+    """Return the recorded times of `Trace.tasks` in order."""
     return task_times(recorded_times(trace))
 
 
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
-    """Put recorded times in order.
+    """Return recorded times in order.
 
-    What clocks still disagree about is clamped: the worker's times to those between which the
-    scheduler had the task out, then each to the one before it.
+    Remaining contradictions between clocks are clamped: the worker's times to the range in which
+    the scheduler had the task assigned, then each time to the one before it.
     """
-    # fmin and fmax take the other of a number and NaN.
+    # If one value is NaN, fmin and fmax return the other.
     known = recorded["known"]
     low, high = recorded["sent"], np.where(np.isnan(known), np.inf, known)
     clamped = dict(recorded)
     for name in ("received", "ready", "executing", "start", "stop", "done"):
         present = np.fmax(np.fmin(recorded[name], high), low)
         clamped[name] = np.where(np.isnan(recorded[name]), np.nan, present)
-    # Without word from its worker a run was done when its function was.
+    # Without a message from its worker, a run was done when its function was.
     clamped["done"] = np.where(np.isnan(clamped["done"]), clamped["stop"], clamped["done"])
     table = np.stack([clamped[name] for name in STAGES])
     missing = np.isnan(table)
     np.fmax.accumulate(table, out=table)
-    # What nobody recorded is that of the next stage, at the end that of the one before.
+    # A time that was not recorded is that of the next stage, or at the end that of the stage
+    # before.
     later = ~missing[-1]
     for stage in range(len(STAGES) - 2, -1, -1):
         filled = missing[stage] & later
@@ -215,21 +220,21 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
 
 
 def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:
-    """Move the starts of runs so that they lie between two times, if they are not too long.
+    """Shift the starts of runs so that the runs lie between two times, if they are short enough.
 
-    The scheduler knows when functions ran by Dask's estimate of each clock. On a busy host that
-    is off by a tenth of a second and more, for a run's start and stop alike.
+    The scheduler knows when functions ran from Dask's estimate of each clock. On a busy host, this
+    is off by a tenth of a second or more, equally for a run's start and stop.
     """
     return np.where(np.isnan(start), np.nan, np.fmax(np.fmin(start, known - length), sent))
 
 
 def to_ticks(times: Array) -> Array:
-    """Round times to whole ticks, so that their differences add up exactly."""
+    """Round times to integer ticks, so that their differences add up exactly."""
     return np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
 
 
 def since_begin(trace: Trace, table: pd.DataFrame, column: str) -> Array:
-    """Return the times in a column, NaN where there is none, as seconds from the trace's begin."""
+    """Return the times in a column as seconds from the trace's start, or NaN if it is missing."""
     if column not in table:
         return np.full(len(table), np.nan)
     return table[column].to_numpy(dtype=float) - trace.begin

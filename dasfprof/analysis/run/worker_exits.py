@@ -1,4 +1,4 @@
-"""When clients left, how processes of workers ended, and what that proves of the cause."""
+"""When clients left, how worker processes ended, and what this proves about the cause."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from dasfprof.database.columns import Array
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import clean, elide, format_duration, format_size, job_words
 
-# --- How the process of a worker ended, and what its evidence proves of the cause -----------------
+# --- How worker processes ended, and what the evidence proves about the cause ---------------------
 
-#: Signals of which one cause is the usual one.
+#: Signals with one usual cause.
 _USUAL = {
     "SIGSEGV": "most often a crash in a C library",
     "SIGBUS": "often a crash in a C library, or a full /dev/shm",
     "SIGILL": "often code for another CPU",
     "SIGFPE": "most often a crash in a C library",
-    "SIGABRT": "most often a C library that gave up",
+    "SIGABRT": "most often an abort in a C library",
 }
-#: Numbers of signals by which people and programs end a process: SIGHUP, SIGINT and SIGTERM.
+#: Numbers of signals with which people and programs end a process: SIGHUP, SIGINT and SIGTERM.
 _REQUESTS = (1, 2, 15)
-#: Names of signals that the system of the analysis may lack, as Windows does.
+#: Names of signals that may not exist on the system of the analysis, such as Windows.
 _NAMES = {1: "SIGHUP", 3: "SIGQUIT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL"}
-#: The reason for which the scheduler gives up a worker without heartbeats, as Dask calls it.
+#: Dask's name of the reason for which the scheduler removes a worker without heartbeats.
 _TTL = "check-worker-ttl"
-#: A process may have died of memory that had such a share of its limit when it was last sampled, or
-#: less where Dask kills it sooner. So may one whose host had no more than such a share left.
+#: Threshold (fraction of the limit in the last sample): memory may have killed the process. It is
+#: lower if Dask kills the process earlier. The same applies if its host had only this fraction
+#: left.
 NEAR_LIMIT, _LITTLE_LEFT = 0.8, 0.05
-#: Seconds before a worker left in which a killed process may have lost what it recorded; after
-#: which another worker has sampled again; and within which an error is one that it may have ended
-#: by.
+#: Seconds before a worker left in which a killed process may have lost its records, seconds after
+#: which another worker has sampled again, and seconds within which an error may have ended the
+#: process.
 _LOST, _LATER, _JUST = 3.0, 60.0, 10.0
-#: Characters of an error that are told.
+#: Maximum number of characters of an error that are quoted.
 _LONGEST = 160
 
 
@@ -46,43 +47,43 @@ class Why(str, Enum):
     """What ended a worker, as far as evidence proves it."""
 
     SILENT = "silent"
-    """The scheduler gave it up, as it had sent no heartbeat for longer than worker-ttl."""
+    """The scheduler removed it because it had sent no heartbeat for longer than worker-ttl."""
     MEMORY = "memory"
-    """Its nanny or the kernel said so; or its last sample was near its limit, or its host full."""
+    """Its nanny or the kernel reported it, its last sample was near its limit, or its host full."""
     CRASH = "crash"
-    """A signal that the kernel sends to a process that does what it must not."""
+    """A signal that the kernel sends after a fault in the process."""
     ERROR = "error"
-    """It had just logged an error, and no signal ended it."""
+    """It had just logged an error, and was not killed by a signal."""
     STATUS = "status"
     """It ended by itself."""
     AGE = "age"
-    """Like other workers, at the same age as these, and far from its memory limit."""
+    """It ended at the same age as other workers, far from its memory limit."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Departure:
-    """How a life of a worker ended."""
+    """How a worker instance ended."""
 
     why: Why
-    #: How its process ended, and what else is known of its end; empty: nothing.
+    #: How its process ended, and further evidence about its end. Empty if unknown.
     words: str
     evidence: str
-    #: Bytes in its last sample, and its limit; NaN: unknown.
+    #: Bytes in its last sample, and its limit, or NaN if unknown.
     memory: float
     limit: float
-    #: Whether its host had next to no memory left.
+    #: Whether its host had almost no available memory.
     host_was_full: bool
-    #: The last error that Dask had logged there just before; empty: none.
+    #: Last error that Dask had logged there just before, or empty.
     error: str
-    #: The share of its limit from which its process may have died of memory.
+    #: Threshold (fraction of the limit): memory may have killed its process.
     near: float = NEAR_LIMIT
-    #: Seconds that the processes of such workers had run at least and at most, if that explains it.
+    #: Minimum and maximum age in seconds of such workers, if age explains the end.
     ages: tuple[float, float] | None = None
 
 
 def departure(trace: Trace, life: int) -> Departure:
-    """Return how a life of a worker ended, by all that tells of it."""
+    """Return how a worker instance ended, from all evidence."""
     row = trace.workers.iloc[life]
     left, limit = float(row["left"]), float(row["memory_limit"])
     samples = trace.samples.reindex(columns=["worker_id", "time", "memory"])
@@ -99,26 +100,28 @@ def departure(trace: Trace, life: int) -> Departure:
     error = elide(clean(row["last_error"]), _LONGEST) if recent else ""
     host_was_full = available <= _LITTLE_LEFT * total
     facts = [
-        f"its process had {format_size(memory)} of a limit of {format_size(limit)} when it was "
-        f"last sampled, {format_duration(quiet)} before"
+        f"its process had {format_size(memory)} of a limit of {format_size(limit)} in its last "
+        f"sample, {format_duration(quiet)} earlier"
         if np.isfinite(memory + limit)
         else "",
-        "nothing of it was recorded after that, so that none of its threads ran: C code held the "
-        "interpreter's lock, or the process was stopped"
+        "nothing was recorded after that, so none of its threads ran: C code held the GIL, or "
+        "the process was stopped"
         if cut
         else "",
-        f"the kernel had killed {killed:.0f} more of its host's processes for want of memory by "
-        "then"
+        f"the kernel had killed {killed:.0f} more of its host's processes because memory ran out"
         if killed > 0
         else "",
-        f"its host had {format_size(available)} of {format_size(total)} left"
+        f"its host had {format_size(available)} of {format_size(total)} available"
         if host_was_full
         else "",
-        f"its job was {elide(clean(job), _LONGEST)}: how that ended, its system's own log says"
+        (
+            f"its job was {elide(clean(job), _LONGEST)}, and the log of the batch system shows how "
+            "the job ended"
+        )
         if (job := job_words(row["job"]))
         else "",
-        f"the last error that Dask logged there, {format_duration(left - row['last_error_time'])} "
-        f"before, was {error}"
+        "the last error that Dask logged there, "
+        f"{format_duration(left - row['last_error_time'])} earlier, was {error}"
         if recent
         else "",
     ]
@@ -140,7 +143,7 @@ def departure(trace: Trace, life: int) -> Departure:
 
 
 def _interval(trace: Trace) -> float:
-    """Return the longest time in seconds for which a healthy worker's files may not grow."""
+    """Return the maximum time in seconds for which a healthy worker's files may not grow."""
     settings = trace.surroundings.settings
     names = ("dasfprof.sample-interval", "dasfprof.flush-interval")
     seconds = pd.to_numeric(pd.Series([settings.get(name) for name in names]), errors="coerce")
@@ -148,7 +151,7 @@ def _interval(trace: Trace) -> float:
 
 
 def _near(trace: Trace, host: str, name: str, time: float) -> float:
-    """Return what was last read of a host before a time, if that was just before; else NaN."""
+    """Return the last sample of a host before a time, if it was shortly before, or NaN."""
     samples = trace.samples.reindex(columns=["worker_id", "time", name]).dropna()
     own = samples[_on_host(trace, samples, host) & (samples["time"] <= time).to_numpy()]
     own = own[(own["time"] > time - _LOST).to_numpy()].sort_values("time", kind="stable")
@@ -161,9 +164,9 @@ def _on_host(trace: Trace, samples: pd.DataFrame, host: str) -> Array:
 
 
 def _killed_in_group(trace: Trace, host: str, left: float) -> float:
-    """Return how many processes the kernel killed for want of memory as a worker left.
+    """Return how many processes the kernel killed because memory ran out when a worker left.
 
-    A control group is that of its workers of one label, which the next life of each shares.
+    A control group contains all instances of a host's workers with the same label.
     """
     samples = trace.samples.reindex(columns=["worker_id", "time", "oom_kills"]).dropna()
     samples = samples[_on_host(trace, samples, host)].sort_values("time", kind="stable")
@@ -178,13 +181,13 @@ def _killed_in_group(trace: Trace, host: str, left: float) -> float:
 
 
 def exit_words(trace: Trace, life: int) -> str:
-    """Say how the process of a life of a worker ended; empty where nothing tells."""
+    """Return how the process of a worker instance ended, or an empty text if unknown."""
     row = trace.workers.iloc[life]
     if str(row["left_reason"]).startswith(_TTL):
         seconds = f" for {format_duration(row['silent'])}" if np.isfinite(row["silent"]) else ""
         ended = ", and ended by its nanny" if np.isfinite(row["exit_code"]) else ""
         return (
-            f"given up by the scheduler, which had no heartbeat of it{seconds} "
+            f"removed by the scheduler, which had received no heartbeat from it{seconds} "
             f"(distributed.scheduler.worker-ttl){ended}"
         )
     if isinstance(row["exit_reason"], str):
@@ -202,33 +205,33 @@ def exit_words(trace: Trace, life: int) -> str:
 def _signal_name(code: float) -> str:
     try:
         return signal.Signals(int(-code)).name
-    except ValueError:  # not of this system
+    except ValueError:  # Not a signal of this system.
         return _NAMES.get(int(-code), f"signal {int(-code)}")
 
 
 def crashed(trace: Trace, life: int) -> bool:
-    """Return whether the process of a worker is known to have been killed, by no one's request."""
+    """Return whether a worker's process is known to have been killed without a request."""
     code = float(trace.workers["exit_code"].iloc[life])
     return code < 0 and -code not in _REQUESTS
 
 
-# --- When clients left, as the scheduler's states tell --------------------------------------------
+# --- When clients left, from the scheduler's states ----------------------------------------------
 
-#: The client that Dask lets hold the tasks of `fire_and_forget`.
+#: Client to which Dask assigns the tasks of `fire_and_forget`.
 FIRE_AND_FORGET = "fire-and-forget"
-#: The ids of clients that tasks use begin so.
+#: Prefixes of the ids of clients that tasks use.
 _OF_TASKS = "Client-worker-"
-#: Seconds within which a client leaves that has given up what it waited for.
+#: Seconds within which a client leaves after it has released what it waited for.
 _AT_ONCE = 3.0
 
 
 def is_persons(client: object) -> bool:
-    """Return whether a client is that of a program, not one that Dask or a task made."""
+    """Return whether a client belongs to a program, not to Dask or a task."""
     return client != FIRE_AND_FORGET and not str(client).startswith(_OF_TASKS)
 
 
 def last_client_left(trace: Trace) -> float:
-    """Return when the last client of a program left; NaN if one stayed, or nothing tells."""
+    """Return when the last client of a program left, or NaN if one stayed or if unknown."""
     states = trace.scheduler_states
     for place in range(len(states) - 1, -1, -1):
         row = states.iloc[place]
@@ -242,7 +245,7 @@ def last_client_left(trace: Trace) -> float:
 
 
 def left_with_work(states: pd.DataFrame) -> float:
-    """Return when a client last left whose tasks had not ended; NaN if none did."""
+    """Return when a client last left whose tasks had not ended, or NaN if none did."""
     rows = states.to_dict("records")
     for place in range(len(rows) - 1, -1, -1):
         row = rows[place]
@@ -258,13 +261,13 @@ def left_with_work(states: pd.DataFrame) -> float:
 
 
 def clients_stayed(trace: Trace, gave_up: float) -> bool:
-    """Return whether no client left as work was given up, or later, while that was recorded."""
+    """Return whether no client left at the time of a cancellation, or later, while recorded."""
     states = trace.scheduler_states
     if not len(states):
         return False
     left = (states["occasion"] == "client-left").to_numpy(dtype=bool)
     left = left & (states["time"] >= gave_up - _AT_ONCE).to_numpy(dtype=bool)
-    # One that left with nothing, while another stayed, gave nothing up.
+    # A client that left without work, while another stayed, has cancelled nothing.
     stayed = np.isnan(last_client_left(trace))
     for row in states[left].to_dict("records"):
         own = [client for client in row["clients"] or () if client["client"] == row["client"]]

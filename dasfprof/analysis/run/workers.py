@@ -1,4 +1,4 @@
-"""Workers by host and label, and their lives: when each was there, with how many threads."""
+"""Workers by host and label, and their instances: when each existed, with how many threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dasfprof.analysis.run.times import clock_offsets, to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: What a worker's status does to its free threads: nothing, or it explains them.
+#: Effect of a worker's status on its free threads: none, or the status explains them.
 OPEN, STARTING, PAUSED, CLOSING = range(4)
 
 _STATUSES = {
@@ -25,20 +25,20 @@ _STATUSES = {
 
 @dataclass(frozen=True)
 class WorkerLives:
-    """The lives of workers, in seconds from the trace's begin on the scheduler's clock."""
+    """Worker instances, in seconds from the trace's start on the scheduler's clock."""
 
     #: Rows of `Trace.workers`.
     ids: Array
-    #: How many threads each has. One whose file does not say has as many as ran tasks at a time.
+    #: Number of threads of each. If it was not recorded, the maximum number of concurrent tasks.
     threads: Array
-    #: Its first and last fact.
+    #: Times of its first and last event.
     begin: Array
     end: Array
-    #: For each life the times at which its status changes, from `begin` on, and what it is then.
+    #: For each instance: times at which its status changes, from `begin` onwards, and the statuses.
     statuses: list[tuple[Array, Array]]
 
     def within(self, begin: float, end: float) -> WorkerLives:
-        """Return their parts within a window; those without any are left out."""
+        """Return their parts within a window, without empty ones."""
         first, last = np.maximum(self.begin, begin), np.minimum(self.end, end)
         rows = np.flatnonzero(first <= last)
         statuses = [self.statuses[row] for row in rows.tolist()]
@@ -46,7 +46,7 @@ class WorkerLives:
 
     @classmethod
     def joined(cls, windows: Sequence[WorkerLives]) -> WorkerLives:
-        """Put the parts of lives in several windows together."""
+        """Join the parts of worker instances in several windows."""
         begins, ends, threads, all_ids = (
             np.concatenate([getattr(window, name) for window in windows])
             for name in ("begin", "end", "threads", "ids")
@@ -61,7 +61,7 @@ class WorkerLives:
 
 
 def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
-    """Find the lives of the workers of a trace; those without any fact have none."""
+    """Return the worker instances of a trace that have events."""
     workers, offsets = trace.workers, clock_offsets(trace)
     begin = to_ticks(workers["first_seen"].to_numpy() - trace.begin - offsets)
     end = to_ticks(workers["last_seen"].to_numpy() - trace.begin - offsets)
@@ -89,7 +89,7 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
 
 
 def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:
-    """Return times and statuses of all samples, and where those of each worker begin and end."""
+    """Return times and statuses of all samples, and the start and end of each worker's samples."""
     memory = trace.managed_memory
     if "state" not in memory or not len(memory):
         return np.empty(0), np.empty(0, dtype=np.int8), np.zeros(len(offsets) + 1, dtype=np.int64)
@@ -106,9 +106,9 @@ def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array
 def _changes(  # noqa: PLR0917
     begin: float, end: float, joined: float, left: float, times: Array, codes: Array
 ) -> tuple[Array, Array]:
-    """Put a life's sampled statuses together with when it joined and left.
+    """Merge the sampled statuses of a worker instance with when it joined and left.
 
-    A sample's status holds from it to the next one, the last's to the end.
+    A sample's status is valid until the next one, and the last one until the end.
     """
     times, codes = np.append(begin, times), np.append(np.int8(OPEN), codes)
     if begin < joined <= end:
@@ -136,11 +136,11 @@ class NamedWorkers:
     def __init__(self, trace: Trace) -> None:
         names = list(zip(trace.workers["host"], trace.workers["worker"], strict=True))
         distinct = list(dict.fromkeys(names))
-        #: The number of each host and label.
+        #: Code of each host and label.
         self.places = {name: place for place, name in enumerate(distinct)}
-        #: The number of each row of `Trace.workers`.
+        #: Code of each row of `Trace.workers`.
         self.of_lives = np.array([self.places[name] for name in names], dtype=np.int32)
-        #: The host and the label of each.
+        #: Host and label of each.
         self.hosts = np.array([host for host, _ in distinct], dtype=object)
         self.labels = np.array([label for _, label in distinct], dtype=object)
 
@@ -148,11 +148,11 @@ class NamedWorkers:
         return len(self.hosts)
 
     def numbers(self, table: pd.DataFrame) -> Array:
-        """Number the worker of each row of a table that has ``worker_id``."""
+        """Return the code of the worker of each row of a table with ``worker_id``."""
         return self.of_lives[table["worker_id"].to_numpy()]
 
     def titles(self) -> list[str]:
-        """Return each worker's label, with its host before it where labels collide."""
+        """Return each worker's label, prefixed with its host if labels are ambiguous."""
         labels = pd.Series(self.labels, dtype=object)
         shared = labels.duplicated(keep=False)
         return [
@@ -161,12 +161,12 @@ class NamedWorkers:
         ]
 
     def ranks(self) -> Array:
-        """Return each worker's place when they are sorted by host and label."""
+        """Return each worker's index when they are sorted by host and label."""
         return np.argsort(np.lexsort((self.labels.astype(str), self.hosts.astype(str))))
 
 
 def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
-    """Return which workers to list: those with attempts, and those whose files have none."""
+    """Return a mask of workers to list: those with attempts, and those with files without any."""
     table = trace.workers
     with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
     listed = np.bincount(of_attempt, minlength=len(workers)) > 0
@@ -175,7 +175,7 @@ def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -
 
 
 def known_thread_counts(trace: Trace, workers: NamedWorkers) -> Array:
-    """The number of threads of each named worker, NaN where no file tells."""
+    """Return the number of threads of each named worker, or NaN if unknown."""
     threads = trace.workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
     counts = np.full(len(workers), np.nan)
     np.fmax.at(counts, workers.of_lives, threads)

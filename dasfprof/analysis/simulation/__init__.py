@@ -1,8 +1,8 @@
 """Replays of a recorded run in simulated time, with other durations or on another cluster.
 
 `replay_of` returns the `Replay` of a run. `inputs` and `submission` collect the task graph, the
-costs and the cluster; `simulator` replays them by Dask's rules in `placement`. All predictions rest
-on it: `changes`, `clusters` and `memory`.
+costs and the cluster. `simulator` replays them by Dask's rules in `placement`. All predictions use
+it: `changes`, `clusters` and `memory`.
 """
 
 from dasfprof.analysis.simulation.changes import gain

@@ -1,4 +1,4 @@
-"""The wall time of a run after a change, what a change saves, and the longest chain of its runs."""
+"""The wall time of a run after a change, the time that a change saves, and the longest chain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def changed_wall(
     running: Array | None = None,
     together: bool = False,
 ) -> float:
-    """Replay a run after a change; several changes count together.
+    """Replay a run after a change, or after several changes together.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def changed_wall(
     elif bandwidth is not None:
         if not is_positive(bandwidth):
             raise InvalidArgumentError(
-                f"bandwidth={bandwidth!r}: give bytes a second, more than 0 (1e9 is 1 GB/s), or "
-                f"None for the measured {costs.bandwidth:.3g}."
+                f"bandwidth={bandwidth!r}: expected a positive number of bytes per second (1e9 "
+                f"is 1 GB/s). Pass None for the measured bandwidth, {costs.bandwidth:.3g}."
             )
         costs = replace(costs, bandwidth=bandwidth)
     seconds = _given(replay, trace, running)
@@ -91,7 +91,7 @@ def changed_wall(
 
 
 def gain(trace: Run, **changes: Any) -> float:
-    """Predict the seconds of wall time that a change saves; all changes count together.
+    """Predict the seconds of wall time that a change saves, or several changes together.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def gain(trace: Run, **changes: Any) -> float:
 
 
 def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
-    """Return the recorded cluster with other numbers of workers and of threads of each."""
+    """Return the recorded cluster with other numbers of workers and of threads per worker."""
     for name, count in (("workers", workers), ("threads", threads)):
         if count is not None:
             check_count(name, count)
@@ -129,13 +129,13 @@ def changed_cluster(replay: Replay, workers: int | None, threads: int | None) ->
 def worker_counts(
     workers: Sequence[int] | None, recorded: int, shares: Sequence[float]
 ) -> list[int]:
-    """Return the numbers of workers that are asked about: usually shares of the recorded ones."""
+    """Return the numbers of workers to predict, by default fractions of the recorded one."""
     if workers is None:
         return sorted({max(round(recorded * share), 1) for share in shares})
     if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
         raise InvalidArgumentError(
-            f"workers={workers!r}: give a list of whole numbers, each 1 or more, or None for "
-            f"{100 * shares[0]:g} % to {100 * shares[-1]:g} % of the recorded ones."
+            f"workers={workers!r}: expected a list of positive integers. Pass None for "
+            f"{100 * shares[0]:g} % to {100 * shares[-1]:g} % of the recorded number."
         )
     return [int(count) for count in workers]
 
@@ -147,18 +147,18 @@ def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
     given = np.asarray(running, dtype=float)
     if given.shape != (len(trace.tasks),) or (given < 0).any():
         raise InvalidArgumentError(
-            f"running: give seconds, none below 0, for each of the {len(trace.tasks)} rows of "
-            f"Trace.tasks; this has the shape {given.shape}."
+            "running: expected a non-negative number of seconds for each of the "
+            f"{len(trace.tasks)} rows of Trace.tasks, but the shape is {given.shape}."
         )
     seconds[: len(given)] = np.where(np.isfinite(given), given, seconds[: len(given)])
     return seconds
 
 
 def longest_chain(inputs: ReplayInputs, held: Array) -> float:
-    """Return when the last run would end if every run had a thread as soon as it could begin.
+    """Return when the last run would end if every run had a thread as soon as it could start.
 
-    A graph that came after some of the finishes before it counts as coming with the one before
-    it: which of them would be first then is not known.
+    A graph that came after several earlier finishes counts as coming with the last of them, because
+    it is unknown which of them would then be first.
     """
     submissions = inputs.submissions
     order = np.lexsort((inputs.begun, inputs.graph))

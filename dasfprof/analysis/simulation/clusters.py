@@ -1,4 +1,4 @@
-"""The run replayed on more and more machines, until one cluster meets a deadline."""
+"""Replays on more and more machines, until a cluster meets a deadline."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dasfprof.analysis.simulation.replay import replay_of
 #: Maximum number of workers of a replayed cluster, and numbers of machines to replay.
 _MAXIMUM_WORKERS = 200
 _LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200)
-#: Nine of ten runs take at most this fraction longer than predicted, or this fraction of the
-#: calibration error, if that is more.
+#: Maximum error of nine in ten predictions: this fraction of the prediction, or this multiple of
+#: the calibration error if that is larger.
 _LEAST_MARGIN, _OF_ERROR = 0.06, 0.5
 
 
@@ -27,14 +27,14 @@ class MachineType:
     """A type of machine that is available in any number."""
 
     name: str
-    #: Workers on each machine, and threads of each worker.
+    #: Number of workers per machine, and threads per worker.
     workers: int
     threads: int
-    #: Memory limit of each worker in bytes; NaN: unknown.
+    #: Memory limit of each worker in bytes, or NaN if unknown.
     memory: float = math.nan
-    #: Price of a machine for an hour; NaN: unknown.
+    #: Price of a machine per hour, or NaN if unknown.
     price: float = math.nan
-    #: How many times as fast as the recorded threads its threads are.
+    #: Speed of its threads, as a multiple of the recorded threads' speed.
     speed: float = 1.0
 
 
@@ -44,26 +44,26 @@ class SizedCluster:
 
     machine: MachineType
     machines: int
-    #: Seconds from requesting the machines to the end: expected, and for nine of ten runs at most.
+    #: Seconds from requesting the machines to the end: expected, and maximum for nine of ten runs.
     likely: float = math.nan
     most: float = math.nan
-    #: Fraction of the threads' time without a task.
+    #: Fraction of thread time without a task.
     idle: float = math.nan
-    #: Bytes of the fullest worker's process; None: unknown, or not needed.
+    #: Bytes of the fullest worker's process, or None if unknown or not needed.
     process: Peak | None = None
-    #: Whether nine of ten runs meet the deadline, with enough memory as far as is known.
+    #: Whether nine of ten runs meet the deadline, with enough memory as far as known.
     meets_deadline: bool = False
-    #: Why nothing is predicted; empty: it is.
+    #: Why nothing is predicted, or empty.
     refusal: str = ""
 
     @property
     def cost(self) -> float:
-        """The price of the machines for the expected time; NaN: unknown."""
+        """Price of the machines for the expected time, or NaN if unknown."""
         return self.machines * self.machine.price * self.likely / 3600
 
     @property
     def effort(self) -> float:
-        """The cost, or without a price the thread time."""
+        """Cost, or thread time if the price is unknown."""
         threads = self.machines * self.machine.workers * self.machine.threads
         return self.cost if math.isfinite(self.cost) else threads * self.likely
 
@@ -97,7 +97,7 @@ def sized_clusters(
 def _climb(
     run: Run, machine: MachineType, deadline: float, start_up: float
 ) -> Sequence[SizedCluster]:
-    """Replay the ladder up to the first cluster in time, and the numbers around it."""
+    """Replay increasing numbers of machines up to the first in time, and the numbers around it."""
     maximum = max(_MAXIMUM_WORKERS // machine.workers, 1)
     sized: dict[int, SizedCluster] = {}
 
@@ -111,10 +111,10 @@ def _climb(
     if not fewest or sized[fewest].refusal:
         return list(sized.values())
     late = max((step for step in steps if step < fewest), default=0)
-    while fewest - late > 1:  # between them by halves
+    while fewest - late > 1:  # Bisect between them.
         middle = (late + fewest) // 2
         late, fewest = (late, middle) if in_time(middle) else (middle, fewest)
-    # More machines may be cheaper, where they save a whole round of tasks.
+    # More machines may be cheaper if they save a round of tasks.
     for more in {fewest + 1, math.ceil(fewest * 1.25)}:
         if more <= maximum:
             in_time(more)

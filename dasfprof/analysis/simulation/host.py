@@ -16,21 +16,21 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class HostReplay:
-    """Replays of a run on other workers of its host.
+    """Replays of a run with other workers on its host.
 
-    Unlike `Replay`, it leaves out what task runs waited for CPUs, and no replay is shorter than
-    their CPU time divided by the number of cores.
+    Unlike `Replay`, it leaves out the CPU wait of task runs, and no replay is shorter than their
+    CPU time divided by the number of cores.
     """
 
     run: Run
     #: Cores that the workers share.
     cores: float
-    #: Whether the tasks of a worker take turns: each worker is then replayed with one thread.
+    #: Whether the tasks of a worker take turns. Each worker is then replayed with one thread.
     one_at_a_time: bool = False
 
     @cached_property
     def obstacle(self) -> str:
-        """Why it predicts nothing; empty if it does."""
+        """Why it predicts nothing, or empty."""
         replay = replay_of(self.run)
         if replay.missing:
             return replay.missing
@@ -38,7 +38,10 @@ class HostReplay:
             return "no CPU seconds of tasks were recorded"
         wall = replay.inputs.wall
         if not abs(self._base / wall - 1) <= MOST_ERROR:
-            return f"replayed as it was, the run takes {self._base:.3g} s, and it took {wall:.3g} s"
+            return (
+                f"a replay of the recorded run takes {self._base:.3g} s, but the run took "
+                f"{wall:.3g} s"
+            )
         return ""
 
     def wall(self, workers: int, threads: int, *, unspill: bool = True) -> float:

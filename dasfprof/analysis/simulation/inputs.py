@@ -1,4 +1,4 @@
-"""What a replay takes from a recorded run: its task graph, durations, order and placement."""
+"""Inputs of a replay from a recorded run: task graph, durations, order and placement."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from dasfprof.analysis.simulation.submission import GraphSubmissions, find_submi
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
-#: Number of queued tasks per thread that a worker is sent, as by Dask's default.
+#: Number of queued tasks per thread that a worker is sent, by Dask's default.
 SATURATION = 1.1
 
 
 @dataclass(frozen=True)
 class ReplayInputs:
-    """The runs of `TaskSlots` as a replay sees them: seconds and bytes."""
+    """The runs of `TaskSlots` for a replay, in seconds and bytes."""
 
-    #: What each run of `TaskSlots` did on its thread: before its function less unspilling,
+    #: Seconds of each run of `TaskSlots` on its thread: before its function without unspilling,
     #: unspilling, its function, and after it until the thread was free.
     before: Array
     unspill: Array
     running: Array
     after: Array
-    #: From giving its thread back until it was done: of runs that seceded.
+    #: Seconds from releasing its thread until it was done, for runs that seceded.
     seceded: Array
     #: Bytes of its result.
     size: Array
-    #: Place of its function in `functions`.
+    #: Index of its function in `functions`.
     function: Array
     functions: list[str]
-    #: The runs whose results it takes, as compressed rows: those of run ``i`` are
+    #: Runs whose results it uses, as compressed rows: those of run ``i`` are
     #: ``inputs[input_offsets[i]:input_offsets[i + 1]]``.
     input_offsets: Array
     inputs: Array
-    #: Where it ran: a place among the recorded lives of workers.
+    #: Worker on which it ran: an index among the recorded worker instances.
     worker: Array
-    #: Places in the order in which threads took the runs, and in that of Dask's priorities.
+    #: Positions in the order in which threads took the runs, and in the order of Dask's priorities.
     begun: Array
     priority: Array
-    #: Its group takes so many other tasks' results at most that Dask may call it root-ish: then
-    #: how many tasks the group had when it arrived, else 0.
+    #: Number of tasks that its group had on arrival, if the group depends on so few other tasks
+    #: that Dask may call it root-ish, or 0.
     root_group_size: Array
-    #: The number of its group.
+    #: Code of its group.
     group: Array
-    #: The graph that it came with, and when graphs come.
+    #: Graph that it came with, and the arrival times of graphs.
     graph: Array
     submissions: GraphSubmissions
     #: Whether the scheduler holds root-ish runs back in its queue, as it does by default.
@@ -105,10 +105,9 @@ def replay_inputs(trace: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInp
 def inputs_before_a_run(
     offsets: Array, inputs: Array, priority: Array, layer: Array, functions: list[str]
 ) -> ReplayInputs:
-    """Return the inputs of a replay of a graph that has not run, all of it submitted at once.
+    """Return the inputs of a replay of a graph that has not run, submitted at once.
 
-    Its layers stand for functions and for Dask's groups of tasks. Nothing takes time, and nothing
-    has a size yet.
+    Its layers take the place of functions and of Dask's task groups. All durations and sizes are 0.
     """
     count = len(priority)
     none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -139,7 +138,7 @@ def inputs_before_a_run(
 
 
 def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
-    """Return runs that take each run's result, the first by priority first, as rows of places."""
+    """Return the runs that use each run's result, by priority, as compressed rows."""
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     order = np.lexsort((priority[takers], inputs.inputs))
     offsets = np.searchsorted(inputs.inputs[order], np.arange(len(inputs) + 1))
@@ -147,7 +146,7 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 
 
 def recorded_column(trace: Run, column: str, count: int) -> Array:
-    """Return a column of the trace's tasks for all runs, 0 where it is unknown or negative."""
+    """Return a column of the trace's tasks for all runs, with 0 if unknown or negative."""
     told = np.zeros(count)
     if column in trace.tasks:
         values = np.nan_to_num(trace.tasks[column].to_numpy(dtype=float))
@@ -156,7 +155,7 @@ def recorded_column(trace: Run, column: str, count: int) -> Array:
 
 
 def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
-    """Return the runs that each run has to wait for: of its inputs, and of its key before it."""
+    """Return the runs that each run waits for: of its inputs, and the earlier run of its key."""
     count = len(begun)
     rows, inputs = dependency_rows(trace)
     key_ids = trace.of_slots("key_id")
@@ -171,7 +170,7 @@ def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
 
 
 def _priorities(trace: Run, begun: Array) -> Array:
-    """Rank runs by Dask's priorities; those that are not known, in the order in which they ran."""
+    """Return ranks of runs by Dask's priorities, or by the order in which they ran if unknown."""
     count = len(begun)
     names = ("priority_user", "priority_generation", "priority_order")
     keys = [begun]
@@ -191,9 +190,9 @@ def _priorities(trace: Run, begun: Array) -> Array:
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:
-    """Return sizes of groups that may be root-ish, as Dask's `SchedulerState.is_rootish` has it.
+    """Return sizes of groups that may be root-ish by Dask's `SchedulerState.is_rootish`.
 
-    Such a group takes results of fewer than 5 groups, which have fewer than 5 tasks in all.
+    Such a group uses results of fewer than 5 groups, which have fewer than 5 tasks in total.
     """
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]
@@ -212,9 +211,9 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
 
 
 def _groups(trace: Run) -> Array:
-    """Number the groups of runs: a key's name with its token where it is a tuple, else its prefix.
+    """Return codes of the runs' groups: name and token of a tuple key, or the prefix of others.
 
-    As `dask.utils.key_split_group`, but for packed keys, which count by their prefix.
+    As `dask.utils.key_split_group`, but packed keys count by their prefix.
     """
     keys = trace.keys
     codes, names = keys.functions()
@@ -225,9 +224,10 @@ def _groups(trace: Run) -> Array:
 
 
 def _queues(trace: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
-    """Return whether the scheduler holds runs back, if it did not: only where it had no need to.
+    """Return whether the scheduler holds runs back.
 
-    It sends all at once where ``distributed.scheduler.worker-saturation`` is infinite.
+    If it did not, it must not have needed to. It sends all at once if
+    ``distributed.scheduler.worker-saturation`` is infinite.
     """
     if "queued" not in trace.tasks or trace.tasks["queued"].notna().any():
         return True
@@ -237,26 +237,26 @@ def _queues(trace: Run, groups: Array, graph: Array, rootish: Array, slots: int)
     return bool(largest <= slots)
 
 
-# --- The workers of a replay: how many threads each has, and when it is there ---------------------
+# --- The workers of a replay: their threads, and when they exist ----------------------------------
 
-#: Tolerance in seconds: a worker that joins this soon after the first task arrived was there
-#: already, and one that leaves this soon after it took a task did take it.
+#: Tolerance in seconds: a worker that joins this soon after the first task counts as present from
+#: the start, and a worker that leaves this soon after it got a task did run it.
 _AT_ONCE = 0.001
 
 
 @dataclass(frozen=True)
 class ReplayCluster:
-    """Workers, a place each; seconds from the first task's arrival."""
+    """Workers of a replay, in seconds from the first task's arrival."""
 
     threads: Array
-    #: 0: from the begin on.
+    #: Time of joining, or 0 if present from the start.
     joined: Array
-    #: Infinite: until the end.
+    #: Time of leaving, or infinite if it stayed.
     left: Array
 
     @property
     def most_workers(self) -> int:
-        """The most workers at a time."""
+        """The maximum number of concurrent workers."""
         joins = np.sort(self.joined)
         leaves = np.sort(self.left)
         there = np.arange(1, len(joins) + 1) - np.searchsorted(leaves, joins, side="right")
@@ -264,13 +264,13 @@ class ReplayCluster:
 
     @property
     def most_threads(self) -> int:
-        """The most threads at a time."""
+        """The maximum number of concurrent threads."""
         order = np.argsort(np.r_[self.left, self.joined], kind="stable")
         steps = np.r_[-self.threads, self.threads][order]
         return int(np.cumsum(steps).max(initial=0))
 
     def with_workers(self, count: int) -> ReplayCluster:
-        """Return a cluster of another size, whose workers come and go as the recorded ones did."""
+        """Return a cluster of another size, whose workers come and go as the recorded ones."""
         if not len(self.threads):
             return ReplayCluster(
                 np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
@@ -280,15 +280,15 @@ class ReplayCluster:
         return ReplayCluster(self.threads[like], self.joined[like], self.left[like])
 
     def with_threads(self, count: int) -> ReplayCluster:
-        """Return the same workers with other threads."""
+        """Return the same workers with another number of threads."""
         return replace(self, threads=np.full(len(self.threads), count))
 
 
 def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Return the cluster that a trace was recorded on.
 
-    A worker that left takes no task after the last one that it took: it had been told to close
-    before, or what it took later died with it. One that left after all tasks were sent, did not.
+    A worker that left takes no task after its last recorded one: it had been told to close before,
+    or later tasks died with it. This does not apply if it left after all tasks were sent.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
@@ -304,15 +304,15 @@ def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> Replay
     )
 
 
-# --- What Dask takes for the things around tasks, as a run measured it ----------------------------
+# --- Measured costs of Dask around tasks ----------------------------------------------------------
 
-#: Defaults where a trace has no measurement: seconds of the scheduler per task, seconds of a
-#: message in transit, and bytes per second, which is Dask's own first guess.
+#: Defaults without measurements: seconds of the scheduler per task, seconds of a message in
+#: transit, and bytes per second, which is Dask's own initial guess.
 _USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
-#: Maximum bytes of a transfer whose time does not depend on its size.
+#: Maximum bytes of a transfer whose duration does not depend on its size.
 _SMALL = 100_000
-#: Maximum latency, and maximum time of the scheduler, as multiples of the median: beyond it the
-#: process did something else.
+#: Maximum latency, and maximum time of the scheduler, as multiples of the median. If it takes
+#: longer, the process did something else.
 _LONGEST, _LONGEST_GAP = 20.0, 3.0
 #: Minimum number of measurements of a cost.
 _ENOUGH = 10
@@ -320,32 +320,32 @@ _ENOUGH = 10
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds, and bytes a second."""
+    """Costs in seconds, and bandwidth in bytes per second."""
 
-    #: From the scheduler's sending a task until its worker knows of it. As all messages, it waits
-    #: until the one before is 2 ms old, and for both processes' event loops.
+    #: From the scheduler's sending a task until its worker receives it. Like all messages, it waits
+    #: until the previous message is 2 ms old, and for the event loops of both processes.
     to_worker: float
     #: From a worker's knowing an outcome until the scheduler does.
     to_scheduler: float
-    #: For which a finished task, and what follows from it, keeps the scheduler.
+    #: Time of the scheduler for a finished task and its consequences.
     scheduler: float
     #: From a task's being ready until a free thread has it.
     start: float
-    #: For which a message with dependencies takes beside their bytes.
+    #: Time of a message with dependencies, in addition to that for their bytes.
     transfer: float
     bandwidth: float
 
 
-#: What a cluster of which nothing was measured is taken to need.
+#: Costs that are assumed without measurements.
 USUAL_COSTS = Costs(
     _USUAL_LATENCY, _USUAL_LATENCY, _USUAL_TASK, 0.0, _USUAL_LATENCY, _USUAL_BANDWIDTH
 )
 
 
 def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
-    """Measure the costs of a run; they are defaults where it has no measurement.
+    """Return the measured costs of a run, or defaults without measurements.
 
-    Latencies are means, as chains of tasks add them up.
+    Latencies are means, because chains of tasks add them up.
     """
     tasks, count = trace.tasks, len(trace.tasks)
     received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
@@ -373,17 +373,20 @@ def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
 
 
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
-    """Return the mean latency, each limited to a multiple of the median because of pauses."""
+    """Return the mean latency.
+
+    Each value is limited to a multiple of the median because of pauses.
+    """
     if not len(values):
         return usual
     return float(np.mean(np.minimum(values, longest * np.median(values))))
 
 
 def _from_workers(done: Array, known: Array) -> tuple[float, float]:
-    """Measure the latency of finishes, and for how long each keeps the scheduler.
+    """Return the latency of finishes, and the scheduler's time for each.
 
-    The latency is that of messages that did not wait for another one; where they did, the time
-    from one to the next is what the scheduler takes.
+    The latency is that of messages that did not wait for another one. For messages that did, the
+    time from one to the next is the scheduler's time.
     """
     order = np.argsort(known, kind="stable")
     done, known = done[order], known[order]
@@ -397,7 +400,7 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
 
 
 def _transfers(trace: Run) -> tuple[float, float]:
-    """Measure the latency of transfers, and their bandwidth beyond it."""
+    """Return the latency of transfers, and their bandwidth."""
     table = trace.transfers
     if not len(table):
         return _USUAL_LATENCY, _USUAL_BANDWIDTH

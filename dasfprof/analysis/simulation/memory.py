@@ -1,8 +1,8 @@
-"""What workers would hold at most on another cluster: the results of a replay, and its processes.
+"""Forecasts of the peak memory of workers on another cluster: results, and processes.
 
-A result is held from its task's end until the scheduler would let it go, on its own worker and on
-each that fetched it. A process has, beside these, what it had before its first task, and what the
-tasks that run take beyond their results.
+A result is held from its task's end until the scheduler would release it, on its own worker and on
+each that fetched it. A process also has its initial memory, and what running tasks allocate beyond
+their results.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dasfprof.analysis.simulation.simulator import Outcome, Simulation
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Number of replays with random durations, and of a run with more than this number of tasks. The
+#: Number of replays with random durations, and for a run with more than this number of tasks. The
 #: standard deviation of the logarithm of durations is that of their function, within these bounds.
 _REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
-#: The quantiles of their peaks between which that of another run is expected.
+#: Quantiles of the peaks between which that of another run is expected.
 _WITHIN = 0.1, 0.9
-#: Minimum seconds for which results are in memory together: samples are taken ten times a second.
+#: Minimum seconds for which results are in memory together. Samples are taken ten times per second.
 _TOGETHER = 0.05
 #: Minimum margins (fractions) of a forecast of results, and of a process.
 _MARGINS = 0.07, 0.12
@@ -52,9 +52,9 @@ class Peak:
 
 @dataclass(frozen=True)
 class MemoryPeaks:
-    """What the fullest worker of a cluster would hold at most."""
+    """Peaks of the fullest worker of a cluster."""
 
-    #: Results in memory or spilled, and its process if none were spilled.
+    #: Peak of results in memory or spilled, and of its process without spilling.
     results: Peak
     process: Peak
 
@@ -71,7 +71,7 @@ class MemoryForecast:
     def __init__(self, trace: Run) -> None:
         self._trace = trace
         self._replay = replay_of(trace)
-        #: Why nothing can be predicted, as a clause; empty if it can.
+        #: Why nothing can be predicted, as a clause, or empty.
         self.obstacle = self._replay.missing or _obstacle(trace)
         if not self.obstacle:
             self.obstacle = self._misses()
@@ -84,12 +84,12 @@ class MemoryForecast:
         return results, max((float((one.memory + one.spilled).max()) for one in seen), default=0)
 
     def peaks(self, cluster: ReplayCluster) -> MemoryPeaks:
-        """Predict what the fullest worker of a cluster would hold at most."""
+        """Predict the peaks of the fullest worker of a cluster."""
         own = np.array(self._base_peaks)
         found = np.array(list(self._peaks_on(cluster)))
         both = []
         for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
-            # What the replay misses there may be chance, or grow and shrink with the rest.
+            # The error of the replay may be chance, or grow and shrink with the peak.
             typical = float(np.median(own[:, place]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
             likely, low, high = np.quantile(found[:, place], (0.5, *_WITHIN)).tolist()
@@ -108,14 +108,14 @@ class MemoryForecast:
         ):
             if seen > 0 and not abs(replayed / seen - 1) <= _MOST_ERROR:
                 return (
-                    f"replayed on the recorded cluster the {name} of the fullest worker take "
-                    f"{replayed / 1e6:.0f} MB at most, and they took {seen / 1e6:.0f} MB"
+                    f"a replay on the recorded cluster has up to {replayed / 1000000.0:.0f} MB "
+                    f"of {name} on the fullest worker, but there were {seen / 1000000.0:.0f} MB"
                 )
         return ""
 
     def _peaks_on(self, cluster: ReplayCluster) -> Iterator[tuple[float, float]]:
         replay = self._replay
-        random = np.random.default_rng(0)  # the same answer each time
+        random = np.random.default_rng(0)  # A fixed seed gives the same answer each time.
         held, count = replay.held(), len(replay.inputs)
         for number in range(_REPLAYS if count <= _LARGE else _FEW):
             factor = np.exp(random.normal(0.0, 1.0, count) * self._spread * (number > 0))
@@ -145,27 +145,29 @@ def memory_forecast_of(trace: Run) -> MemoryForecast:
 
 
 def _obstacle(trace: Run) -> str:
-    """Return why memory cannot be predicted, as a clause; empty if it can."""
+    """Return why memory cannot be predicted, as a clause, or an empty text."""
     left = np.flatnonzero(np.isfinite(trace.workers["left"].to_numpy(dtype=float)))
     if any(departure(trace, life).why is Why.MEMORY for life in left.tolist()):
-        return "a worker died of want of memory, and what it would have taken nobody knows"
+        return (
+            "a worker was killed because memory ran out, and what it would have needed is unknown"
+        )
     if len(trace.under_way) or len(trace.unsent):
         return "the run did not end"
     if len(trace.shuffle_messages):
-        return "P2P shuffles keep rows in buffers, of which no size was recorded"
+        return "P2P shuffles keep data in buffers whose size was not recorded"
     if not memory_of_processes(trace):
-        return "no samples tell what workers held"
+        return "no samples of workers' results were recorded"
     tasks = trace.tasks
     size = np.where(tasks["state"] == "memory", tasks["size"].to_numpy(dtype=float), 0.0)
     unknown = np.isnan(release_times(trace)) | ~(size >= 0)
     whole = float(np.nansum(size))
     if not (tasks["source"] == "worker").all() or np.nansum(size[unknown]) > _MOST_UNKNOWN * whole:
-        return "nothing tells how large results were, or when they were let go"
+        return "it was not recorded how large results were, or when they were released"
     return ""
 
 
 class _Residents:
-    """What is in memory in a replay: bytes for each of its runs, and when it goes.
+    """What is in memory during a replay: bytes for each of its runs, and when they are released.
 
     Parameters
     ----------
@@ -182,22 +184,23 @@ class _Residents:
         release[: len(trace.tasks)] = release_times(trace) - first
         known = times.known - first
         needed, finished = _last_needed(replay.inputs, known), np.sort(known)
-        #: What its process has more while it runs, its result included.
+        #: Rise of its process while it runs, including its result.
         self.rise = _rises(trace, replay)
-        #: Whether the scheduler lets its result go as soon as nobody needs it; those never counted.
+        #: Whether the scheduler releases its result as soon as it is no longer needed. Results that
+        #: it never counted are included.
         self.at_once = release <= needed + _AT_ONCE
         self.never = release == -np.inf
-        #: Of the others: after how many finishes of the run it goes (0: not at all), and how many
-        #: seconds after the last of them.
+        #: For other results: number of finishes of the run after which it is released (0: never),
+        #: and seconds after the last of them.
         self.finishes = np.searchsorted(finished, release, side="right")
         self.finishes[~np.isfinite(release)] = 0
         last = finished[np.maximum(self.finishes - 1, 0)]
         self.delay = np.where(self.finishes > 0, release - last, 0.0)
-        #: Of a worker's process before it ran anything: the median.
+        #: Initial memory of a worker's process: the median.
         self.base = float(np.median([one.unmanaged[0] for one in memory_of_processes(trace)]))
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
-        """Return the most bytes of results, and of processes, of any worker of a replay."""
+        """Return the peaks of results, and of processes, of any worker of a replay."""
         inputs = self.replay.inputs
         done = outcome.begun + held + inputs.seceded
         goes = self._goes(outcome, done)
@@ -217,7 +220,7 @@ class _Residents:
         return results, self.base + process
 
     def _goes(self, outcome: Outcome, done: Array) -> Array:
-        """Return when each result would be let go."""
+        """Return when each result would be released."""
         finished = np.sort(outcome.known)
         needed = _last_needed(self.replay.inputs, outcome.known)
         after = finished[np.maximum(self.finishes - 1, 0)] + self.delay
@@ -226,7 +229,7 @@ class _Residents:
 
 
 def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
-    """Return when it was known that the last run had ended that needed each result, or itself."""
+    """Return when the end of the last run that needed each result was known, or its own end."""
     needed = known.copy()
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     np.maximum.at(needed, inputs.inputs, known[takers])
@@ -234,7 +237,7 @@ def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
 
 
 def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array]:
-    """Return which results were fetched by which other workers, and since when they were there."""
+    """Return results that were fetched, the workers that fetched them, and the times."""
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     elsewhere = outcome.worker[takers] != outcome.worker[inputs.inputs]
     used, takers = inputs.inputs[elsewhere], takers[elsewhere]
@@ -246,28 +249,28 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
 
 
 def _peak(worker: Array, begin: Array, end: Array, size: Array) -> float:
-    """Return the most bytes that any worker had at a time."""
+    """Return the maximum bytes of any worker."""
     return _peak_at(worker, begin, end, size)[0]
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
-    """Return the most bytes that any worker had at a time, which worker, and when."""
+    """Return the maximum bytes of any worker, the worker, and the time."""
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)
-    # What goes makes room for what comes at the same time.
+    # At the same time, what is released makes room for what comes.
     order = np.lexsort((change, at, who))
     if not len(order):
         return 0.0, 0, 0.0
-    # What each worker has sums up to nothing at its end.
+    # The sum of each worker is 0 at its end.
     had = np.cumsum(change[order])
     most = int(had.argmax())
     return float(max(had[most], 0.0)), int(who[order[most]]), float(at[order[most]])
 
 
 def _rises(trace: Run, replay: Replay) -> Array:
-    """Return what a process has more while each run goes on; at least the size of its result.
+    """Return the rise of a process while each run executes, at least the size of its result.
 
-    That of runs that were not sampled is the usual one of their function; 0 where there is none.
+    Runs without samples have the usual rise of their function, or 0 if there is none.
     """
     inputs, memory, count = replay.inputs, unmanaged_of_runs(trace), len(trace.tasks)
     function = inputs.function[:count]
@@ -280,13 +283,13 @@ def _rises(trace: Run, replay: Replay) -> Array:
     return rise
 
 
-# --- Before a run: results alone, in replays with guessed durations -------------------------------
+# --- Before a run: only results, in replays with guessed durations --------------------------------
 
-#: Seconds that each task is taken to need, and bytes that it works on in a second.
+#: Assumed seconds per task, and bytes that it processes per second.
 _EACH, _WORKED_ON = 0.05, 200e6
-#: The standard deviation of the logarithm of the factors by which durations vary.
+#: Standard deviation of the logarithm of the factors by which durations vary.
 _GUESSED = 0.5
-#: No such forecast is surer than so.
+#: Minimum relative uncertainty of such a forecast.
 _GUESS_MARGIN = 0.15
 
 
@@ -295,8 +298,8 @@ def peak_before_run(
 ) -> tuple[float, float, int]:
     """Return bounds of the bytes of results that the fullest worker would hold.
 
-    The third value is the layer with most of these bytes, at the peak of the replay that has least.
-    Replays guess durations in several ways.
+    The third value is the layer with most of these bytes, at the peak of the replay with the lowest
+    peak. Replays guess durations in several ways.
 
     Parameters
     ----------
@@ -328,7 +331,7 @@ def peak_before_run(
 def _results_at_peak(
     inputs: ReplayInputs, outcome: Outcome, held: Array, wanted: Array
 ) -> tuple[float, int]:
-    """Return the most bytes of results of any worker, and the layer with most of them then."""
+    """Return the peak of results of any worker, and the layer with most of them then."""
     done = outcome.begun + held
     goes = np.where(wanted, outcome.wall + 1.0, _last_needed(inputs, outcome.known))
     copied, at, since = _copies(inputs, outcome)

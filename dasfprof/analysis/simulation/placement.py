@@ -1,4 +1,4 @@
-"""Where a simulated scheduler sends runs, and which it moves later, by the rules of Dask's."""
+"""Placement of task runs by a simulated scheduler, and later moves, by Dask's rules."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from dasfprof.analysis.simulation.inputs import SATURATION, Costs, ReplayCluster, ReplayInputs
 
-#: Seconds that a task of an unknown function is taken to last, as Dask's default.
+#: Assumed seconds of a task of an unknown function, by Dask's default.
 UNKNOWN_DURATION = 0.5
 
 
 class Placement:
-    """The scheduler's view of workers: what they hold, what they have to do, and who gets what.
+    """The scheduler's view of workers: their results, their tasks, and the placement of new tasks.
 
-    As Dask: a run of a large group with few inputs goes to the worker with the fewest tasks, as
-    long as one has room, and else waits in a queue (where the scheduler has none, to that of the
-    runs before it); another one goes, of the workers that hold an
-    input, to that which can start it first by its occupancy and by what it would have to fetch.
+    As in Dask, a run of a large group with few inputs goes to the worker with the fewest tasks if
+    one has room, and otherwise waits in a queue. If the scheduler has no queue, it goes to the
+    worker of the runs before it. Any other run goes to a worker with an input: the one that can
+    start it first, by its occupancy and by the inputs that it would have to fetch.
 
     Parameters
     ----------
@@ -32,18 +32,19 @@ class Placement:
         self, inputs: ReplayInputs, cluster: ReplayCluster, costs: Costs, *, recorded: bool
     ) -> None:
         count, workers = len(inputs), len(cluster.threads)
-        #: Where each run was sent, and its result is; -1: nowhere yet.
+        #: Worker to which each run was sent and that has its result, or -1.
         self.worker = [-1] * count
         self.home = [-1] * count
         #: Other workers that fetched a run's result.
         self.copies: dict[int, set[int]] = {}
-        #: Of each worker: runs sent and not known to have ended, their expected seconds, bytes.
+        #: For each worker: runs that were sent and not known to have ended, their expected seconds,
+        #: and bytes.
         self.processing = [0] * workers
         self.occupancy = [0.0] * workers
         self.nbytes = [0.0] * workers
         self.threads: list[int] = cluster.threads.tolist()
         self.there = [joined <= 0 for joined in cluster.joined.tolist()]
-        #: Whether tasks are moved to workers that have nothing to do.
+        #: Whether tasks are moved to idle workers.
         self.steals = not recorded and workers > 1
         self._recorded: list[int] | None = inputs.worker.tolist() if recorded else None
         slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
@@ -56,19 +57,21 @@ class Placement:
         self._users: list[int] = np.bincount(inputs.inputs, minlength=count).tolist()
         self._root_size: list[int] = inputs.root_group_size.tolist()
         self._queueing = inputs.queues
-        #: Without a queue: where the last run of each group went, and how many more are to.
+        #: Without a queue: the worker of the last run of each group, and the number of runs that
+        #: follow.
         self._last_of_group: dict[int, tuple[int, int]] = {}
         self._group: list[int] = inputs.group.tolist()
         self._function: list[int] = inputs.function.tolist()
         self._average = [-1.0] * len(inputs.functions)
-        #: Runs that were sent before the length of their function was known.
+        #: Runs that were sent before the duration of their function was known.
         self._unknown: dict[int, set[int]] = {}
         self._charge = [0.0] * count
         self._running: list[float] = inputs.running.tolist()
         priority = inputs.begun if recorded else inputs.priority
         self._rank: list[int] = priority.tolist()
         self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
-        #: Ranks of runs that wait for room; with recorded places, for that on their own worker.
+        #: Ranks of runs that wait for room, or for room on their own worker with recorded
+        #: placement.
         self._queues: list[list[int]] = [[] for _ in range(workers if recorded else 1)]
         self._turn = 0
 
@@ -76,7 +79,7 @@ class Placement:
         return [value for value, there in zip(values, self.there, strict=True) if there]
 
     def place(self, row: int) -> int:
-        """Choose a worker for a run that can be sent; -1: it has to wait in the queue."""
+        """Return the worker for a run that can be sent, or -1 if it must wait in the queue."""
         worker = self._choose(row)
         if worker >= 0:
             self.assign(row, worker)
@@ -95,11 +98,11 @@ class Placement:
             return self._soonest(row)
         if not self._queueing:
             return self._beside(row)
-        # While runs wait in the queue no worker has room.
+        # While runs wait in the queue, no worker has room.
         return -1 if self._queues[0] else self._least_busy()
 
     def assign(self, row: int, worker: int) -> None:
-        """Note that a run is sent to a worker."""
+        """Record that a run is sent to a worker."""
         self.worker[row] = worker
         self.processing[worker] += 1
         function = self._function[row]
@@ -112,7 +115,7 @@ class Placement:
         self.occupancy[worker] += charge
 
     def next_queued(self, worker: int) -> int:
-        """Take a run from the queue for a worker, if it has room for it; -1: there is none."""
+        """Return a run from the queue for a worker with room, or -1."""
         queue = self._queues[worker if self._recorded is not None else 0]
         if not queue or self.processing[worker] >= self._slots[worker] or not self.there[worker]:
             return -1
@@ -121,7 +124,7 @@ class Placement:
         return row
 
     def withdraw(self, row: int) -> None:
-        """Take a run back from its worker."""
+        """Withdraw a run from its worker."""
         worker = self.worker[row]
         self.processing[worker] -= 1
         self.occupancy[worker] = max(self.occupancy[worker] - self._charge[row], 0.0)
@@ -130,7 +133,7 @@ class Placement:
             unknown.discard(row)
 
     def finish(self, row: int) -> None:
-        """Note that a run is known to have ended, and learn how long its function takes."""
+        """Record that a run is known to have ended, and learn the duration of its function."""
         worker, function, seconds = self.worker[row], self._function[row], self._running[row]
         self.withdraw(row)
         average = self._average[function]
@@ -148,12 +151,12 @@ class Placement:
                     self.nbytes[copy] -= self._size[used]
 
     def join(self, worker: int) -> None:
-        """Note that a worker is there."""
+        """Record that a worker joined."""
         self.there[worker] = True
         self._total_threads += self.threads[worker]
 
     def leave(self, worker: int) -> bool:
-        """Note that a worker is gone, unless it is the last one; its results stay reachable."""
+        """Record that a worker left, unless it is the last one. Its results stay reachable."""
         if sum(self.there) <= 1 or not self.there[worker]:
             return False
         self.there[worker] = False
@@ -161,17 +164,17 @@ class Placement:
         return True
 
     def expected_seconds(self, row: int) -> float:
-        """Return the seconds that a run is expected to take, by others of its function."""
+        """Return the expected seconds of a run, from others of its function."""
         average = self._average[self._function[row]]
         return UNKNOWN_DURATION if average < 0 else average
 
     def input_seconds(self, row: int) -> float:
-        """Return seconds that all inputs of a run would take to fetch; negative: it has none."""
+        """Return the seconds to fetch all inputs of a run, or a negative value without inputs."""
         used = self._inputs[self._offsets[row] : self._offsets[row + 1]]
         return sum(self._size[one] for one in used) / self._bandwidth if used else -np.inf
 
     def fetch_seconds(self, row: int, worker: int) -> float:
-        """Return Dask's estimate of the seconds in which a worker would have a run's inputs."""
+        """Return Dask's estimate of the seconds until a worker has a run's inputs."""
         size = 0.0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             if self.home[used] != worker and worker not in self.copies.get(used, ()):
@@ -188,7 +191,7 @@ class Placement:
         return found
 
     def _beside(self, row: int) -> int:
-        """Choose the worker of the run before, for a thread's share of the group at a time."""
+        """Return the worker of the previous run, for one thread's part of the group at a time."""
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
         if left <= 0 or not self.there[worker]:
@@ -198,7 +201,7 @@ class Placement:
         return worker
 
     def _soonest(self, row: int) -> int:
-        """Choose the worker that is expected to start a run first, of those that hold an input."""
+        """Return the worker that is expected to start a run first, among those with an input."""
         first, last = self._offsets[row], self._offsets[row + 1]
         if first == last:
             return self._idle()
@@ -227,7 +230,7 @@ class Placement:
         return best if best >= 0 else self._idle()
 
     def _idle(self) -> int:
-        """Choose the worker with the least to do; those with nothing to do come in turn."""
+        """Return the worker with the least to do. Idle workers are chosen in turn."""
         found, least, count = -1, np.inf, len(self.there)
         self._turn += 1
         for step in range(count):
@@ -240,10 +243,10 @@ class Placement:
 
 
 #: Maximum time to fetch a task's inputs, as a multiple of its duration, for Dask to move it, and
-#: the seconds of the move itself.
+#: seconds of the move itself.
 _TOO_DEAR = 2**8.5
 _LATENCY = 0.1
-#: Seconds of work beyond which a worker may be stolen from.
+#: Threshold (seconds of work): tasks can be stolen from a worker.
 _BUSY = 0.2
 #: Maximum number of the busiest workers to steal from, and of task runs to examine on each.
 _VICTIMS, _LOOKED_AT = 10, 100
@@ -252,7 +255,7 @@ _VICTIMS, _LOOKED_AT = 10, 100
 def take_moves(
     placement: Placement, ready: list[list[int]], by_rank: list[int]
 ) -> list[tuple[int, int]]:
-    """Take the runs to move from where they wait, as Dask's `WorkStealing.balance` does.
+    """Remove the runs to steal from where they wait, as Dask's `WorkStealing.balance` does.
 
     Parameters
     ----------
@@ -305,7 +308,7 @@ class _View:
         return few or self._occupancy[worker] < threads * self._mean / 2
 
     def victims(self) -> list[int]:
-        """Return the workers to take runs from, the busiest first; none if no others idle."""
+        """Return the workers to steal from, busiest first, or none if no others are idle."""
         thieves = set(self._thieves)
         if not thieves:
             return []
@@ -319,7 +322,7 @@ class _View:
         return sorted(busy, key=lambda worker: -self._occupancy[worker])[:_VICTIMS]
 
     def thief_for(self, row: int, victim: int) -> int:
-        """Choose the worker that a run is to move to, and count it there; -1: it stays."""
+        """Return the worker to which a run moves, and count it there, or return -1 if it stays."""
         placement, occupancy, thieves = self._placement, self._occupancy, self._thieves
         seconds = placement.expected_seconds(row)
         if not thieves or placement.input_seconds(row) > seconds * _TOO_DEAR - _LATENCY:

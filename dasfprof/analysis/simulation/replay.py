@@ -1,4 +1,4 @@
-"""`Replay`: a recorded run, ready to be run again in simulated time, and how far to trust that."""
+"""`Replay`: a recorded run that can be replayed in simulated time, with its calibration error."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
 
-# --- Resources that task runs share, of which another cluster may have no more --------------------
+# --- Resources that task runs share, and that may not grow with the cluster -----------------------
 
-#: Threshold (fraction of the functions' time): waits for a shared resource, with which the replay
-#: on another cluster predicts nothing.
+#: Threshold (fraction of the functions' time): waits for a shared resource. Above it, replays on
+#: other clusters predict nothing.
 TELLING = 0.10
-#: Modules of Dask whose functions of these names wait for a lock.
+#: Modules of Dask in which functions with these names wait for a lock.
 _LOCKS = ("distributed/lock.py", "distributed/semaphore.py", "multi_lock.py", "dask/utils.py")
 _WAITING = ("acquire", "__enter__")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A resource that few task runs may use at a time: a lock, or a restriction to some workers."""
+    """A resource that few task runs can use at a time: a lock, or a restriction to some workers."""
 
-    #: A clause that names it, and the fraction of the functions' time.
+    #: Clause that names it, and fraction of the functions' time.
     description: str
-    #: Maximum number of task runs that use it at a time; 0: unknown.
+    #: Maximum number of task runs that use it at a time, or 0 if unknown.
     limit: int
     #: Fraction of the functions' time for which they waited for it.
     waited: float
 
     def binds(self, threads: int) -> bool:
-        """Return whether task runs waited for it, or may have to on this number of threads."""
+        """Return whether task runs waited for it, or may have to with this number of threads."""
         return self.limit < threads or self.waited >= TELLING
 
 
 def find_shared(trace: Run) -> list[Shared]:
-    """Find the resources that task runs used or waited for during 10 % of their time or more."""
+    """Return the resources that task runs used or waited for during at least 10 % of their time."""
     seconds = float(np.nansum(trace.tasks["duration"].to_numpy(dtype=float)))
     if not 0 < seconds < np.inf:
         return []
@@ -74,12 +74,12 @@ def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
         share = (held[code] + waited[code]) / seconds
         if share >= TELLING:
             first = table[names.codes == code].iloc[0]
-            clause = f"tasks held the {first['kind']} {elide(name, 60)!r} or waited for it"
+            clause = f"tasks held or waited for the {first['kind']} {elide(name, 60)!r}"
             yield Shared(_during(clause, share), int(first["limit"]), waited[code] / seconds)
 
 
 def _sampled_locks(trace: Run) -> Iterator[Shared]:
-    """Find waits for Dask's locks by samples of stacks, for traces without events of locks."""
+    """Yield waits for distributed locks in stack samples, for traces without events of locks."""
     samples = trace.task_samples
     if not len(samples):
         return
@@ -90,11 +90,11 @@ def _sampled_locks(trace: Run) -> Iterator[Shared]:
     waiting = np.append(np.array(waits, dtype=bool), False)[samples["stack"].to_numpy()]
     share = float(waiting.mean())
     if share >= TELLING:
-        yield Shared(_during("by samples of stacks, tasks waited for locks", share), 0, share)
+        yield Shared(_during("stack samples show that tasks waited for locks", share), 0, share)
 
 
 def _annotated(trace: Run, seconds: float) -> Iterator[Shared]:
-    """Find tasks that may run on some workers alone; which of another cluster's is unknown."""
+    """Yield restrictions of tasks to some workers, which another cluster may not have."""
     places, distinct = distinct_annotations(trace)
     duration = np.nan_to_num(trace.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
@@ -104,7 +104,7 @@ def _annotated(trace: Run, seconds: float) -> Iterator[Shared]:
                 asked[what] = asked.get(what, 0.0) + float(taken)
     for what, taken in asked.items():
         if taken / seconds >= TELLING:
-            clause = f"tasks that ask for {elide(what, 60)} ran"
+            clause = f"tasks that require {elide(what, 60)} ran"
             yield Shared(_during(clause, taken / seconds), 0, 0.0)
 
 
@@ -121,44 +121,43 @@ def _during(clause: str, share: float) -> str:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Raise `InvalidArgumentError` unless a value is a number of workers or threads."""
+    """Raise `InvalidArgumentError` unless a value is a positive integer or None."""
     if not is_count(value):
         raise InvalidArgumentError(
-            f"{name}={value!r}: give a whole number, 1 or more, or None for as many as were "
-            "recorded."
+            f"{name}={value!r}: expected a positive integer, or None for the recorded number."
         )
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number, 1 or more."""
+    """Return whether a value is a positive integer."""
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
 
 
 def is_positive(value: Any) -> bool:
-    """Return whether a value is a number above 0, and not infinite."""
+    """Return whether a value is a positive, finite number."""
     return isinstance(value, Real) and bool(np.isfinite(float(value))) and float(value) > 0
 
 
-#: Maximum calibration error (fraction of the wall time); beyond it nothing is predicted.
+#: Maximum calibration error (fraction of the wall time). Above it, nothing is predicted.
 MOST_ERROR = 0.15
-#: Maximum number of tasks of a run that is replayed for information alone.
+#: Maximum number of tasks of a run that is replayed only for information.
 _LARGE = 200_000
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded run, its costs and its cluster.
+    """A recorded run with its costs and its cluster.
 
-    A prediction is the recorded wall time, changed as the replay's: what the replay leaves out is
-    taken to grow and shrink with the rest.
+    A prediction is the recorded wall time, scaled by the ratio of the replays. Anything that the
+    replay leaves out is assumed to scale with it.
     """
 
     inputs: ReplayInputs
     costs: Costs
     cluster: ReplayCluster
-    #: Why nothing can be predicted, whatever the calibration says, in words; or empty.
+    #: Why nothing can be predicted regardless of the calibration, or empty.
     obstacle: str
-    #: Why it cannot even be run again; or empty.
+    #: Why it cannot be replayed at all, or empty.
     missing: str = ""
     #: Shared resources, which the replay does not include.
     shared: list[Shared] = field(default_factory=list)
@@ -172,7 +171,8 @@ class Replay:
     def recorded_placement_wall(self) -> float:
         """Wall seconds of the replay with each run on the worker that it was recorded on.
 
-        NaN for a run of more than 200,000 tasks, as nothing rests on it and it takes a replay more.
+        NaN for a run with more than 200,000 tasks, because this is only informative and takes
+        another replay.
         """
         inputs, cluster = self.inputs, self.cluster
         if len(inputs) > _LARGE:
@@ -182,12 +182,12 @@ class Replay:
 
     @property
     def error(self) -> float:
-        """The calibration error, as a fraction of the recorded wall time; NaN without one."""
+        """The calibration error as a fraction of the recorded wall time, or NaN."""
         return self._error(self.base)
 
     @property
     def recorded_placement_error(self) -> float:
-        """The same with each run on the worker that it was recorded on."""
+        """The calibration error with each run on the worker that it was recorded on."""
         return self._error(self.recorded_placement_wall)
 
     def _error(self, wall: float) -> float:
@@ -196,29 +196,29 @@ class Replay:
 
     @property
     def refusal(self) -> str:
-        """Why the replay predicts nothing, as a sentence; empty if it does."""
+        """Why the replay predicts nothing, as a sentence, or empty."""
         if self.obstacle:
-            return f"Not to be predicted: {self.obstacle}."
+            return f"Cannot be predicted: {self.obstacle}."
         if not abs(self.error) <= MOST_ERROR:
             return (
-                f"Not to be predicted: replayed on the recorded cluster the run takes "
-                f"{self.base:.3g} s, and it took {self.inputs.wall:.3g} s: {self.error:+.0%}, and "
-                f"{MOST_ERROR:.0%} is the limit."
+                f"Cannot be predicted: a replay on the recorded cluster takes {self.base:.3g} s, "
+                f"but the run took {self.inputs.wall:.3g} s. This error of {self.error:+.0%} "
+                f"exceeds the limit of {MOST_ERROR:.0%}."
             )
         return ""
 
     def refusal_on(self, cluster: ReplayCluster) -> str:
-        """Return why the replay predicts nothing for a cluster; empty if it does."""
+        """Return why the replay predicts nothing for a cluster, or an empty text."""
         binding = self.binding(cluster)
         if self.refusal or not binding:
             return self.refusal
         return (
-            f"Not to be predicted: {binding}; what they take turns at is not replayed, and more or "
-            "fewer threads do not change how many may have it."
+            f"Cannot be predicted: {binding}. Waits for a shared resource are not replayed, and "
+            "the number of threads does not change how many tasks can use it."
         )
 
     def binding(self, cluster: ReplayCluster) -> str:
-        """Return which shared resources limit a cluster with other threads; empty if none does."""
+        """Return the shared resources that limit a cluster with other threads, or an empty text."""
         if np.array_equal(cluster.threads, self.cluster.threads):
             return ""
         threads = cluster.most_threads
@@ -227,7 +227,7 @@ class Replay:
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True
     ) -> Array:
-        """Return the seconds for which each run holds its thread.
+        """Return the seconds for which each run occupies its thread.
 
         Parameters
         ----------
@@ -251,16 +251,16 @@ class Replay:
         cluster: ReplayCluster | None = None,
         costs: Costs | None = None,
     ) -> Outcome:
-        """Replay with other durations, on another cluster, with other costs."""
+        """Return the result of a replay with other durations, another cluster, or other costs."""
         held = self.held() if held is None else held
         return Simulation(self.inputs, held, cluster or self.cluster, costs or self.costs).run()
 
     def predicted(self, wall: float) -> float:
-        """Return the wall time that a replay predicts; NaN if it predicts nothing."""
+        """Return the predicted wall time for the wall time of a replay, or NaN."""
         return self.inputs.wall * wall / self.base if not self.refusal else float("nan")
 
     def factors(self, speedup: Mapping[str, float]) -> Array:
-        """Return for each run by how much its function is faster.
+        """Return the speedup of each run's function.
 
         Raises
         ------
@@ -269,8 +269,8 @@ class Replay:
         """
         if not isinstance(speedup, Mapping):
             raise InvalidArgumentError(
-                f"speedup={speedup!r}: give a dict of functions' names, such as "
-                '{"load": 2}, which is twice as fast.'
+                f'speedup={speedup!r}: expected a dict of functions\' names, such as {{"load": '
+                "2} for twice as fast."
             )
         functions = self.inputs.functions
         factors = np.ones(len(functions))
@@ -278,13 +278,13 @@ class Replay:
             if name not in functions:
                 known = ", ".join(sorted(functions)[:20]) or "none"
                 raise InvalidArgumentError(
-                    f"speedup={{{name!r}: ...}}: the run has no such function; some of those that "
-                    f"it has: {known}."
+                    f"speedup={{{name!r}: ...}}: the run has no such function. Some of its "
+                    f"functions: {known}."
                 )
             if not is_positive(factor):
                 raise InvalidArgumentError(
-                    f"speedup={{{name!r}: {factor!r}}}: give a factor more than 0; 2 is twice as "
-                    "fast, 0.5 half as fast."
+                    f"speedup={{{name!r}: {factor!r}}}: expected a positive factor. 2 is twice "
+                    "as fast, 0.5 is half as fast."
                 )
             factors[functions.index(name)] = factor
         return factors[self.inputs.function]
@@ -293,7 +293,7 @@ class Replay:
 @once_per_trace
 def replay_of(trace: Run) -> Replay:
     """Return the replay of a run."""
-    # Damaged files hold times that are none: see `_missing`.
+    # Damaged files may contain invalid times. See `_missing`.
     with np.errstate(invalid="ignore", over="ignore"):
         inputs = replay_inputs(trace, trace.slots, trace.lives)
         missing = _missing(trace, inputs)
@@ -309,26 +309,26 @@ def replay_of(trace: Run) -> Replay:
 
 def _missing(trace: Run, inputs: ReplayInputs) -> str:
     if not len(inputs):
-        return "there is no task run"
+        return "there are no task runs"
     if inputs.wall <= 0:
         return "the task runs took no time"
     held = inputs.before + inputs.unspill + inputs.running + inputs.after + inputs.seceded
     if not np.isfinite([inputs.wall, held.sum(), inputs.submissions.delay.sum()]).all():
-        return "times in its files are no times"
+        return "its files contain invalid times"
     if (trace.tasks["source"] == "scheduler").all():
-        return "no worker's file is there, and without them nobody knows what depends on what"
+        return "there is no worker's file, so the dependencies of tasks are unknown"
     return ""
 
 
-#: Maximum fraction of the functions' time for which tasks wait for a CPU, to predict other runs.
+#: Maximum CPU wait (fraction of the functions' time) with which other runs can be predicted.
 MOST_WAITING = 0.10
-#: Where that was not recorded, thresholds of a host without a free core: its mean CPU usage
-#: (percent), and the fraction of their time for which functions use the CPU.
+#: Without a record of it, thresholds of a host without a free core: its mean CPU usage (percent),
+#: and the fraction of their time for which functions use the CPU.
 _FULL, _USING = 90.0, 0.5
 
 
 def contention(trace: Run) -> str:
-    """Return a clause about waits of tasks for CPUs; empty if no such waits are known."""
+    """Return a clause about the CPU wait of tasks, or an empty text if none is known."""
     tasks = trace.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     waited = tasks["run_queue"].to_numpy(dtype=float)
@@ -341,12 +341,12 @@ def contention(trace: Run) -> str:
         return ""
     return (
         f"tasks waited for a core for {share:.0%} of their time (limit {MOST_WAITING:.0%}), so "
-        "that they would take another time on another cluster; record with fewer threads a host"
+        "their durations would differ on another cluster. Record with fewer threads per host"
     )
 
 
 def _by_host(trace: Run, duration: np.ndarray) -> str:
-    """Return the same by the CPU that tasks and hosts used."""
+    """Return the same clause from the CPU time that tasks and hosts used."""
     samples, cpu = trace.samples, trace.tasks["cpu"].to_numpy(dtype=float)
     known = np.isfinite(cpu)
     if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:
@@ -359,7 +359,7 @@ def _by_host(trace: Run, duration: np.ndarray) -> str:
     if not during.any() or using < _USING or busy[during].mean() < _FULL:
         return ""
     return (
-        f"the hosts' cores were busy for {busy[during].mean():.0f} % of the time while tasks used "
-        "the CPU, so that these would take another time on another cluster; record with fewer "
-        "threads a host"
+        f"the hosts' cores were busy for {busy[during].mean():.0f} % of the time while tasks "
+        "used the CPU, so their durations would differ on another cluster. Record with fewer "
+        "threads per host"
     )

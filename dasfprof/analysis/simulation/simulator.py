@@ -1,9 +1,9 @@
-"""A run once more, in simulated time: the scheduler's and the workers' part in turns of events.
+"""Replay of a run in simulated time: a loop over events of the scheduler and the workers.
 
-Its clock goes from event to event, so that what a replay costs grows with the task runs and not
-with the seconds that they took.
-Times are seconds from the first task's arrival; runs, workers and graphs are places in lists. No
-object is made for a task: this loop is what a replay of a million runs spends its time in.
+The clock moves from event to event, so the cost of a replay grows with the number of task runs and
+not with their duration. Times are seconds from the first task's arrival. Runs, workers and graphs
+are indices in lists. No objects are created for tasks, because a replay of a million runs spends
+its time in this loop.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dasfprof.analysis.simulation.placement import Placement, take_moves
 from dasfprof.analysis.simulation.submission import SimulatedClient
 from dasfprof.database.columns import Array
 
-# --- How inputs come to the workers of a replay: one message at a time between two of them --------
+# --- Transfers of inputs in a replay: one message at a time between two workers -------------------
 
-#: Bytes that a worker asks another one for in one message at most, as Dask's default.
+#: Maximum bytes that a worker requests from another in one message, by Dask's default.
 _MESSAGE = 50e6
 
 
 class Receiving:
-    """Inputs in transit: what each worker still has to fetch from which other one.
+    """Inputs in transit: what each worker still has to fetch from which other worker.
 
     Parameters
     ----------
@@ -44,19 +44,19 @@ class Receiving:
         self._size: list[float] = inputs.size.tolist()
         self._offsets: list[int] = inputs.input_offsets.tolist()
         self._inputs: list[int] = inputs.inputs.tolist()
-        #: How many inputs each run lacks where it was sent.
+        #: Number of missing inputs of each run on its worker.
         self._missing: dict[int, int] = {}
-        #: Runs that wait for an input at a worker: by input * workers + worker.
+        #: Runs that wait for an input on a worker, by input * workers + worker.
         self._waiting: dict[int, list[int]] = {}
-        #: What is yet to be asked for, and what the message under way brings: by source * workers
-        #: + worker.
+        #: Inputs that are yet to be requested, and inputs of the message in transit, by source *
+        #: workers + worker.
         self._pending: dict[int, list[int]] = {}
         self._under_way: dict[int, list[int]] = {}
-        #: Pairs that were given something to bring.
+        #: Pairs of workers with new inputs to request.
         self._touched: list[int] = []
 
     def ask(self, row: int, worker: int) -> bool:
-        """Return whether a run's inputs are on its worker; if not, they are asked for."""
+        """Return whether a run's inputs are on its worker. If not, request them."""
         home, copies, missing = self._placement.home, self._placement.copies, 0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             source = home[used]
@@ -76,7 +76,7 @@ class Receiving:
         return not missing
 
     def launch(self) -> Iterator[tuple[float, int]]:
-        """Begin the messages that can be; gives the seconds that each takes, and its pair."""
+        """Start the messages that can be sent, and yield their seconds and pairs of workers."""
         touched, self._touched = self._touched, []
         for pair in touched:
             if pair in self._pending and pair not in self._under_way:
@@ -94,7 +94,7 @@ class Receiving:
         return self._latency + size / self._bandwidth, pair
 
     def arrive(self, pair: int) -> Iterator[int]:
-        """Note what a message brought; gives the runs that then have all inputs."""
+        """Record the arrival of a message, and yield the runs that then have all inputs."""
         worker, placement = pair % self._workers, self._placement
         self._touched.append(pair)
         for used in self._under_way.pop(pair):
@@ -107,8 +107,8 @@ class Receiving:
                     yield row
 
 
-#: Kinds of events. At the same time they are handled in this order, so that a thread takes the
-#: first of all task runs that may have it.
+#: Kinds of events. At the same time, they are handled in this order, so that a thread takes the
+#: first of all task runs that are ready.
 (_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
 
 #: Seconds between two searches for tasks to steal, as in Dask.
@@ -117,12 +117,12 @@ _BALANCE_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a replay found, a place each run."""
+    """The result of a replay, one value per run."""
 
-    #: When a thread took each run, and when the scheduler knew its end.
+    #: Time at which a thread took each run, and time at which the scheduler knew its end.
     begun: Array
     known: Array
-    #: Where it ran.
+    #: Worker on which it ran.
     worker: Array
 
     @property
@@ -132,7 +132,7 @@ class Outcome:
 
 
 class Simulation:
-    """One replay: `run` gives its outcome.
+    """A replay. `run` returns its outcome.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class Simulation:
         self._recorded = recorded_placement
         self._to_worker, self._to_scheduler = costs.to_worker, costs.to_scheduler
         self._to_start, self._scheduling = costs.start, costs.scheduler
-        #: When what happens, and to which run, worker, graph or pair of workers.
+        #: Heap of events: time, kind, and the run, worker, graph or pair of workers.
         self._events: list[tuple[float, int, int]] = []
         self._held: list[float] = held.tolist()
         self._later: list[float] = inputs.seceded.tolist()
@@ -173,10 +173,10 @@ class Simulation:
         self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
         self._offsets, self._takers = takers_of(inputs, priority)
         self._free: list[int] = cluster.threads.tolist()
-        #: Heaps of the ranks of what waits for a thread of each worker.
+        #: For each worker, a heap of the ranks of runs that wait for a thread.
         self._ready: list[list[int]] = [[] for _ in self._free]
         self._starting = [False] * len(self._free)
-        #: -1: no thread took it yet.
+        #: -1 if no thread has taken it.
         self._begun = [-1.0] * count
         self._known = [0.0] * count
         self._scheduler_free = 0.0
@@ -188,7 +188,8 @@ class Simulation:
         self._graph_bounds: list[int] = bounds.tolist()
         self._told: list[bool] = submissions.told.tolist()
         self._unfinished = count
-        #: How many runs wait for a thread, and whether a look for some to move is due.
+        #: Number of runs that wait for a thread, and whether a search for runs to steal is
+        #: scheduled.
         self._waiting = 0
         self._balancing = False
         self._client = SimulatedClient(submissions)
@@ -196,7 +197,7 @@ class Simulation:
         self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
 
     def run(self) -> Outcome:
-        """Take events in turn until all runs are known to have ended."""
+        """Handle events in order until all runs are known to have ended."""
         events, pop = self._events, heappop
         handlers: tuple[Callable[[float, int], None], ...] = (
             *(self._end, self._report, self._finish, self._graph, self._join, self._leave),
@@ -211,7 +212,7 @@ class Simulation:
             if left < np.inf and not self._recorded:
                 self._push(left, _LEFT, worker)
         while self._unfinished:
-            if not events:  # times that contradict each other: the client need not wait any more
+            if not events:  # Times contradict each other, so the client stops waiting.
                 self._push(self._scheduler_free, _GRAPH, self._client.held_back)
             now, kind, place = pop(events)
             handlers[kind](now, place)
@@ -224,7 +225,7 @@ class Simulation:
     # --- the scheduler ---------------------------------------------------------------------------
 
     def _graph(self, now: float, graph: int) -> None:
-        """A graph came: what waits for nothing else can be sent."""
+        """Handle the arrival of a graph: runs without open dependencies can be sent."""
         at = self._scheduler_free = max(now, self._scheduler_free) + self._graph_span[graph]
         waits = self._waits
         for row in self._graph_rows[self._graph_bounds[graph] : self._graph_bounds[graph + 1]]:
@@ -238,7 +239,7 @@ class Simulation:
             self._push(graph[0], _GRAPH, graph[1])
 
     def _finish(self, now: float, row: int) -> None:
-        """The scheduler knows that a run ended: others can be sent."""
+        """Handle the report of a run's end on the scheduler: other runs can be sent."""
         begin = max(now, self._scheduler_free)
         at = self._scheduler_free = begin + self._scheduling
         self._known[row] = begin
@@ -261,7 +262,7 @@ class Simulation:
             self._send(row, now)
 
     def _fill(self, worker: int, now: float) -> None:
-        """Send a worker what waits for room on it."""
+        """Send queued runs to a worker with room."""
         row = self._placement.next_queued(worker)
         while row >= 0:
             self._send(row, now)
@@ -275,7 +276,7 @@ class Simulation:
         self._fill(worker, now)
 
     def _leave(self, now: float, worker: int) -> None:
-        """A worker is gone: others do what no thread of it had taken."""
+        """Handle the end of a worker: other workers run what none of its threads had taken."""
         if self._placement.leave(worker):
             ranks, self._ready[worker] = self._ready[worker], []
             self._waiting -= len(ranks)
@@ -285,7 +286,7 @@ class Simulation:
                 self._place(row, now)
 
     def _balance(self, now: float, _: int) -> None:
-        """Move runs that wait for a thread to workers that have nothing to do."""
+        """Move runs that wait for a thread to idle workers."""
         self._balancing = False
         for row, thief in take_moves(self._placement, self._ready, self._by_rank):
             self._waiting -= 1
@@ -294,7 +295,7 @@ class Simulation:
             self._send(row, now)
 
     def _balance_soon(self, now: float) -> None:
-        """Look for runs to move at the next time at which Dask would, as something has changed."""
+        """Schedule a search for runs to steal, at the next time at which Dask would do it."""
         if self._placement.steals and not self._balancing:
             self._balancing = True
             self._push(max((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, now), _BALANCE, 0)
@@ -302,7 +303,7 @@ class Simulation:
     # --- workers ---------------------------------------------------------------------------------
 
     def _receive(self, now: float, row: int) -> None:
-        """A run is on its worker, which asks for the inputs that it lacks."""
+        """Handle the arrival of a run on its worker, which requests missing inputs."""
         worker = self._placement.worker[row]
         if self._receiving.ask(row, worker):
             self._make_ready(row, worker, now)
@@ -327,7 +328,7 @@ class Simulation:
             self._balance_soon(now)
 
     def _start_at(self, time: float, worker: int) -> None:
-        """Let a worker's threads take tasks, after all else that happens until then."""
+        """Let a worker's threads take tasks after all other events up to this time."""
         if self._events and self._events[0][0] <= time:
             self._starting[worker] = True
             heappush(self._events, (time, _START, worker))
@@ -335,7 +336,7 @@ class Simulation:
             self._start(time, worker)
 
     def _start(self, now: float, worker: int) -> None:
-        """The free threads of a worker take what comes first of what is ready."""
+        """Let the free threads of a worker take the first ready runs."""
         self._starting[worker] = False
         ready = self._ready[worker]
         while ready and self._free[worker]:
@@ -348,7 +349,7 @@ class Simulation:
             self._balance_soon(now)
 
     def _end(self, now: float, row: int) -> None:
-        """A run gave its thread back."""
+        """Handle the release of a thread by a run."""
         worker = self._placement.worker[row]
         self._free[worker] += 1
         if self._later[row]:
@@ -359,6 +360,6 @@ class Simulation:
             self._start_at(now, worker)
 
     def _report(self, now: float, row: int) -> None:
-        """A worker tells the scheduler that a run is done."""
+        """Send the report of a run's end from a worker to the scheduler."""
         self._placement.home[row] = self._placement.worker[row]
         heappush(self._events, (now + self._to_scheduler, _KNOWN, row))

@@ -1,4 +1,4 @@
-"""When graphs come: at their own pace, or after results that the client waited for."""
+"""Arrival of graphs in a replay: at fixed intervals, or after results that clients waited for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.database.columns import Array
 
-#: Without records of graphs, arrivals that are further apart belong to different ones: seconds.
+#: Threshold (seconds): without records of graphs, arrivals that are further apart belong to
+#: different graphs.
 _APART = 0.001
-#: Maximum seconds from the end of a task to a graph that waited for it, of a client silent before.
+#: Maximum seconds from the end of a task to a graph that waited for it, if the client was silent
+#: before.
 _PROMPT = 0.02
 #: Threshold (fraction of the graphs that come while tasks run): clients wait for results.
 _MOSTLY = 0.8
@@ -20,26 +22,26 @@ _MOSTLY = 0.8
 
 @dataclass(frozen=True)
 class GraphSubmissions:
-    """The graphs of a run, in the order in which they came. A run begins after its graph came."""
+    """The graphs of a run in the order of arrival. A run starts after its graph came."""
 
-    #: After how many finishes that clients were told of each comes; 0 for one that comes after the
-    #: graph before it.
+    #: Number of reported finishes after which each graph comes, or 0 if it comes after the graph
+    #: before it.
     finishes: Array
-    #: Seconds that it comes later than that.
+    #: Delay of each graph in seconds.
     delay: Array
-    #: Seconds for which it keeps the scheduler.
+    #: Seconds of the scheduler for it.
     span: Array
-    #: For each run whether a client was told of its finish.
+    #: Mask of runs whose finish is reported to a client.
     told: Array
 
 
 def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
-    """Find the graph that each run came with, and what each graph waited for.
+    """Return the graph that each run came with, and what each graph waited for.
 
-    Dask does not record what a client waits for. A graph that comes when all is finished that
-    clients wanted before it waited for that. Where most others come promptly after such a finish,
-    with no graph since, they waited for it, as clients do that take results as they complete.
-    Else a client submits at its own pace.
+    Dask does not record what a client waits for. A graph that comes when everything that clients
+    had requested is finished waited for that. If most other graphs come promptly after such a
+    finish, with no graph since, they waited for it, as in clients that process results as they
+    complete. Otherwise, a client submits at its own pace.
 
     Returns
     -------
@@ -58,7 +60,7 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
     np.maximum.at(last, graph[came], arrival[came])
     known, sizes = np.sort(times.known[told]), np.bincount(graph[told], minlength=count)
     before = np.cumsum(sizes) - sizes
-    # What ended as it came is not among what its graph waited for.
+    # A run that ended at the same time is not among those that its graph waited for.
     own = np.bincount(graph[told & (times.known <= first[graph])], minlength=count)
     finished = np.minimum(np.searchsorted(known, first, side="right") - own, before)
     since_finish = first - np.append(-np.inf, known)[finished]
@@ -75,7 +77,7 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
 
 
 def _told_clients(trace: Run, count: int) -> Array:
-    """Return of which runs' finish clients were told; of all, where that was not recorded."""
+    """Return a mask of runs whose finish was reported to clients, or of all if not recorded."""
     if "wanted" not in trace.tasks:
         return np.ones(count, dtype=bool)
     told: Array = trace.of_slots("wanted").astype(float) != 0
@@ -83,7 +85,7 @@ def _told_clients(trace: Run, count: int) -> Array:
 
 
 def _came_with_graph(trace: Run, count: int) -> Array:
-    """Return which runs' arrival was that of a graph: a key's first ones, if that was recorded."""
+    """Return a mask of runs that arrived with a graph: the first run of a key, if recorded."""
     told = np.zeros(count, dtype=bool)
     if "scheduler_waiting" in trace.tasks:
         arrival = trace.tasks["scheduler_waiting"].to_numpy(dtype=float)
@@ -95,24 +97,24 @@ def _came_with_graph(trace: Run, count: int) -> Array:
 
 
 def _graph_of(trace: Run, arrival: Array) -> Array:
-    """Number the graphs of runs in their order; graphs without runs have no number."""
+    """Return codes of the runs' graphs in order. Graphs without runs have no code."""
     if "scheduler_waiting" not in trace.tasks:
-        # Workers learn of tasks when they get them, which is not when a client wanted them.
+        # Workers receive tasks later than the time at which a client requested them.
         return np.zeros(len(arrival), dtype=np.int64)
     came = np.sort(trace.since_begin(trace.graphs["time"]))
     came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)
         came = ordered[np.diff(ordered, prepend=-np.inf) > _APART]
-    # A tick of the times' rounding must not put a run before its graph.
+    # Rounding of times must not put a run before its graph.
     places = np.searchsorted(came, arrival + 1e-6, side="right")
     return np.unique(places, return_inverse=True)[1]
 
 
 class SimulatedClient:
-    """All clients together, which submit the graphs of a run one after the other.
+    """All clients together, which submit the graphs of a run one after another.
 
-    A graph is given as when it comes, and its number; None: not before another finish.
+    A graph is given as its time and number, or None if it has to wait for another finish.
 
     Parameters
     ----------
@@ -123,13 +125,13 @@ class SimulatedClient:
     def __init__(self, submissions: GraphSubmissions) -> None:
         self._needs: list[int] = submissions.finishes.tolist()
         self._delay: list[float] = submissions.delay.tolist()
-        #: When clients were told of finishes, one after the other.
+        #: Times at which finishes were reported to clients.
         self._told: list[float] = []
-        #: The graph that waits for some of these; 0: none.
+        #: Graph that waits for some of these, or 0.
         self.held_back = 0
 
     def submitted(self, graph: int, now: float) -> tuple[float, int] | None:
-        """Note that a graph was submitted; gives the following one."""
+        """Record that a graph was submitted, and return the next one."""
         following = graph + 1
         if following >= len(self._needs):
             return None
@@ -142,7 +144,7 @@ class SimulatedClient:
         return None
 
     def told(self, now: float) -> tuple[float, int] | None:
-        """Note that a client is told of a finish; gives the graph that waited for it."""
+        """Record that a finish is reported to a client, and return the graph that waited for it."""
         self._told.append(now)
         graph = self.held_back
         if not graph or len(self._told) < self._needs[graph]:

@@ -1,8 +1,8 @@
-"""`flame_tree`: the calls of groups of samples as one tree, with the lines that each was at.
+"""`flame_tree`: the calls of groups of samples as one tree, with the lines of each call.
 
-The stacks of a run are laid out once as a tree of their calls. The samples of each group are then
-added up along it, level by level: as many rows at a time as there are distinct stacks in a group,
-not as there are samples.
+The stacks of a run are arranged once as a tree of their calls. The samples of each group are then
+added up along the tree, level by level. Each level has as many rows as there are distinct stacks in
+a group, not as many as there are samples.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from dasfprof.analysis.stack_samples.spent import Parts, Split, split
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 
-#: Frames further inside than this belong to the call at this depth.
+#: Maximum depth. Deeper frames belong to the call at this depth.
 DEEPEST = 200
-#: Calls beyond so many, or of a smaller share of all seconds, are left out, the briefest first.
+#: Maximum number of calls, and minimum fraction of all seconds. The shortest calls are left out
+#: first.
 MOST, LEAST = 10_000, 1 / 5000
 
 
 class Name(NamedTuple):
-    """A function, or a group: that has no file."""
+    """A function, or a group, which has no file."""
 
     function: str
     file: str
@@ -32,27 +33,30 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class FlameTree:
-    """Calls, each followed by those that it makes, the longest first; groups are the outermost."""
+    """Calls, each followed by those that it makes, longest first.
 
-    #: How far inside each is, 0 for groups; its place in `names`.
+    Groups are the outermost level.
+    """
+
+    #: Depth of each call (0 for groups), and its index in `names`.
     depths: Array
     functions: Array
     names: list[Name]
-    #: Of it and of what it calls, and of it alone.
+    #: Seconds including calls, and seconds of the function itself.
     spent: Split
     own_seconds: Array
-    #: The lines at which it was, the first lines first: how many each call has, their numbers (0:
-    #: unknown), and what was spent there, with what was called from there.
+    #: Lines of the calls: number of lines per call, line numbers (0: unknown), and seconds at each
+    #: line, including what was called from there.
     line_counts: Array
     lines: Array
     line_spent: Split
-    #: The seconds of all samples, and how many calls were left out.
+    #: Seconds of all samples, and number of calls that were left out.
     seconds: float
     omitted: int
 
 
 class StackTree:
-    """The calls of stacks, from the outermost inwards, numbered.
+    """The calls in stacks, from the outermost inwards, with codes.
 
     Parameters
     ----------
@@ -65,7 +69,7 @@ class StackTree:
         numbers: dict[tuple[int, Name], int] = {}
         places: dict[tuple[int, int], int] = {}
         ways = []
-        #: The call that each stack ends in.
+        #: Call in which each stack ends.
         self.last = np.empty(len(stacks) + 1, dtype=np.int64)
         for row, stack in enumerate([*stacks, unknown]):
             call, way = -1, []
@@ -76,13 +80,13 @@ class StackTree:
             ways.append(way)
             self.last[row] = call
         functions: dict[Name, int] = {}
-        #: The caller of each call (-1: none), and its function's place in `names`.
+        #: Caller of each call (-1: none), and index of its function in `names`.
         self.callers = np.array([caller for caller, _ in numbers], dtype=np.int64)
         self.functions = np.array(
             [functions.setdefault(name, len(functions)) for _, name in numbers], dtype=np.int64
         )
         self.names = list(functions)
-        #: The call and the line of each place.
+        #: Call and line of each place.
         self.calls, self.lines = np.array(list(places), dtype=np.int64).reshape(-1, 2).T
         self._lengths = np.array(list(map(len, ways)), dtype=np.int64)
         self._begins = np.cumsum(self._lengths) - self._lengths
@@ -90,11 +94,11 @@ class StackTree:
 
     @property
     def depth(self) -> int:
-        """How many calls the deepest stack has."""
+        """Number of calls in the deepest stack."""
         return int(self._lengths.max())
 
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
-        """Return which of some stacks are so deep, and the place of each of those."""
+        """Return a mask of stacks with this depth, and the place of each of them at it."""
         deep = np.flatnonzero(self._lengths[stacks] > depth)
         return deep, self._ways[self._begins[stacks[deep]] + depth]
 
@@ -124,7 +128,7 @@ def flame_tree(
     groups, stacks = np.divmod(pairs, len(tree.last))
     parts = parts.summed(pair_of, len(pairs))
     codes, spent, owner = _lines(tree, groups, stacks, parts)
-    # A call of a group is numbered by both; behind the calls of all come the groups themselves.
+    # A call in a group is numbered by both. The groups themselves come after all calls.
     first_group = (len(names) + 1) * count
     calls, call_of = np.unique(owner, return_inverse=True)
     known, group_of = np.unique(groups, return_inverse=True)
@@ -162,7 +166,7 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the places at which the groups were, what they spent there, and in which call."""
+    """Return the places of the groups, the time spent at each, and the call of each."""
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
         rows, places = tree.at(stacks, depth)
@@ -181,7 +185,8 @@ def _in_order(callers: Array, seconds: Array, total: float) -> tuple[Array, Arra
     inner: dict[int, list[int]] = {}
     longest = np.argsort(-seconds, kind="stable")
     longest = longest[seconds[longest] >= LEAST * total][:MOST]
-    for call in longest[::-1].tolist():  # the longest is taken first from the end of its list
+    # The longest call is taken first, from the end of its list.
+    for call in longest[::-1].tolist():
         inner.setdefault(int(callers[call]), []).append(call)
     order, depths = [], []
     pending = [(call, 0) for call in inner.get(-1, [])]

@@ -1,4 +1,4 @@
-"""`loop_blocks`: when event loops did not turn, and what their threads did meanwhile."""
+"""`loop_blocks`: times when event loops were blocked, and what their threads did meanwhile."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 
-#: Functions in which an event loop waits for something to do.
+#: Functions in which an event loop waits for work.
 _IDLE = ("select", "EpollSelector.select", "KqueueSelector.select", "_poll", "poll")
-#: The share of a block from which it was spent with one thing.
+#: Minimum fraction of a block that was spent on a single activity.
 _MOST = 0.5
 
 
 @dataclass(frozen=True)
 class LoopBlock:
-    """A time in which an event loop did not turn."""
+    """A time range in which an event loop was blocked."""
 
     worker_id: int
-    #: Unix seconds: it last turned; it was seen to turn again, or last seen blocked.
+    #: Unix seconds: last time that it was running, and time at which it was seen running again, or
+    #: last seen blocked.
     start: float
     stop: float
-    #: Whether it was seen to turn again.
+    #: Whether it was seen running again.
     ended: bool
-    #: The line at which its thread was seen longest, and the library's call in that; None: it was
-    #: not at work when it was looked at.
+    #: Line at which its thread was seen longest, and the library's call in it, or None if it was
+    #: not at work in any sample.
     line: Frame | None
     inside: str
-    #: The library that was imported there; None: none was.
+    #: Library that was being imported, or None.
     imported: str | None
-    #: ``working``; ``no core``: it could have run; ``lock``: other threads of its process had the
-    #: interpreter's lock; ``waiting``: in a call that waits; ``unknown``.
+    #: Cause. ``working``; ``no core``: it was waiting for CPU; ``lock``: it was waiting for the
+    #: GIL; ``waiting``: in a call that waits; ``unknown``.
     cause: str
     samples: int
 
 
 @once_per_trace
 def loop_blocks(run: Run) -> list[LoopBlock]:
-    """Return the times of a trace in which event loops did not turn, the longest first."""
+    """Return the time ranges in which event loops were blocked, longest first."""
     table = run.loop_samples.sort_values("time", kind="stable")
     stacks, blocks = list(map(in_the_loop, all_stacks(run))), []
     for _, rows in table.groupby(["worker_id", "since"]):
@@ -94,31 +95,31 @@ def _cause(samples: Samples, at_work: float) -> str:
     is_busy = counted > 0 and np.nansum(samples.cpu) >= _MOST * counted
     if not is_busy and by_activity["lock"] >= _MOST * total:
         return "lock"
-    if at_work < _MOST * total:  # it was about to turn
+    if at_work < _MOST * total:  # The loop was just about to continue.
         return "unknown"
     return "waiting" if by_activity["waiting"] >= _MOST * total else "working"
 
 
-# --- When the event loops of workers were blocked, as far as samples tell -------------------------
+# --- When the event loops of workers were blocked, according to samples --------------------------
 
-#: Seconds from which a loop that is late is blocked: Dask's own handlers take less at a time.
+#: Threshold (seconds): a late event loop is blocked. Dask's own handlers take less at a time.
 _BLOCKED = 0.1
 
 
 @once_per_trace
 def blocked_on_the_way(run: Run) -> Array:
-    """Return for how long the loop of its worker was blocked while each run was on its way there.
+    """Return the seconds for which the worker's loop was blocked while each run was in transit.
 
-    A row each of `TaskSlots`, in seconds; 0 where nothing tells.
+    One row for each of `TaskSlots`, in seconds, or 0 if unknown.
     """
     slots = run.slots
     return _blocked(run, slots.sent, slots.times.received, ~slots.reception_unknown)
 
 
 def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
-    """Return for how long the loop of its worker imported while each run was in transit there.
+    """Return the seconds for which the worker's loop imported while each run was in transit.
 
-    One row per run of `TaskSlots`, in seconds; and the seconds of these imports by library.
+    One row for each of `TaskSlots`, in seconds, and the seconds of these imports by library.
     """
     slots, libraries = run.slots, dict[str, float]()
     imported = np.zeros(len(slots.worker))
@@ -136,7 +137,7 @@ def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
 
 
 def blocked_while_ready(run: Run) -> Array:
-    """Return for how long the loop of its worker was blocked while each run was ready there."""
+    """Return the seconds for which the worker's loop was blocked while each run was ready."""
     slots = run.slots
     return _blocked(run, slots.times.ready, slots.times.executing)
 

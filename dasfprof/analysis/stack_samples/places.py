@@ -1,4 +1,4 @@
-"""The lines, functions and libraries that stacks name, and where task runs spent their time."""
+"""Lines, functions and libraries in stacks, and where task runs spent their time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from dasfprof.analysis.under_way.state import Frame, Stack, is_of_user, source_o
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_share
 
-# --- The lines, functions and libraries that stacks name, and where task runs spent their time ----
+# --- Lines, functions and libraries in stacks, and where task runs spent their time --------------
 
 By = Literal["line", "function", "library"]
 
-#: Names of libraries: a package, a module beside packages, or what belongs to Python.
+#: Names of libraries: a package, a module outside of packages, or a part of Python.
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
 _PYTHON = re.compile(r"/lib/python\d+\.\d+/|^<frozen ")
 #: Files of Python in which threads wait for others.
 _WAITS = re.compile(r"/threading\.py$|/concurrent/futures/")
-#: What stands for the user's own code among libraries, and for Python's own.
+#: Labels of the user's own code among libraries, and of Python's own code.
 PROGRAM, PYTHON = "(program)", "(Python)"
-#: The function in which Python imports a module that was not imported before.
+#: Function with which Python imports a module that was not imported before.
 _IMPORT = "_find_and_load"
 
 UNKNOWN = "(unknown)"
@@ -47,9 +47,10 @@ def library_of(file: str) -> str:
 
 
 def import_of(stack: Stack) -> str | None:
-    """Return the library that is being imported, as far as its files tell; None: none is.
+    """Return the library that is being imported, or None if no import is in progress.
 
-    That is the one that was asked for, not what it imports in turn; empty where no file of it runs.
+    It is the library that was requested, not what this imports in turn. Empty if none of its files
+    is running.
     """
     begins = [place for place, frame in enumerate(stack) if frame.function == _IMPORT]
     if not begins:
@@ -62,8 +63,8 @@ def import_of(stack: Stack) -> str | None:
 def line_of(stack: Stack) -> tuple[Frame, str]:
     """Return the innermost line of the user's code, and the library's call in which it is.
 
-    Without a user's line, the innermost line, but for Python's own functions that wait: their
-    caller tells what is waited for. The call is empty where it is in none, or in C code alone.
+    Without a user's line, it is the innermost line, except for waiting functions of Python, whose
+    caller shows what is waited for. The call is empty if there is none, or only C code.
     """
     inner = stack[-1]
     caller = next((each for each in reversed(stack) if not _WAITS.search(each.file)), inner)
@@ -72,7 +73,7 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
 
 
 class Places:
-    """Numbers what stacks name, one name for each row of `Trace.stacks`.
+    """Codes of names in stacks, one name for each row of `Trace.stacks`.
 
     Parameters
     ----------
@@ -85,13 +86,13 @@ class Places:
     def __init__(self, name: Callable[[Stack], Hashable], stacks: Iterable[Stack]) -> None:
         numbers: dict[Hashable, int] = {}
         codes = [numbers.setdefault(name(stack), len(numbers)) if stack else -1 for stack in stacks]
-        #: The distinct names; the last is None, of unknown stacks.
+        #: Distinct names. The last is None, for unknown stacks.
         self.names: list[Hashable] = [*numbers, None]
         self._codes = np.array([*codes, -1], dtype=np.int64)
         self._codes[self._codes < 0] = len(numbers)
 
     def of(self, stacks: Array) -> Array:
-        """Return the number of the name of each of some rows; of -1, that of unknown stacks."""
+        """Return the codes of the names of some rows. For -1, it is the code of unknown stacks."""
         return self._codes[stacks]
 
 
@@ -110,7 +111,7 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 
 
 def places(run: Run, by: By) -> Places:
-    """Return what the stacks of a trace name.
+    """Return the names in the stacks of a trace.
 
     - line: the innermost line of the user's code, a `Frame`; without one, the innermost line
     - function: the innermost function, ``(file, function)``
@@ -121,21 +122,21 @@ def places(run: Run, by: By) -> Places:
 
 @dataclass(frozen=True)
 class HotPlaces:
-    """Places, the longest first."""
+    """Lines, functions or libraries, by time, longest first."""
 
-    #: See `places`; None: unknown.
+    #: Names as in `places`, or None if unknown.
     names: list[Hashable]
     spent: Spent
-    #: Of lines: the library's call in which most of the time was spent; empty: in none.
+    #: For lines: the library's call in which most of the time was spent, or empty.
     inside: list[str]
-    #: Which share of the line's time that is.
+    #: Fraction of the line's time in this call.
     inside_share: list[float]
 
 
 def hot_places(
     run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> HotPlaces:
-    """Return where the task runs of a function and a step were seen; None: of all."""
+    """Return where the task runs of a function and a step were seen, or all runs for None."""
     samples, functions = samples_of(run, function, step)
     named = places(run, by)
     codes, count = named.of(samples.stack), len(named.names)
@@ -152,7 +153,7 @@ def hot_places(
 
 
 def _inside(run: Run, stacks: Array, seconds: Array, lines: Places) -> dict[int, tuple[str, float]]:
-    """Return for each line the library's call in which most of its time was spent, and a share."""
+    """Return for each line the library's call with most of its time, and the fraction."""
     frames, seen = all_stacks(run), stacks[stacks >= 0]
     by_stack = np.bincount(seen, seconds[stacks >= 0], len(frames))
     totals: dict[int, Counter[str]] = {}
@@ -169,12 +170,12 @@ def _inside(run: Run, stacks: Array, seconds: Array, lines: Places) -> dict[int,
 
 @dataclass
 class Call:
-    """A function, called from the same functions."""
+    """A function that was called from the same chain of functions."""
 
     function: str
     file: str
     depth: int
-    #: Of it and of what it calls, and of it alone.
+    #: Seconds including calls, and seconds of the function itself.
     seconds: float = 0.0
     own_seconds: float = 0.0
     samples: int = 0
@@ -182,7 +183,7 @@ class Call:
 
 
 class CallTree:
-    """The calls of stacks.
+    """The calls in stacks.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ class CallTree:
                 call.own_seconds += duration
 
     def calls(self) -> Iterator[Call]:
-        """Return the calls, each followed by those that it makes, the longest first."""
+        """Yield the calls, each followed by the calls that it makes, longest first."""
         pending = _by_time(self._roots)
         while pending:
             call = pending.pop()
@@ -220,31 +221,34 @@ def _by_time(calls: dict[tuple[str, str], Call]) -> list[Call]:
     return sorted(calls.values(), key=lambda call: call.seconds)
 
 
-# --- What the samples of a function show that its tasks wait for ----------------------------------
+# --- What the tasks of a function wait for, according to samples
+# -----------------------------------
 
-#: The fewest samples that tell.
+#: Minimum number of samples for a result.
 _FEWEST = 20
 _ACQUIRES = {"acquire", "__enter__"}
-#: A lock of C code leaves no frame: the line that asks for it is the innermost.
+#: A lock in C code has no frame, so the line that acquires it is the innermost.
 _LINE_OF_LOCK = re.compile(r"^with\b.*lock|\.acquire\(", re.IGNORECASE)
 _LINE_OF_SLEEP = re.compile(r"\bsleep\(")
 _NETWORK = re.compile(
     r"/(socket|ssl|selectors)\.py$|/(urllib3|requests|aiohttp|botocore|fsspec|httpx)/"
 )
-#: Libraries, and modules of Dask that call them, that read files by threads and code of their own.
+#: Libraries, and modules of Dask that call them, that read files with threads and code of their
+#: own.
 _READERS = re.compile(r"/(?:pyarrow|h5py|netCDF4|rasterio|obstore)/|/dask/dataframe/(?:\w+/)?io/")
-#: How many of the innermost frames may be those of a lock.
+#: Maximum number of innermost frames that belong to a lock.
 _DEEP = 4
 
-#: Methods and functions of Dask's client that wait for tasks; those of `as_completed` with them.
+#: Methods and functions of Dask's client that wait for tasks, and those of `as_completed`.
 _OF_CLIENT = {"wait", "gather", "result", "exception", "traceback", "get", "compute", "__next__"}
 
-#: What is waited for: a lock of its process, of the cluster, or of either; other tasks; the end of
-#: a sleep; the network; a thread or process that the task started; files, in a library; unknown.
+#: What is waited for: a lock of its process, a distributed lock, or either; other tasks; the end of
+#: a sleep; the network; a thread or process that the task started; files in a library; or unknown.
 PROCESS_LOCK, CLUSTER_LOCK, LOCK = "process lock", "cluster lock", "lock"
 OTHER_TASKS, SLEEP, NETWORK, OWN_POOL = "other tasks", "sleep", "network", "own pool"
 READER, UNKNOWN_WAIT = "library that reads files", "unknown"
-#: By the files that acquire them. Those of processes are Python's own, Dask's and xarray's.
+#: Kinds of locks by the files that acquire them. Per-process locks are those of Python, Dask and
+#: xarray.
 _LOCKS = {
     PROCESS_LOCK: re.compile(r"/threading\.py$|/dask/utils\.py$|/xarray/backends/locks\.py$"),
     CLUSTER_LOCK: re.compile(r"/distributed/(lock|semaphore|multi_lock)\.py$"),
@@ -252,10 +256,10 @@ _LOCKS = {
 
 
 def waited_for(stack: Stack) -> str:
-    """Return what a thread waits for that has this stack; `UNKNOWN_WAIT` if that does not tell."""
+    """Return what a thread with this stack waits for, or `UNKNOWN_WAIT`."""
     if not stack:
         return UNKNOWN_WAIT
-    # Functions have the name of their class before theirs, from Python 3.11 on.
+    # Since Python 3.11, function names include the name of their class.
     calls = [(each.function.rpartition(".")[2], each.file.replace("\\", "/")) for each in stack]
     for place, what in ((len(calls), CLUSTER_LOCK), (_DEEP, PROCESS_LOCK)):
         files = [file for function, file in calls[-place:] if function in _ACQUIRES]
@@ -272,17 +276,17 @@ def waited_for(stack: Stack) -> str:
         return NETWORK
     if any(_READERS.search(file) for _, file in calls[-_DEEP:]):
         return READER
-    # Zarr waits for its event loop by way of it, and the thread that runs a task is one of a pool
-    # itself, and has frames of that outside.
+    # Zarr waits for its event loop this way. A thread that runs a task belongs to a pool itself, so
+    # its outer frames are those of a pool.
     inner = [file for _, file in calls[-_DEEP:] if not file.endswith("/zarr/core/sync.py")]
     pool = len(inner) == _DEEP and any("/concurrent/futures/" in file for file in inner)
     return OWN_POOL if pool and len(calls) > _DEEP else UNKNOWN_WAIT
 
 
 def waits_of(run: Run, function: str) -> dict[str, float]:
-    """Return the shares of a function's time for which its tasks wait, by what they wait for.
+    """Return the fractions of a function's time for which its tasks wait, by what they wait for.
 
-    Empty where samples are too few to tell.
+    The result is empty if there are too few samples.
     """
     samples, _ = samples_of(run, function)
     total = float(samples.interval.sum())
@@ -297,8 +301,8 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
     return shares
 
 
-#: Functions of pandas, by the ends of their files, in which Python code gets rows one by one; in
-#: which it gets items of a column or row; and that the latter calls for a single value.
+#: Functions of pandas, by the ends of their files: those that pass rows to Python code one at a
+#: time, those that get items of a column or row, and those that the latter call for a single value.
 _BY_ROW = {
     ("pandas/core/apply.py", "apply_series_generator"),
     ("pandas/core/apply.py", "series_generator"),
@@ -380,7 +384,7 @@ def time_inside(run: Run, function: str, calls: Collection[str]) -> float:
 
 
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
-    """Return the seconds of samples that stand in imports, by library."""
+    """Return the seconds of samples during imports, by library."""
     stacks, by_library = all_stacks(run), dict[str, float]()
     known = samples.stack >= 0
     seconds = np.bincount(samples.stack[known], samples.interval[known])
@@ -402,42 +406,42 @@ def imported_by(run: Run, function: str, least: float) -> str:
     return clean(max(seconds, key=lambda library: seconds[library]))
 
 
-# What samples say of a function and of the client, in sentences for the evidence of findings.
+# Sentences about samples of a function and of the client, for the evidence of findings.
 
-#: The fewest samples, and the least share of its time, of a line that is named.
+#: Minimum number of samples, and minimum fraction of the time, of a line that is named.
 _FEWEST_SAMPLES, _LEAST = 20, 0.2
-#: What a client does that imports.
+#: Activity of a client that imports.
 IMPORTS = "imported modules"
-#: Threshold: samples of a client that imports, whose stacks leave no doubt.
+#: Threshold of samples of a client that imports, whose stacks leave no doubt.
 _FEWEST_IMPORTING = 5
-#: The share of its time from which a function waits so long for cores that its lines are uncertain.
+#: Threshold (fraction of its time): a function waits so long for CPU that its lines are uncertain.
 _STARVED = 0.3
-#: The share of a line's time from which it all counts as spent in one call.
+#: Threshold (fraction of a line's time): all of it counts as spent in one call.
 _ALL = 0.95
-#: The least share of a line's time that is told of.
+#: Minimum fraction of a line's time that is mentioned.
 _WORTH_TELLING = 0.05
-#: The least share of the client's time of what is told of it.
+#: Minimum fraction of the client's time that is mentioned.
 _MOSTLY = 0.5
 
-#: What is said of a client that makes graphs.
+#: Activity of a client that builds graphs.
 BUILDS = "builds graphs"
-#: What the client was doing in a phase, see the schema's `CLIENT_SAMPLE`.
+#: Activity of the client by phase. See `CLIENT_SAMPLE` in the schema.
 _DOING = {
     "program": "runs the program's own code",
     "waiting": "waits for the cluster",
     "pickling": "pickles what it sends",
     "optimising": "optimises graphs",
-    "hashing": "hashes values to name their tasks",
+    "hashing": "hashes values to generate task keys",
     "sending": "sends graphs",
     "building": BUILDS,
 }
 
 
 def hottest_frame(run: Run, function: str) -> str:
-    """Name the line at which a function's tasks spend most of their time; empty: unknown.
+    """Return the line at which a function's tasks spend most of their time, or an empty text.
 
-    A line is named if its share is certain to be a fifth at least, and if the threads had cores
-    most of the time: the sampler is on the same host.
+    A line is named if its fraction is certainly at least a fifth, and if threads had cores most of
+    the time, because the sampler runs on the same host.
     """
     hot = hot_places(run, function)
     if hot.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(hot.names[0], Frame):
@@ -449,7 +453,7 @@ def hottest_frame(run: Run, function: str) -> str:
 
 
 def hottest_line(run: Run, function: str) -> str:
-    """Say how much of a function's time its `hottest_frame` takes, and how; empty: unknown."""
+    """Return how much of a function's time its `hottest_frame` takes, or an empty text."""
     frame, hot = hottest_frame(run, function), hot_places(run, function)
     if not frame:
         return ""
@@ -461,13 +465,13 @@ def hottest_line(run: Run, function: str) -> str:
     more = f" ({count_of(samples, 'sample')}, ± {margin * 100:.0f} points)"
     spent = _split(hot.spent.parts(0))
     return (
-        f"{format_share(share)} of its time{more} is spent at "
-        f"{frame}{inside}{f': {spent}' if spent else ''}. "
+        f"It spends {format_share(share)} of its time{more} at {frame}{inside}"
+        f"{f': {spent}' if spent else ''}. "
     )
 
 
 def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
-    """Say what the client's main thread mostly did in some spans of time; empty: unknown.
+    """Return what the client's main thread mostly did in some time ranges, or an empty text.
 
     Parameters
     ----------
@@ -504,7 +508,7 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
 
 
 def _client_imports(run: Run, samples: Samples, total: float) -> str:
-    """Say which library the client imported for most of the time, or return an empty string."""
+    """Return which library the client imported for most of the time, or an empty text."""
     seconds = _imports_of(run, samples)
     if len(samples) < _FEWEST_IMPORTING or sum(seconds.values()) < _MOSTLY * total:
         return ""
@@ -514,9 +518,9 @@ def _client_imports(run: Run, samples: Samples, total: float) -> str:
 
 
 def client_line(run: Run, begin: float, end: float) -> Frame | None:
-    """Return the user's line at which the client's main thread was for most of a time.
+    """Return the user's line at which the client's main thread was for most of a time range.
 
-    That is what led to calls that a library makes in threads of its own. None if it is unknown.
+    It is the origin of calls that a library makes in its own threads. None if unknown.
     """
     table = run.client_samples
     if not len(table):
@@ -554,7 +558,7 @@ def client_fraction(
 
 
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:
-    """Say what it did by what it called, where samples of its stacks do not tell."""
+    """Return what the client called, if stack samples do not show what it did."""
     if not len(run.client_calls):
         return ""
     times, total = meanwhile(run, begins, ends), float((ends - begins).sum())
@@ -563,11 +567,15 @@ def _by_calls(run: Run, begins: Array, ends: Array) -> str:
         for one, seconds in sorted(times.items(), key=lambda item: -item[1])
         if seconds >= _WORTH_TELLING * total
     ]
-    return f"Meanwhile, by what the client called: {', '.join(parts)}. " if parts else ""
+    return (
+        (f"Meanwhile, the client's time was spent as follows: {', '.join(parts)}. ")
+        if parts
+        else ""
+    )
 
 
 def _longest_line(run: Run, samples: Samples) -> tuple[Frame | None, float]:
-    """Return the line with most seconds of samples, None if it is unknown, and its seconds."""
+    """Return the line with most seconds of samples, or None if unknown, and its seconds."""
     named = places(run, "line")
     seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
     line = named.names[int(seconds.argmax())]

@@ -1,4 +1,4 @@
-"""Samples of stacks of tasks: whose they are, how their time was spent, and how sure that is."""
+"""Stack samples of tasks: the functions that they belong to, how time was spent, and margins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- `task_samples`: the samples of stacks of tasks, each with the task run that it belongs to ----
+# --- `task_samples`: stack samples of tasks, each with its task run -------------------------------
 
-#: Seconds by which the time of a sample is rounded.
+#: Rounding error of the time of a sample in seconds.
 _ROUNDED = 0.5 / 1024
-#: What a thread did at a sample, by number.
+#: Codes of the activity of a thread in a sample.
 UNKNOWN, RUNNING, LOCK, WAITING = 0, 1, 2, 3
 _ACTIVITIES = {"running": RUNNING, "lock": LOCK, "waiting": WAITING}
 
@@ -26,29 +26,29 @@ _Rows = TypeVar("_Rows", bound="_Columns")
 
 
 class _Columns:
-    """Arrays of one length."""
+    """Arrays of equal length."""
 
     def take(self: _Rows, rows: Array) -> _Rows:
-        """Return some rows, by their places or by a truth for each."""
+        """Return some rows, given by indices or by a mask."""
         return type(self)(**{name: values[rows] for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)
 class Samples(_Columns):
-    """Samples of stacks as arrays of one length."""
+    """Stack samples as arrays of equal length."""
 
-    #: Rows of `Trace.stacks`; -1: unknown.
+    #: Rows of `Trace.stacks`, or -1 if unknown.
     stack: Array
-    #: Unix seconds, and the seconds that each stands for.
+    #: Unix seconds, and the seconds that each sample represents.
     time: Array
     interval: Array
-    #: Of the thread in that time, seconds; NaN: unknown.
+    #: CPU seconds and CPU wait of the thread in this time, or NaN if unknown.
     cpu: Array
     run_queue: Array
     #: One of `UNKNOWN`, `RUNNING`, `LOCK`, `WAITING`.
     activity: Array
-    #: The shares of its function's time for which its task runs computed, and waited for a core, as
-    #: was counted from begin to end of each; NaN: unknown.
+    #: Fractions of the time of its function for which its task runs computed, and waited for CPU,
+    #: as counted from start to end of each run, or NaN if unknown.
     computed: Array
     queued: Array
 
@@ -57,7 +57,7 @@ class Samples(_Columns):
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> Samples:
-        """Return the samples of a table of a `Trace`."""
+        """Return the samples in a table of a `Trace`."""
         if not len(table):
             return cls(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(7)))
         activity = table["activity"].astype("category").cat
@@ -78,7 +78,8 @@ class Samples(_Columns):
 def run_of_samples(run: Run) -> Array:
     """Return the task run of each row of `Trace.task_samples`.
 
-    A row of the tasks of `with_open_runs`; -1 where no task run of that thread and time is known.
+    It is a row of the tasks of `with_open_runs`, or -1 if no task run of this thread and time is
+    known.
     """
     samples, runs = run.task_samples, run.whole.tasks
     rows_of = np.full(len(samples), -1, dtype=np.int64)
@@ -90,7 +91,7 @@ def run_of_samples(run: Run) -> Array:
     stop = start + runs["duration"].to_numpy(dtype=float)
     time = samples["time"].to_numpy(dtype=float)
     rows = np.flatnonzero((of_runs >= 0) & np.isfinite(stop))
-    # All threads one after the other on one axis of time.
+    # Put all threads one after another on a single time axis.
     first = min(time.min(), start[rows].min(initial=np.inf))
     span = max(time.max(), stop[rows].max(initial=-np.inf)) - first + 1.0
     begins = of_runs[rows] * span + start[rows] - first
@@ -105,12 +106,12 @@ def run_of_samples(run: Run) -> Array:
 
 
 def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
-    """Number the threads of workers; -1 where a row has none."""
+    """Return codes of the threads of workers, or -1 for a row without a thread."""
     column = table["thread"].astype("category").cat
     names = [str(name) for name in column.categories]
     numbers = np.array([*(known.setdefault(name, len(known)) for name in names), -1], np.int64)
     threads = numbers[column.codes.to_numpy()]
-    # More than any number of threads: equal identities on two workers are two threads.
+    # Larger than any number of threads, because equal identities on two workers are two threads.
     spread = table["worker_id"].to_numpy(dtype=np.int64) * (1 << 20)
     return np.where(threads >= 0, threads + spread, -1)
 
@@ -118,7 +119,7 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 def samples_of(
     run: Run, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
-    """Return the samples of the task runs of a function and a step; None: of all.
+    """Return the samples of the task runs of a function and a step, or all for None.
 
     Returns
     -------
@@ -126,7 +127,8 @@ def samples_of(
         The samples, and a number for the function of each.
     """
     runs, tasks = run_of_samples(run), run.whole.tasks
-    of_runs = np.ones(len(tasks) + 1, dtype=bool)  # the last: of no known task run
+    # The last code is for samples of no known task run.
+    of_runs = np.ones(len(tasks) + 1, dtype=bool)
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:
             continue
@@ -135,7 +137,7 @@ def samples_of(
     functions = np.append(1 + tasks["function"].cat.codes.to_numpy(dtype=np.int64), 0)
     rows = np.flatnonzero(of_runs[runs])
     samples, runs = Samples.of(run.task_samples).take(rows), runs[rows]
-    # What was counted since before the run began is of another's.
+    # Counts from before the run started belong to another run.
     start = np.append(tasks["start"].to_numpy(dtype=float), np.nan)[runs]
     crosses = samples.time - samples.interval < start - 2 * _ROUNDED
     ended = np.append(np.arange(len(tasks)) < len(run.tasks), False)
@@ -158,9 +160,9 @@ def samples_of(
 
 
 def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array) -> Array:
-    """Return factors by which samples of a function stand for no more than its task runs took.
+    """Return factors that limit the samples of a function to the time that its task runs took.
 
-    The first sample of a thread after a pause stands for the pause too.
+    The first sample of a thread after a pause also represents the pause.
     """
     duration = tasks["duration"].to_numpy(dtype=float)
     lasted = np.append(np.where(np.isfinite(duration), np.maximum(duration, 0.0), np.inf), np.inf)
@@ -171,7 +173,7 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
-    """Return which share of its function's time each task run's has of a count; NaN: unknown."""
+    """Return each task run's count as a fraction of its function's time, or NaN if unknown."""
     if column not in tasks:
         return np.full(len(tasks) + 1, np.nan)
     values, seconds = (tasks[name].to_numpy(dtype=float) for name in (column, "duration"))
@@ -181,82 +183,86 @@ def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted:
     return np.append(share[functions], np.nan)
 
 
-#: How many standard deviations a margin of 95 % has.
+#: Number of standard deviations in a 95 % margin.
 _DEVIATIONS = 1.96
-#: The share of a group's time by which what it was spent with may be off, to be told apart.
+#: Maximum error, as a fraction of a group's time, to distinguish how it was spent.
 TELLING = 0.1
-#: The least share of a group's time of a class that it is said to have perhaps.
+#: Minimum fraction of a group's time in a category that may be mentioned.
 _SOME = 0.005
-#: How many times its share of a class of time a part of a function may well have.
+#: Maximum ratio between the fraction of a category in a part of a function, and in the function.
 _TWICE = 2.0
-#: Differences of shares that are none.
+#: Differences of fractions below this are ignored.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Parts(_Columns):
-    """What of samples' time adds up: of samples, or of groups of them. `split` splits it."""
+    """Sums over the time of samples, or over groups of samples. `split` divides them."""
 
     seconds: Array
     samples: Array
-    #: On a core, and runnable without one, as far as it is known.
+    #: Seconds on a core, and seconds of CPU wait, as far as known.
     computing: Array
     core_wait: Array
-    #: Of the samples that waited for the interpreter's lock, and for anything else.
+    #: Seconds of samples that waited for the GIL, and of those that waited for anything else.
     lock: Array
     waits: Array
-    #: Of the samples that waited for nothing but a core or that lock; as a share of all those of
-    #: their function; and as many of them as are, in the function, not of its most frequent class.
+    #: Samples that waited at most for CPU or the GIL: seconds, the same as a fraction of all such
+    #: samples of their function, and the part that is not in the most frequent category of the
+    #: function.
     active: Array
     active_share: Array
     mixed: Array
-    #: How many samples are of a function of whose time the kernel counts any.
+    #: Number of samples of functions for which the kernel counts time.
     told: Array
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     def summed(self, groups: Array, count: int) -> Parts:
-        """Return the sums of groups; rows of -1 are in none."""
+        """Return the sums of groups. Rows of -1 are in no group."""
         grouped = Groups(groups, count)
         return Parts(**{name: grouped.sum(values) for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)
 class Split(_Columns):
-    """The seconds of each group. What they were spent with adds up to them; NaN: unknown."""
+    """The seconds of each group and how they were spent, or NaN if unknown.
+
+    The parts add up to the total.
+    """
 
     seconds: Array
     samples: Array
-    #: On a core.
+    #: Seconds on a core.
     computing: Array
-    #: Runnable, without a core.
+    #: Seconds of CPU wait.
     core_wait: Array
-    #: For the interpreter's lock.
+    #: Seconds of waiting for the GIL.
     lock_wait: Array
-    #: For anything else: a lock, a disk, the network, the end of a sleep.
+    #: Seconds of other waits: a lock, a disk, the network, or a sleep.
     waiting: Array
-    #: By how much each of the first three may well be off.
+    #: Margins of error of the first three.
     uncertain: Array
 
 
 @dataclass(frozen=True)
 class Spent(Split):
-    """How the seconds of each group were spent, and which share of all seconds they are."""
+    """How the seconds of each group were spent, and their fraction of all seconds."""
 
     share: Array
-    #: By how much the share may be off in 95 of 100 cases.
+    #: Margin of error (95 %) of the fraction.
     margin: Array
 
     def parts(self, row: int) -> dict[str, float]:
-        """Return the shares of a group's time, in words for what it was spent with."""
+        """Return the fractions of a group's time, by a description of how it was spent."""
         seconds = float(self.seconds[row])
         if not seconds > 0:
             return {}
         active = {
             "computing": float(self.computing[row]),
-            "waiting for a core": float(self.core_wait[row]),
-            "waiting for the interpreter's lock": float(self.lock_wait[row]),
+            "waiting for CPU": float(self.core_wait[row]),
+            "waiting for the GIL": float(self.lock_wait[row]),
         }
         if self.uncertain[row] > TELLING * seconds:
             some = [name for name, part in active.items() if part >= _SOME * seconds]
@@ -279,7 +285,7 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     """
     parts = parts_of(samples, domains)
     times = split(parts.summed(groups, count))
-    # How uncertain that is follows from each domain by itself.
+    # The uncertainty follows from each domain separately.
     span = int(domains.max(initial=0)) + 1
     pairs, pair_of = np.unique((groups + 1) * span + domains, return_inverse=True)
     apart = _uncertain(parts.summed(pair_of, len(pairs)))
@@ -290,13 +296,13 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 
 
 def parts_of(samples: Samples, domains: Array) -> Parts:
-    """Return what of each sample's time adds up.
+    """Return the additive parts of each sample's time.
 
-    The kernel counts a thread's time on a core and without one, in each task run and between two
-    samples of one, in which it may run several lines. So these sums are exact for a function. Lines
-    at which its threads waited for something else get none of them. Which of the others they belong
-    to is an estimate: the sampler has the interpreter's lock when it looks, so that a thread which
-    computed until then and one that wanted the lock for long are alike.
+    The kernel counts a thread's time on a core and its CPU wait, in each task run and between two
+    samples of a run, in which it may execute several lines. So these sums are exact for a function.
+    Lines at which its threads waited for something else get none of them. How they are divided
+    among the other lines is an estimate. The sampler holds the GIL when it samples, so a thread
+    that was computing until then and a thread that had long been waiting for the GIL look the same.
 
     Parameters
     ----------
@@ -306,7 +312,7 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
         The number of what each sample's sums are exact for, such as its function.
     """
     known = np.isfinite(samples.cpu) & np.isfinite(samples.run_queue)
-    # Where the kernel does not tell what it did, a sample has what was counted in its interval.
+    # If the kernel does not show the thread's state, use the counts of the sample's interval.
     is_active = samples.activity != WAITING
     domain = Groups(domains, int(domains.max(initial=-1)) + 1)
     counted = domain.sum(np.where(known, samples.interval, np.nan))
@@ -320,7 +326,7 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 
     active = samples.interval - seconds_of(WAITING)
     all_active = domain.sum(active)
-    # The active seconds of domains that are not of the class that has most of them.
+    # Active seconds of domains that are not in their most frequent category.
     others = np.maximum(all_active - totals[0] - totals[1], 0.0)
     classes = np.array([*totals, np.minimum(others, domain.sum(seconds_of(LOCK, UNKNOWN)))])
     mixed = classes.sum(axis=0) - classes.max(axis=0)
@@ -341,8 +347,8 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 def _total(own: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     """Return the seconds of a count in each domain.
 
-    The samples of task runs that tell theirs have the share that these tell of their time; others
-    what was counted between looks. Those without a count are taken to be like the others.
+    Samples of task runs with counts get these runs' fractions of time, and others the counts
+    between samples. Samples without counts are assumed to be like the others.
     """
     counted = np.where(np.isfinite(own) & np.isnan(exact), interval, 0.0)
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))

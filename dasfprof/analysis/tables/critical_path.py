@@ -26,36 +26,37 @@ By = Literal["function", "step"]
 KINDS = {
     SegmentKind.CLIENT: (
         "Client",
-        "The client had not submitted the task yet; it may have waited for earlier results, or "
+        "The client had not submitted the task yet. It may have waited for earlier results, or "
         "for calls of actors.",
     ),
     SegmentKind.SCHEDULER: (
         "Scheduler",
-        "The task was at the scheduler, or word of its end was at it or on its way to it.",
+        "The task was on the scheduler, or the scheduler had not yet received or handled the "
+        "message about its end.",
     ),
     SegmentKind.ON_ITS_WAY: (
         "Task in transit",
-        "The task had been sent to its worker, which had not taken it in.",
+        "The task had been assigned to its worker, which had not received it yet.",
     ),
-    SegmentKind.TRANSFER: ("Transfer", "The task's inputs were fetched from other workers."),
+    SegmentKind.TRANSFER: ("Transfer", "The task's inputs were being fetched from other workers."),
     SegmentKind.WORKER: (
         "Worker",
-        "The task was ready, a thread was free, and the worker had not begun it.",
+        "The task was ready and a thread was free, but the worker had not started it.",
     ),
     SegmentKind.UNSPILL: ("Unspill", "Inputs were read back from disk."),
     SegmentKind.TASK_OVERHEAD: (
         "Task overhead",
-        "The task held its thread before or after its function.",
+        "The task occupied its thread before or after its function.",
     ),
     SegmentKind.COMPUTE: ("Compute", "The task's function ran."),
     SegmentKind.UNKNOWN: (
         "Unknown",
-        "The task had not begun on its worker; without a file of the scheduler, or of the worker, "
-        "nothing tells why.",
+        "The task had not started on its worker. Without a file of the scheduler, or of the "
+        "worker, the reason is unknown.",
     ),
     SegmentKind.LOST: (
         "Lost",
-        "An attempt at the task, or its result, was on a worker until that left the cluster.",
+        "An attempt at the task, or its result, was on a worker that later left the cluster.",
     ),
 }
 _LABELS = np.array([KINDS[kind][0] for kind in SegmentKind], dtype=object)

@@ -1,9 +1,10 @@
-"""Dask's keys as small integers: `KeyTable`, and the `KeyCollector` that makes one.
+"""Dask's keys as small integers:
 
-A trace names each key many times: where it ran, where it was sent, whose input it was. Here every
-distinct key gets one number, its *key id*, in the order of first use, without making a Python
-object a key: keys stay the heads and tails that `dasfprof.database.keys` splits them into. Text
-and function names are made for the ids that ask for them.
+`KeyTable`, and the `KeyCollector` that creates it. A trace contains each key many times: where it
+ran, where it was sent, and where it was an input. Here every distinct key gets a number, its *key
+id*, in the order of first use, without creating a Python object per key. Keys stay the heads and
+tails that `dasfprof.database.keys` splits them into. Text and function names are only created for
+the ids that need them.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from dasfprof.analysis.numeric.groups import GrowingColumn
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
 
-# --- Numbers keys in the order of their first use: by their numbers, or by hash -------------------
+# --- Codes of keys in the order of their first use, by their numbers or by hash -------------------
 
-#: Rows of a chunk, see `_chunks`.
+#: Number of rows per chunk. See `_chunks`.
 _CHUNK = 1 << 16
-#: A head whose keys would have more places than so many for each use of a key is numbered by hash.
+#: Maximum number of places per use of a key. A head that needs more is numbered by hash.
 _MOST_PLACES = 2
 
 
 def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
-    """Number distinct rows in the order of their first use.
+    """Return codes of distinct rows in the order of their first use, and their first rows.
 
     Returns
     -------
@@ -84,17 +85,17 @@ def _by_hash(head_ids: Array, tails: Array) -> Array:
     for rows in _chunks(len(ids)):
         same = first[ids[rows]]
         if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
-            # Distinct ones share a hash.
+            # Different rows have the same hash.
             whole = np.column_stack([head_ids.astype(np.uint32), tails])
             return np.unique(whole, axis=0, return_inverse=True)[1].ravel()
     return numbers
 
 
 def _in_order(numbers: Array) -> tuple[Array, Array]:
-    """Return numbers of first use in a narrow type, and the first row of each."""
+    """Return codes in the order of first use in a narrow type, and the first row of each."""
     rows = len(numbers)
     first = np.full(int(numbers.max(initial=-1)) + 1, rows, np.int32 if rows < 1 << 31 else None)
-    # Of a number that is there several times, the last that is set stays: that of its first row.
+    # If a number occurs several times, the last assignment remains, which is that of its first row.
     first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
     is_first = np.zeros(rows, dtype=bool)
     is_first[first[first < rows]] = True
@@ -104,12 +105,12 @@ def _in_order(numbers: Array) -> tuple[Array, Array]:
 
 
 def _chunks(rows: int) -> Iterator[slice]:
-    """Return pieces of a column: what is computed of a piece stays in the processor's cache."""
+    """Yield slices of a column, so that intermediate results stay in the CPU cache."""
     return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
 
 
 def hashes_of(head_ids: Array, tails: Array) -> Array:
-    """Mix a head and four words into 64 bits (the multiplications of MurmurHash3's finish)."""
+    """Return 64-bit hashes of a head and four words (multiplications of MurmurHash3's finish)."""
     hashes = np.empty(len(head_ids), dtype=np.uint64)
     for rows in _chunks(len(head_ids)):
         pairs = tails[rows].astype(np.uint32).view(np.uint64)
@@ -124,11 +125,11 @@ def hashes_of(head_ids: Array, tails: Array) -> Array:
     return hashes
 
 
-# --- ``str(key)`` of many keys at once, out of their heads and tails ------------------------------
+# --- ``str(key)`` of many keys, from their heads and tails ----------------------------------------
 
 
 def unpack_key(packed: bytes) -> Any:
-    """Unpack a key; bytes that are no msgpack stay bytes."""
+    """Unpack a key. Bytes that are not msgpack stay bytes."""
     try:
         return as_tuple(values.unpack(packed))
     except values.DAMAGE_ERRORS:
@@ -136,12 +137,12 @@ def unpack_key(packed: bytes) -> Any:
 
 
 def as_tuple(key: Any) -> Any:
-    """Return the tuple that a plain msgpack writer, such as DASF's, stored as a list."""
+    """Return the tuple that a plain msgpack writer, such as DASF's, has stored as a list."""
     return tuple(map(as_tuple, key)) if isinstance(key, list | tuple) else key
 
 
 def text_begin(head: keys.Head) -> str:
-    """Return what the texts of all keys of a head begin with."""
+    """Return the common start of the texts of all keys of a head."""
     kind, text = head
     if kind == keys.PACKED:
         return str(unpack_key(text))
@@ -171,7 +172,7 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 
 
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Append a number of the tail for each of the ends, which follow them."""
+    """Return a function that appends numbers of the tail, each followed by one of `ends`."""
 
     def append(begins: list[str], tails: Array) -> list[str]:
         columns = [_number_texts(tails[:, word], end) for word, end in enumerate(ends)]
@@ -181,7 +182,7 @@ def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
 
 
 def _number_texts(numbers: Array, end: str) -> Iterable[str]:
-    """Return numbers as texts; those of chunks are small, and each text is made once."""
+    """Return numbers as texts. Chunk numbers are small, so each text is created once."""
     highest = int(numbers.max(initial=0))
     if highest < len(numbers):
         known = [f"{number}{end}" for number in range(highest + 1)]
@@ -189,7 +190,7 @@ def _number_texts(numbers: Array, end: str) -> Iterable[str]:
     return [f"{number}{end}" for number in numbers.tolist()]
 
 
-#: How the texts of keys go on behind their heads' begin, by kind; others have nothing there.
+#: Text of keys after the start of their head, by kind. Other kinds have no further text.
 TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
     keys.NUMBERED: _with_numbers(""),
     keys.HEX: _hex,
@@ -203,7 +204,7 @@ TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
 
 
 class KeyTable:
-    """The distinct keys of a trace; a key id is a row.
+    """The distinct keys of a trace. A key id is a row.
 
     Parameters
     ----------
@@ -218,12 +219,12 @@ class KeyTable:
     def __init__(self, heads: list[keys.Head], head_ids: Array, tails: Array) -> None:
         self.heads = heads
         self.head_ids = head_ids
-        self._tails = tails  # of a type as narrow as they allow
+        self._tails = tails  # In the narrowest possible type.
         self._kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
 
     @classmethod
     def of(cls, column: KeyColumn) -> KeyTable:
-        """Return the keys of a column, which may be there several times."""
+        """Return the distinct keys of a column."""
         return cls(column.heads, column.codes, column.tails)
 
     def __len__(self) -> int:
@@ -239,7 +240,7 @@ class KeyTable:
         return self._tails[ids].astype(np.uint32, copy=False)
 
     def keys(self, ids: Array) -> list[Any]:
-        """Return keys as Dask has them."""
+        """Return keys as Dask's objects."""
         heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
         pairs = zip(heads, self._tails[ids].tolist(), strict=True)
         return [
@@ -260,7 +261,7 @@ class KeyTable:
 
     @cached_property
     def _begins(self) -> Array:
-        """What the texts of all keys of a head begin with."""
+        """The common starts of the texts of each head's keys."""
         begins = np.empty(len(self.heads), dtype=object)
         begins[:] = [text for _, text in self.heads]
         for place in np.flatnonzero(self._kinds != keys.TEXT).tolist():
@@ -268,7 +269,7 @@ class KeyTable:
         return begins
 
     def hashes(self) -> Array:
-        """Return a number of each key, in 64 bits, that it has in every trace."""
+        """Return a 64-bit hash of each key, which is the same in every trace."""
         texts = [repr(head).encode("utf-8", "backslashreplace") for head in self.heads]
         codes = np.array([zlib.crc32(text) for text in texts], dtype=np.int64)
         return hashes_of(codes[self.head_ids], self.tails)
@@ -307,7 +308,7 @@ class KeyTable:
 
 
 class KeyCollector:
-    """Takes columns of keys and numbers the distinct ones."""
+    """Collects columns of keys and numbers the distinct ones."""
 
     def __init__(self) -> None:
         self._heads: defaultdict[keys.Head, int] = defaultdict(count().__next__)
@@ -362,7 +363,7 @@ class KeyCollector:
 
 
 def as_key_column(column: Column) -> KeyColumn:
-    """Return a column of keys in the form of keys; one that was stored as text or numbers too."""
+    """Return a column of keys as a `KeyColumn`, even if it was stored as text or numbers."""
     return column if isinstance(column, KeyColumn) else split_keys(column.to_list())
 
 
@@ -383,7 +384,7 @@ def function_name(key: Any) -> str:
 
 
 def _all_letters(tails: Array) -> Array:
-    """Return which tails are written with the hex digits a to f alone."""
+    """Return a mask of tails with only the hex digits a to f."""
     letters = np.ones(len(tails), dtype=bool)
     for shift in range(0, 32, 4):
         letters &= ((tails >> np.uint32(shift)) & np.uint32(15) >= 10).all(axis=1)
@@ -393,8 +394,9 @@ def _all_letters(tails: Array) -> Array:
 def _alike(kind: int, text: Any) -> keys.Head:
     """Return a head, without a hash that the name of its function does not depend on.
 
-    `key_split` ends the name at the first part that is not of letters: in the text of a tuple at
-    the quote at the latest, else at a hash that has a digit.
+    `known` caches names by kind and start of text. `key_split` ends the name at the first part that
+    contains other characters than letters. In the text of a tuple, this is at most the quote, and
+    otherwise a hash with a digit.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
         last = text[-32:]

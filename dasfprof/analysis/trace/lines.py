@@ -1,9 +1,9 @@
-"""The lines of the program, and which of them built what each task run did.
+"""The lines of the program, and which of them built each task run.
 
-In this order of trust: the line that built the task's layer of the graph; that which sent the
-graph where it alone built it; of what P2P shuffles add, that of the tasks that take the results.
-Where Dask fused layers of several lines into one task, it belongs to all of them: nothing tells
-their shares.
+Lines are taken from the first of these sources: the line that built the task's graph layer; the
+line that sent the graph, if it alone built the graph; for tasks of P2P shuffles, the line of the
+tasks that use the results. If Dask fused layers of several lines into one task, the task belongs to
+all of them, because their shares are not recorded.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]
 
-#: Why the line of a task run is unknown, by number.
+#: Reasons why the line of a task run is unknown, by code.
 NOT_RECORDED = "lines were not recorded"
 OF_OTHERS = "sent by a task, or by a client that was not recorded"
-NO_GRAPH = "no file tells which graph it came with"
-MADE_BY_DASK = "no line built its layer of the graph"
+NO_GRAPH = "graph of the task not recorded"
+MADE_BY_DASK = "line that built the layer not recorded"
 REASONS = (NOT_RECORDED, OF_OTHERS, NO_GRAPH, MADE_BY_DASK)
 
-#: The tasks of P2P shuffles whose names are of no layer: they belong to what takes their results.
+#: Tasks of P2P shuffles whose names do not belong to a layer. They belong to the tasks that use
+#: their results.
 _OF_SHUFFLES = ("hash-join-transfer", "shuffle-transfer", "rechunk-transfer", "shuffle-barrier")
 
 _FACTS = ["file", "number", "code", "text", "missing", "cell"]
@@ -46,7 +47,7 @@ _LIBRARY = ["library", "library_line", "library_code"]
 
 
 def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
-    """Return the distinct lines, see `Trace.lines`, and their rows by the ids of lines."""
+    """Return the distinct lines (see `Trace.lines`), and their rows by the ids of lines."""
     table = pd.DataFrame(
         {name: pd.Series(np.asarray(noted[name]), dtype=object) for name in noted}
         | {"id": noted["id"], "number": noted["line"], "library_line": noted["library_line"]}
@@ -66,7 +67,7 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return what files are called: cells as Jupyter does, others without what tells nothing."""
+    """Return names of files: cells as in Jupyter, and short names of other files."""
     cells = {
         file: cell
         for file, cell in zip(table["file"], table["cell"], strict=True)
@@ -96,7 +97,7 @@ class FusedLayers:
 
 
 class TaskLines:
-    """Finds the lines of task runs.
+    """Lookup of the lines of task runs.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class TaskLines:
         self._layers = LayerSteps(layer[built], line[built], layers.columns["timestamp"][built])
         depends = layers.by_layer(known.of_layers)
         self._fused = fused_layers(depends, set(self._of_keys.tolist()) if depends else set())
-        #: By graph; the last is that of no graph.
+        #: Lines by graph. The last one is for no graph.
         self._of_graph = np.full(len(graphs) + 1, -1, dtype=np.int64)
         of_mapped = runs.of_keys[mapped["key"]] if len(mapped["key"]) else mapped["key"]
         self._of_graph[of_mapped] = _rows_of(mapped["id"], rows)
@@ -146,7 +147,7 @@ class TaskLines:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The lines that are known, and the groups of them that `find` has found."""
+        """Known lines, and the groups of lines that `find` has found."""
         if not self._groups:
             return self._table
         last = self._table.iloc[[rows[-1] for rows in self._groups]].reset_index(drop=True)
@@ -185,7 +186,7 @@ class TaskLines:
     def find(
         self, runs: Columns, dependencies: tuple[Array, Array] | None = None
     ) -> tuple[pd.Categorical, pd.Categorical]:
-        """Return the line of each task run, NA where none is known, and why it is not.
+        """Return the line of each task run, or NA if unknown, with the reason.
 
         Parameters
         ----------
@@ -202,7 +203,7 @@ class TaskLines:
         line = np.where(line >= 0, line, self._of_graph[graph])
         if dependencies is not None:
             self._inherit(line, key_ids, dependencies)
-        # Nothing is fused into those that take results of their own layer.
+        # Tasks that use results of their own layer have no fused layers.
         go_on = np.zeros(len(layer), dtype=bool)
         if dependencies is not None and self._fused:
             rows = np.repeat(np.arange(len(layer)), np.maximum(dependencies[0], 0))
@@ -222,7 +223,8 @@ class TaskLines:
         if not len(wanted):
             return
         users = np.repeat(np.arange(len(line)), np.maximum(dependencies[0], 0))
-        for _ in range(2):  # the last take those of barriers, which take those of transfers
+        # The last tasks use results of barriers, which use results of transfers.
+        for _ in range(2):
             lines = line[users]
             known = lines >= 0
             least = np.full(len(self._of_keys), np.iinfo(np.int64).max)
@@ -233,7 +235,7 @@ class TaskLines:
             line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
     def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
-        """Replace the lines of tasks into which layers of others were fused, by their groups."""
+        """Replace the lines of tasks with fused layers by groups of lines."""
         if not self._fused:
             return
         into = np.fromiter(self._fused, dtype=np.uint64, count=len(self._fused))

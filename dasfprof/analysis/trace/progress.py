@@ -1,4 +1,4 @@
-"""Progress bars that appear when a person is watching, and stay silent otherwise."""
+"""Progress bars, which are shown only in terminals and notebooks by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dasfprof.errors import InvalidArgumentError
 
 Item = TypeVar("Item")
 
-#: Seconds of work that nobody has to be told of.
+#: Seconds of work that need no progress bar.
 _DELAY = 0.5
 
 
@@ -30,8 +30,8 @@ def is_wanted(progress: bool | None = None) -> bool:
         return sys.stderr.isatty() or "ipykernel" in sys.modules
     if not isinstance(wanted, bool):
         raise InvalidArgumentError(
-            f"progress={wanted!r}: give True, False, or None for progress bars when a person is "
-            "watching."
+            f"progress={wanted!r}: expected True, False, or None to show progress bars in "
+            "terminals and notebooks."
         )
     return wanted
 
@@ -39,15 +39,16 @@ def is_wanted(progress: bool | None = None) -> bool:
 def track(
     items: Iterable[Item], description: str, *, shown: bool, total: int, unit: str
 ) -> Iterator[Item]:
-    """Return the items; if `shown`, with a bar that advances as they are taken, while it is long.
+    """Yield the items.
 
-    It goes when the work is done, in a notebook as in a terminal.
+    If `shown`, show a progress bar for long iterations. The bar disappears when the work is done,
+    in notebooks as in terminals.
     """
     if not shown:
         yield from items
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tqdm warns in notebooks that have no ipywidgets
+        warnings.simplefilter("ignore")  # tqdm warns in notebooks without ipywidgets.
         from tqdm.auto import tqdm
 
         bar = tqdm(items, desc=description, total=total, unit=unit, delay=_DELAY, leave=False)

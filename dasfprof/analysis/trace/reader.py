@@ -1,4 +1,4 @@
-"""Everything that the files of a trace say, as columns: the raw material of `Trace`."""
+"""Columns of all events in the files of a trace, from which a `Trace` is built."""
 
 from __future__ import annotations
 
@@ -33,35 +33,36 @@ from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
 from dasfprof.text import clean, count_of
 
-# --- Events of user code: what else than dasfprof's own kinds of events the files hold ------------
+# --- Events of user code: all events that are not of dasfprof's own kinds
+# --------------------------
 
-#: Seconds from the epoch beyond which a number is no time of any clock.
+#: Maximum seconds since the epoch of a valid time.
 _LATEST = 1e12
-#: What an event is, by its phase.
+#: Kind of an event, by its phase.
 _KINDS = {
     EventPhases.COMPLETE: "span",
     EventPhases.INSTANT: "instant",
     EventPhases.DURATION_BEGIN: "begin",
     EventPhases.DURATION_END: "end",
 }
-#: Seconds from a run's other facts from which on an event does not belong to it.
+#: Maximum seconds between an event and a run's other events, for it to belong to the run.
 _FAR = 86_400.0
-#: What is said of such events.
+#: Text about events that are further away.
 FAR_AWAY = (
-    "more than a day from the run, maybe of another clock: they are listed in tables, and in no "
-    "picture."
+    "more than a day from the run, perhaps by another clock. They are listed in tables, but not "
+    "shown in pictures."
 )
 _COLUMNS = ("name", "kind", "time", "duration", "process", "thread", "args")
 
 
 class OwnEvents:
-    """Collects events of user code, file by file."""
+    """Collector of the events of user code, file by file."""
 
     def __init__(self) -> None:
         self._parts: list[pd.DataFrame] = []
 
     def add(self, batch: Batch) -> None:
-        """Take the events of a batch."""
+        """Add the events of a batch."""
         times = to_numbers(batch.fields["timestamp"]).astype(float)
         durations = np.zeros(batch.rows)
         if "duration" in batch.fields:
@@ -82,7 +83,7 @@ class OwnEvents:
         self._parts.append(pd.DataFrame(part))
 
     def end_of_file(self) -> None:
-        """Put the events of a file into the order in which they were recorded."""
+        """Sort the events of a file in the order in which they were recorded."""
         parts = [part for part in self._parts if "sequence" in part]
         if not parts:
             return
@@ -91,7 +92,7 @@ class OwnEvents:
         self._parts = [*rest, ordered.drop(columns="sequence")]
 
     def table(self) -> pd.DataFrame:
-        """Return all events, those that begin and end something joined; see `Trace.events`."""
+        """Return all events. Pairs of start and end are joined. See `Trace.events`."""
         if not self._parts:
             empty = pd.DataFrame({name: [] for name in _COLUMNS}, dtype=object)
             return empty.astype({"time": float, "duration": float})
@@ -99,7 +100,7 @@ class OwnEvents:
 
 
 def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, float, int]:
-    """Widen a run's span by its events of user code, but for those that are far from it.
+    """Return a run's time range, extended by its events of user code, unless they are far away.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def _texts(batch: Batch, field: str) -> pd.Series[Any]:
 
 
 def _joined(events: pd.DataFrame) -> pd.DataFrame:
-    """Make one span of each begin and the end of the same name, process and thread."""
+    """Join each start with the end of the same name, process and thread."""
     kinds = events["kind"].to_numpy(dtype=object)
     bounds = np.flatnonzero((kinds == "begin") | (kinds == "end"))
     if not len(bounds):
@@ -162,10 +163,10 @@ def _joined(events: pd.DataFrame) -> pd.DataFrame:
     return events[remaining].reset_index(drop=True)
 
 
-#: The readings whose columns are there even if nobody read them.
+#: Samples whose columns always exist.
 _ALWAYS_READ = ("time", "gpu_index", "gpu_utilization", "gpu_memory_used")
 
-#: What belongs to no worker: what a client tells, and stacks.
+#: Events that belong to no worker: events of clients, and stacks.
 _OF_NOBODY = frozenset(
     (
         *("Step", "Step End", "Step Layer", "Graph Sent", "Function Sent", "Sent Value"),
@@ -173,13 +174,13 @@ _OF_NOBODY = frozenset(
         *("Line", "Line Layer", "Line Graph"),
     )
 )
-#: Whether tasks were shown as ranges: `dasfprof info` tells.
+#: Whether tasks were shown as ranges, which `dasfprof info` reports.
 _IN_NO_TABLE = frozenset(("NVTX",))
 _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 
 class TraceReader:
-    """The facts of some databases, sorted by kind.
+    """The events of some databases, sorted by kind.
 
     Parameters
     ----------
@@ -192,45 +193,47 @@ class TraceReader:
     def __init__(self, databases: list[EventDatabase], *, progress: bool) -> None:
         self.collector = KeyCollector()
         self.register = WorkerRegister()
-        #: Numbers the stimulus ids, apart from the keys of tasks.
+        #: Codes of stimulus ids, separate from the keys of tasks.
         self.stimulus_collector = KeyCollector()
-        #: The stimulus ids of kinds of events.
+        #: Stimulus ids by kind of event.
         self.stimuli = {
             kind.name: FactColumns(self.stimulus_collector, forms)
             for kind in KINDS.values()
             if (forms := kind.forms(stimuli=True))
         }
-        #: Numbers the layers that steps of the pipeline, and its lines, built, apart from the keys
-        #: of tasks.
+        #: Codes of layers that pipeline steps and source lines built, separate from the keys of
+        #: tasks.
         self.layer_collector = KeyCollector()
         self.layers = {
             kind.name: FactColumns(self.layer_collector, kind.forms())
             for kind in (STEP_LAYER, LINE_LAYER)
         }
-        #: What is missing or damaged.
+        #: Data notes about what is missing or damaged.
         self.notes: list[Note] = []
         #: Events of user code: of other kinds than ours, in files of no plugin.
         self.own_events = OwnEvents()
-        #: Events of the file being read whose kind is not in `KINDS`, by name.
+        #: Numbers of events of unknown kinds in the current file, by name.
         self._unknown: Counter[str] = Counter()
-        #: Plugins whose files are there, once a file.
+        #: Plugins of the files, one entry per file.
         self.plugins: list[str] = []
-        #: For each of them what is known of the process that writes it; None: it is finished.
+        #: For each file: what is known of the process that writes it, or None if the file is
+        #: closed.
         self.writers: list[Writer | None] = []
-        #: And which process it is: of what boot of a host, its number and when it began.
+        #: For each file: its process, as boot of a host, process id and start.
         self._own_headers: list[dict[str, Any]] = []
         #: The headers of files.
         self.headers: list[dict[str, Any]] = []
-        #: What these call the run.
+        #: Names of the run in the headers.
         self.runs: set[str] = set()
-        #: The processes that wrote files, by host and number.
+        #: Processes that wrote files, by host and process id.
         self.processes: set[tuple[str, int]] = set()
-        #: Hosts of files whose clock began with the host.
+        #: Hosts of files whose clock starts at boot.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
             key: FactColumns(
                 self.collector,
-                # Of some forty readings a trace may hold a few: the others need no columns.
+                # A trace may contain a few of about forty kinds of samples. The others need no
+                # columns.
                 {name: form for name, form in kind.forms().items() if name in _ALWAYS_READ}
                 if kind is RESOURCE_USAGE
                 else kind.forms(),
@@ -238,19 +241,19 @@ class TraceReader:
             )
             for key, kind in KINDS.items()
         }
-        #: Where the files of each worker are that tell of profiles of calls.
+        #: Directories of each worker's files, for profiles of calls.
         self.profile_directories: dict[int, Path] = {}
         self._stacks = StackNumbers()
         self._segments = Segments()
-        #: For each file its name, the number of its worker, and whether it has a closing frame.
+        #: For each file: its name, the id of its worker, and whether it has a closing frame.
         self._ends: list[tuple[str, int | None, bool]] = []
-        #: The names of files of plugins without one, and their places in `writers`.
+        #: Names of plugins' files without a closing frame, and their indices in `writers`.
         self._unclosed: dict[str, int] = {}
-        #: The names of the scheduler's files that a process seems to write.
+        #: Names of the scheduler's files that a process seems to be writing.
         self.scheduler_goes_on: list[str] = []
-        #: What was read of the files; None: all.
+        #: Time range that was read of the files, or None for all.
         self.window = next((one.window for one in databases if one.window is not None), None)
-        #: The facts of each kind of event.
+        #: Events by kind.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
         bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
         for database in bar:
@@ -285,7 +288,7 @@ class TraceReader:
             self.stimuli[batch.name].add(batch, workers)
 
     def _by_kind(self, batch: Batch) -> Iterable[Batch]:
-        """Split a batch of several names, which is slow, only if one is that of a known kind."""
+        """Split a batch with several names, which is slow, only if it contains a known kind."""
         if "name" not in batch.fields or _KNOWN.isdisjoint(batch.names):
             return [batch]
         return split_names(batch)
@@ -301,7 +304,7 @@ class TraceReader:
             if batch.name == CALL_PROFILE.name and owner is not None:
                 self.profile_directories[owner] = file.path.parent
             self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
-        if file.header and not header:  # a file without events
+        if file.header and not header:  # The file has no events.
             header, owner = file.header, self.register.add_header(file.header)
         self.headers.append(header)
         if "plugin" in header:
@@ -332,7 +335,7 @@ class TraceReader:
             self.dasf_hosts |= hosts
             self._add(batch, None, of_user=True)
         if database.lost_bytes:
-            lost = f"the last {database.lost_bytes} bytes hold no whole event."
+            lost = f"the last {database.lost_bytes} bytes are not a complete event."
             self._note("damaged-file", database.path.name, lost)
 
     def file_ends(self) -> list[FileEnd]:
@@ -340,7 +343,7 @@ class TraceReader:
         return list(map(FileEnd.of, self._own_headers, self.writers))
 
     def _note_unclosed(self) -> None:
-        """Note which files were not closed, though their writers went on in no other."""
+        """Add notes about files that were not closed although their process wrote no later file."""
         followed = self._segments.followed()
         for name, owner, is_closed in self._ends:
             if owner is not None:
@@ -350,7 +353,7 @@ class TraceReader:
             if name in followed:
                 self.writers[place] = None
             elif writer is not None and writer is not Writer.ALIVE:
-                lost = f"{writer.value}; what its process had not yet written is missing."
+                lost = f"{writer.value}. What its process had not yet written is missing."
                 self._note("not-closed", name, lost)
             elif self.plugins[place] == "SchedulerPlugin":
                 self.scheduler_goes_on.append(name)
@@ -360,8 +363,9 @@ class TraceReader:
         gone = sum(missing.events or 0 for missing in absent)
         if gone:
             text = (
-                f"{count_of(gone, 'event')} that had been recorded and written are gone, of "
-                f"{count_of(len(absent), 'file')}: it is unknown what they told."
+                f"{count_of(gone, 'event')} that had been written are missing, from "
+                f"{count_of(len(absent), 'file')} that no longer exist. What they contained is "
+                "unknown."
             )
             self.notes.append(Note("lost-events", "", text))
         for missing in absent:
@@ -370,22 +374,22 @@ class TraceReader:
                 self.register.workers[missing.owner].closed.append(False)
         for file in absent_files(self.headers):
             text = (
-                f"{file.worker}: its process has a file of {file.plugin} too, which is not among "
-                "those that were read: it is gone, or elsewhere."
+                f"{file.worker}: its process also has a file of {file.plugin}, which was not "
+                "found: it was deleted, or is in another place."
             )
             self.notes.append(Note("file-missing", file.worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
-        """Note once what Dask or the system of the recorded processes lacks."""
+        """Add notes, once, about what Dask or the system of the recorded processes lacks."""
         missing = header.get("missing")
         for path, loss in missing.items() if isinstance(missing, dict) else ():
-            text = f"The recorded Dask has no {path}, which the recorder uses: {loss}."
+            text = f"The recorded version of Dask has no {path}, which the recorder uses: {loss}."
             self._note_once(Note("missing-hook", str(path), text))
         lacking = header.get("system_lacks")
         if isinstance(lacking, list | tuple) and lacking:
             name = clean(header.get("system"))
             facts = "; ".join(map(clean, lacking))
-            text = f"It was recorded on {name}, which does not report these facts: {facts}."
+            text = f"It was recorded on {name}, which does not report these values: {facts}."
             self._note_once(Note("system", name, text))
 
     def _note_once(self, note: Note) -> None:
@@ -395,26 +399,26 @@ class TraceReader:
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage
         if not header:
-            lost = "its header is lost, so nothing tells whose file it is."
+            lost = "its header is lost, so it is unknown which process wrote it."
             self._note("header-lost", name, lost)
         writer = writer_of(header) if file.end is None else None
-        if writer is Writer.ALIVE:  # the end of the file is being written
+        if writer is Writer.ALIVE:  # The end of the file is still being written.
             damage.cut_bytes = 0
         if damage.corrupt_bytes or damage.cut_bytes or damage.unreadable:
             self._note(
                 "damaged-file",
                 name,
-                f"{damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at the "
-                f"end and {len(damage.unreadable)} unreadable blocks were left out.",
+                f"{damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes at the "
+                f"truncated end, and {len(damage.unreadable)} unreadable blocks were left out.",
             )
         if file.dropped:
             self._note(
                 "dropped-facts",
                 name,
-                f"dropped while recording: {describe_losses(file.dropped, file.dropped_by)}.",
+                f"dropped during recording: {describe_losses(file.dropped, file.dropped_by)}.",
             )
         if file.errors:
-            caught = f"{count_of(file.errors, 'error')} caught while recording."
+            caught = f"{count_of(file.errors, 'error')} during recording."
             self._note("caught-errors", name, caught)
 
     def _note(self, kind: NoteKind, file: str, what: str) -> None:

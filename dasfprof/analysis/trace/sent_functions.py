@@ -1,6 +1,7 @@
-"""`SentFunctions`: the files of functions that the client sent by value, which workers do not know.
+"""`SentFunctions`: source files of functions that the client pickled by value.
 
-cloudpickle sends such a function with its lines, and `DYNAMIC` for its file.
+Workers do not know these files, because cloudpickle sends such a function with its lines, but with
+`DYNAMIC` as its file.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from dasfprof.database.following import FollowedFile
 from dasfprof.database.multi import files_of_run
 from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 
-#: A line of it as a traceback has it, and as other texts do.
+#: Such a line in a traceback, and in other texts.
 _IN_TRACEBACK = re.compile(rf'(?<=File "){DYNAMIC}(?=", line (\d+), in (\S+))')
 _IN_TEXT = re.compile(rf"^{DYNAMIC}(?=:(\d+) (\S+))")
 
 
 class SentFunctions:
-    """Finds the files of lines of functions that the client sent by value.
+    """Lookup of the source files of functions that the client pickled by value.
 
     Parameters
     ----------
@@ -34,12 +35,13 @@ class SentFunctions:
 
     def __init__(self, sent: Iterable[Mapping[Any, Any]] = ()) -> None:
         self._spans: dict[str, list[tuple[int, int, str]]] = {}
-        #: By what is known of a code in every Python: its own name, and its first line.
+        #: Files by what is known about code in every version of Python: its own name and its first
+        #: line.
         self._whole: dict[tuple[str, int], dict[str, Mapping[Any, Any]]] = {}
         self.add(sent)
 
     def add(self, sent: Iterable[Mapping[Any, Any]]) -> None:
-        """Take further functions that the client sent."""
+        """Add further functions that the client sent."""
         for row in sent:
             name, first = str(row["function"]), int(row["line"])
             if isinstance(row["file"], str):
@@ -48,7 +50,7 @@ class SentFunctions:
                 self._spans.setdefault(_own_name(name), []).append(span)
 
     def file(self, function: str, line: int) -> str:
-        """Return the file of a line of dynamic code; `DYNAMIC` if it is unknown, or not certain."""
+        """Return the file of a line of dynamic code, or `DYNAMIC` if it is unknown or uncertain."""
         spans = self._spans.get(_own_name(function), ())
         files = {file for first, last, file in spans if first <= line <= last}
         return files.pop() if len(files) == 1 else DYNAMIC
@@ -71,7 +73,7 @@ class SentFunctions:
         return text
 
     def mend(self, tables: dict[str, pd.DataFrame]) -> None:
-        """Put the files that are known into the tables of a `Trace` that have lines or code."""
+        """Insert known files into the tables of a `Trace` that have lines or code."""
         if not self._spans:
             return
         stacks = tables["stacks"]
@@ -97,18 +99,19 @@ class SentFunctions:
 
 
 def _own_name(function: str) -> str:
-    """Return a function's name without what it is in: all that tracebacks tell of it."""
+    """Return a function's name without its qualifiers, as in tracebacks."""
     return function.rpartition(".")[2]
 
 
-# --- The functions that clients sent by value, as the files of runs that go on tell them ----------
+# --- Functions that clients pickled by value, from the files of runs in progress
+# -------------------
 
-#: What is read of a client's file.
+#: Columns that are read from a client's file.
 SENT = {FUNCTION_SENT.name: ("function", "file", "line", "last")}
 
 
 def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
-    """Yield the functions that were sent by value."""
+    """Yield the functions that were pickled by value."""
     for batch in batches:
         if batch.name == FUNCTION_SENT.name:
             columns = (batch.args[name].to_list() for name in SENT[FUNCTION_SENT.name])
@@ -117,7 +120,7 @@ def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
 
 
 def functions_of_runs(runs: Iterable[tuple[str, str]]) -> SentFunctions:
-    """Return what the files on this machine tell of runs that are recorded.
+    """Return the functions of recorded runs, from files on this host.
 
     Parameters
     ----------
@@ -126,7 +129,8 @@ def functions_of_runs(runs: Iterable[tuple[str, str]]) -> SentFunctions:
     """
     sent = SentFunctions()
     for directory, run_uuid in runs:
-        with contextlib.suppress(OSError):  # it is on another machine, or another user's
+        # The directory is on another host, or belongs to another user.
+        with contextlib.suppress(OSError):
             for path in files_of_run(Path(directory), run_uuid):
                 file = FollowedFile(path)
                 if file.read_header().get("plugin") == "StepRecorder":

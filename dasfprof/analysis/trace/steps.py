@@ -1,4 +1,4 @@
-"""The graph, layer and step of the pipeline that each task run came with."""
+"""The graph, layer and pipeline step of each task run."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from dasfprof.database import keys
 from dasfprof.database.columns import Array
 from dasfprof.schema.steps import SEPARATOR
 
-# --- Which graph each task run came with, the layer of each key, and the step that built it -------
+# --- The graph of each task run, the layer of each key, and the step that built it ----------------
 
-# --- Which step of the pipeline built the layer of the graph that a key belongs to ----------------
-#
-# A layer is known again by its *identity*, 64 bits: of the hash that Dask puts behind the name,
-# since fused tasks are named after all functions in them but end in the hash of the last; of the
-# whole name, where there is no hash. 0 is the identity of no layer.
+# --- The pipeline step that built the layer of a key ----------------------------------------------
+# A layer is recognized by its *identity* of 64 bits. This is a hash of the hash at the end of its
+# name, because fused tasks are named after all their functions but end in the hash of the last one.
+# Without a hash, it is that of the whole name. 0 is not the identity of any layer.
 
-#: Bits of a time beside a layer's number: microseconds, 12 days of them.
+#: Bits of a time next to a layer's number: microseconds, enough for 12 days.
 _TIME_BITS = 40
-#: Mixes the two halves of a hash; arrays of integers wrap around.
+#: Multiplier to mix the two halves of a hash. Integer arrays wrap around.
 _ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class LayerNames:
-    """Numbers the names of layers that have no hash."""
+    """Codes for the names of layers without a hash."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
@@ -61,9 +60,9 @@ class LayerNames:
         return layers
 
     def _of_names(self, names: list[str], new: bool) -> Array:
-        """Return the identities of the layers that keys which are tuples name first."""
+        """Return the identities of the layers at the start of tuple keys."""
         layers = np.zeros(len(names), dtype=np.uint64)
-        # Those that end in a hash may be as many as there are keys: they are split together.
+        # There may be as many names with a hash as there are keys, so they are split together.
         hashed = np.array([name[-33:-32] == "-" for name in names], dtype=bool)
         for rows in (np.flatnonzero(hashed), np.flatnonzero(~hashed)):
             texts = [names[row] for row in rows.tolist()]
@@ -112,10 +111,10 @@ class LayerSteps:
         self._pairs = distinct(numbers.astype(np.int64) * self._count + steps)
 
     def find(self, layers: Array, computed: Array, arrival: Array) -> Array:
-        """Return the number of the step that built each layer, -1 where none did.
+        """Return the step that built each layer, or -1.
 
-        Of several it is the one in which the layer is computed; else the last before the graph
-        arrived, or the first.
+        If several steps built it, use the step in which the layer is computed, or else the last
+        before the graph arrived, or else the first.
 
         Parameters
         ----------
@@ -140,7 +139,7 @@ class LayerSteps:
         return found
 
     def _at(self, numbers: Array, times: Array) -> Array:
-        """Put layer and time into one number, to sort and to search by."""
+        """Return layer and time combined in one number, for sorting and searching."""
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
         return (numbers << _TIME_BITS) + np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
 
@@ -148,9 +147,10 @@ class LayerSteps:
 def inherited_steps(
     derived: Mapping[int, Iterable[int]], built: dict[int, int], ran: set[int]
 ) -> dict[int, int]:
-    """Find layers that no step built, with tasks that do the work of layers that one did.
+    """Return steps for layers that no step built but whose tasks do the work of layers of a step.
 
-    Where Dask fuses layers their tasks are called after the last. Those before it have no tasks.
+    If Dask fuses layers, their tasks are named after the last layer, and the earlier layers have no
+    tasks.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def inherited_steps(
 
 
 def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[int, list[int]]:
-    """Find the layers that were fused into each: those before it without tasks, nearest first."""
+    """Return the layers that were fused into each: those before it without tasks, nearest first."""
     fused: dict[int, list[int]] = {}
     for layer in ran.intersection(depends):
         waiting, inner = list(depends[layer]), []
@@ -188,13 +188,13 @@ def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[in
     return fused
 
 
-# --- Which graph each task run came with, and which layer each key belongs to ---------------------
+# --- The graph of each task run, and the layer of each key ----------------------------------------
 
 Columns = dict[str, Any]
 
 
 class RunGraphs:
-    """Finds the graphs of task runs, by their rows.
+    """Lookup of the graphs of task runs, by their rows.
 
     Parameters
     ----------
@@ -207,21 +207,21 @@ class RunGraphs:
     """
 
     def __init__(self, graphs: pd.DataFrame, runs: Columns, keys: int) -> None:
-        #: When each arrived; the last is that of no graph.
+        #: Arrival of each graph. The last one is for no graph.
         self.arrivals = np.append(graphs["time"].to_numpy(dtype=float), np.nan)
         ids = graphs["stimulus"].to_numpy()
         self._of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
         self._of_stimulus[ids] = np.arange(len(ids))
-        #: Of each key that of its last run; -1: unknown.
+        #: Graph of the last run of each key, or -1 if unknown.
         self.of_keys = np.full(keys, -1, dtype=np.int64)
         found = self._told(runs)
         known = np.flatnonzero(found >= 0)
         self.of_keys[runs["key_id"][known]] = found[known]
 
     def find(self, runs: Columns) -> Array:
-        """Return the row of the graph of each task run, -1 where it is not known.
+        """Return the row of the graph of each task run, or -1 if unknown.
 
-        A key that runs once more does so for the graph that it came with.
+        A key that runs again does so for the graph that it came with.
         """
         found = self._told(runs)
         return np.where(found >= 0, found, self.of_keys[runs["key_id"]])
@@ -237,7 +237,7 @@ class RunGraphs:
 
 
 class KeyLayers:
-    """The identities of layers, and those of the layers that keys belong to."""
+    """Identities of layers, and of the layers of keys."""
 
     def __init__(self, layers: KeyTable, keys: KeyTable) -> None:
         names = LayerNames()
@@ -246,31 +246,30 @@ class KeyLayers:
         self.of_keys = names.identities(keys) if len(self.of_layers) else nothing
 
 
-# --- The steps of the user's pipeline, and which of them each task run belongs to -----------------
-#
-# In this order of trust: the step that built the task's layer of the graph; the step in which the
-# graph was handed to the cluster; what the person annotated, ``step`` first, then Dask's spans; the
-# step of what was fused into the task.
+# --- The user's pipeline steps, and the step of each task run -------------------------------------
+# The step is taken from the first of these sources: the step that built the task's graph layer; the
+# step in which the graph was submitted; the user's annotations, ``step`` before Dask's spans; the
+# step of layers that were fused into the task.
 
-#: Dask's span of everything that is in no span.
+#: Name of Dask's span for everything outside of spans.
 _NO_SPAN = ("default",)
 
 
 @dataclass(frozen=True)
 class BuiltLayers:
-    """Layers of graphs that were built in steps or at lines.
+    """Graph layers that were built in steps or at lines.
 
-    Of steps also those that were built in none, out of layers that steps built.
+    For steps, this includes layers that were built in no step, but from layers of steps.
     """
 
-    #: ``timestamp``, ``id`` (of the step or line, -1: none), ``layer``, ``dependencies`` (their
+    #: ``timestamp``, ``id`` (of the step or line, or -1), ``layer``, ``dependencies`` (their
     #: number).
     columns: Columns
-    #: The layers that each depends on, one after the other.
+    #: Layers on which each layer depends, concatenated.
     dependencies: Array
 
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
-        """Return the layers that each depends on, by their identities."""
+        """Return the layers on which each layer depends, by their identities."""
         lengths = np.maximum(self.columns["dependencies"], 0)
         ends = np.cumsum(lengths)
         layer, ids = identities[self.columns["layer"]], identities[self.dependencies].tolist()
@@ -283,7 +282,7 @@ class BuiltLayers:
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
-    """Return a row for each time that a step was entered, see `Trace.steps`."""
+    """Return one row for each time that a step was entered. See `Trace.steps`."""
     order = np.argsort(begun["timestamp"], kind="stable")
     ids, starts = begun["id"][order], begun["timestamp"][order]
     parents, names = begun["parent"][order].tolist(), np.asarray(begun["step"])[order].tolist()
@@ -309,7 +308,7 @@ def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
 
 
 class TaskSteps:
-    """Finds the steps of task runs.
+    """Lookup of the steps of task runs.
 
     Parameters
     ----------
@@ -354,14 +353,14 @@ class TaskSteps:
             np.array(list(inherited.values()), dtype=np.int64),
             np.zeros(len(inherited)),
         )
-        #: By graph; the last is that of no graph.
+        #: Steps by graph. The last one is for no graph.
         self._computed = np.full(len(graphs) + 1, -1, dtype=np.int64)
         for row, names in enumerate(graphs.get("step", ())):
             if isinstance(names, tuple | list) and names:
                 self._computed[row] = self._number(SEPARATOR.join(map(str, names)))
 
     def find(self, runs: Columns) -> pd.Categorical:
-        """Return the step of each task run, NA where none is known."""
+        """Return the step of each task run, or NA if unknown."""
         key_ids = runs["key_id"]
         if not self._numbers and "annotations" not in runs:
             return make_categorical(np.broadcast_to(np.int32(-1), len(key_ids)), [])
@@ -377,7 +376,7 @@ class TaskSteps:
         return make_categorical(found.astype(np.int32), list(self._numbers))
 
     def _annotated(self, runs: Columns) -> Array:
-        """Return the steps that annotations of the person's own tell of."""
+        """Return the steps in the user's own annotations."""
         unknown = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
             return unknown

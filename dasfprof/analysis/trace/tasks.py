@@ -1,4 +1,4 @@
-"""The table of task runs: what workers recorded, with what the scheduler knows of the same runs."""
+"""The table of task runs: the workers' records, joined with the scheduler's records."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]
 
-#: Times of a task run on its worker, and the state that began then.
+#: Times of a task run on its worker, and the state that starts at each.
 WORKER_TIMES = {
     "received": "waiting",
     "ready": "ready",
     "executing": "executing",
     "seceded": "long-running",
 }
-#: Times of a task run at the scheduler, and the state that began then.
+#: Times of a task run on the scheduler, and the state that starts at each.
 SCHEDULER_TIMES = {"scheduler_waiting": "waiting", "queued": "queued", "sent": "processing"}
 
-#: The function of the task of each P2P shuffle that follows all that hand data in: what depends on
-#: it takes its data from the shuffle, not from that task.
+#: Function of the barrier task of each P2P shuffle. Tasks that depend on it get their data from the
+#: shuffle, and not from this task.
 P2P_BARRIER = "shuffle-barrier"
 
-#: Names of the scheduler's columns where a worker's have the same.
+#: Names of the scheduler's columns whose names also occur on workers.
 _SCHEDULER_NAMES = {
     "timestamp": "sent",
     "state": "scheduler_state",
@@ -42,7 +42,7 @@ _IDENTITY = ("key_id", "run_id", "worker_id")
 
 
 def worker_runs(columns: Columns) -> Columns:
-    """Return the task runs that workers recorded, out of the columns of their events."""
+    """Return the task runs that workers recorded, from the columns of their events."""
     duration = columns.pop("duration", np.empty(0))
     return {
         "key_id": columns.pop("key"),
@@ -53,7 +53,7 @@ def worker_runs(columns: Columns) -> Columns:
 
 
 def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
-    """Return the task runs that the scheduler recorded, out of the columns of its events."""
+    """Return the task runs that the scheduler recorded, from the columns of its events."""
     duration = columns.pop("duration", np.empty(0))
     address = columns.pop("worker")
     numbers = [register.id_of_address(str(text)) for text in address.categories]
@@ -65,7 +65,7 @@ def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
 
 
 def as_worker_runs(scheduler: Columns) -> Columns:
-    """Return the scheduler's task runs the columns of a worker's, as far as they go."""
+    """Return the scheduler's task runs with the columns of a worker's, as far as possible."""
     start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
     duration = np.maximum(stop - start, 0.0)
     return {
@@ -79,10 +79,10 @@ def as_worker_runs(scheduler: Columns) -> Columns:
 
 
 def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> tuple[Array, Array]:
-    """Find the scheduler's row about the same task run as a worker's row.
+    """Return the scheduler's row about the same task run as each of the workers' rows.
 
-    Rows join on key, run_id and worker; a worker whose address no file tells, on key and run_id
-    alone (Dask gives each attempt a run_id of its own).
+    Rows join on key, run_id and worker. If the address of a worker is unknown, they join on key and
+    run_id, since Dask gives each attempt its own run_id.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
 
 
 def number_repeats(runs: Columns) -> None:
-    """Number the runs of each key that have no run_id (-1) in the order of their start, from 0."""
+    """Number the runs of each key without a run_id (-1) in the order of their start, from 0."""
     key_ids, rows = runs["key_id"], np.flatnonzero(runs["run_id"] < 0)
     if not len(rows):
         return
@@ -115,10 +115,10 @@ def number_repeats(runs: Columns) -> None:
 
 
 def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: int) -> None:
-    """Sum the sizes of each task run's dependencies, where its worker did not.
+    """Add the sizes of each task run's dependencies, if its worker did not record the sum.
 
-    A dependency's size is that of the last run of its key that ended in memory; a run with a
-    dependency of unknown size has NaN.
+    A dependency's size is that of the last successful run of its key. A run with a dependency of
+    unknown size has NaN.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: in
 def forget_shuffled_inputs(
     runs: Columns, lengths: Array, dependencies: Array, keys: KeyTable
 ) -> None:
-    """Make the input sizes of runs that take data from a P2P shuffle unknown: Dask counts none."""
+    """Set input sizes of runs that get data from a P2P shuffle to unknown, as Dask counts none."""
     codes, names = keys.functions()
     if P2P_BARRIER not in names:
         return
@@ -159,7 +159,7 @@ def forget_shuffled_inputs(
 
 
 def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
-    """Add CPU seconds of threads that worked for task runs, and their waits for a core."""
+    """Add CPU seconds and CPU wait of threads that worked for task runs."""
     helped = storage[storage["helpers_cpu"].to_numpy(dtype=float) > 0]
     if len(helped):
         runs = pd.MultiIndex.from_frame(tasks[list(_IDENTITY)])
@@ -170,7 +170,7 @@ def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
 
 
 def take(columns: Columns, places: Array) -> Columns:
-    """Take rows of columns; a place of -1 gives NA."""
+    """Return rows of columns. An index of -1 gives NA."""
     known = places >= 0
     taken: Columns = {}
     for name, column in columns.items():
@@ -191,7 +191,7 @@ def take(columns: Columns, places: Array) -> Columns:
 
 
 def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.DataFrame:
-    """Put columns together as a table, with names for the numbers of workers and functions."""
+    """Return columns as a table, with names instead of codes of workers and functions."""
     codes, names = keys.functions()
     named = {
         "host": register.host_of(runs["worker_id"]),
@@ -202,7 +202,7 @@ def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.Da
 
 
 def _last_row(known: Array, wanted: Array) -> Array:
-    """Find the last row of `known` that holds each wanted code; -1 where none does."""
+    """Return the last row of `known` with each wanted code, or -1."""
     rows = np.full(max(known.max(initial=-1), wanted.max(initial=-1)) + 1, -1, dtype=np.int64)
     rows[known] = np.arange(len(known))
     return rows[wanted]

@@ -1,4 +1,4 @@
-"""`Trace`: a recorded run as tables, and what is worked out once for each."""
+"""`Trace`: a recorded run as tables, and a cache of analyses for each trace."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathL
 
 @dataclass(frozen=True)
 class Trace:
-    """A recorded run as columnar tables: seconds, bytes, fractions, Unix time.
+    """A recorded run as columnar tables, in seconds, bytes, fractions and Unix time.
 
-    Text that repeats is Categorical; ``shape`` and
-    ``annotations`` are objects. ``worker_id`` is a row of `workers`, ``key_id`` a row of
-    `keys`. A missing time or number is NaN.
+    Repeated text is Categorical. ``shape`` and ``annotations`` are objects. ``worker_id`` is a row
+    of `workers`, and ``key_id`` is a row of `keys`. A missing time or number is NaN.
     """
 
     #: A row a task run that a worker recorded (``cpu`` and ``run_queue`` with those of
@@ -196,28 +195,31 @@ class Trace:
     stacks: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
-    #: The distinct stimulus ids: what has the same one came of the same event.
+    #: Distinct stimulus ids. Events with the same one have the same cause.
     stimuli: KeyTable
-    #: Earliest and latest fact, NaN in an empty trace.
+    #: Earliest and latest event, or NaN in an empty trace.
     begin: float
     end: float
-    #: What evidence is missing or damaged; the text of each is for people, its kind for rules.
+    #: Data notes about what is missing or damaged. The text of each is for people, and its kind is
+    #: for rules.
     notes: tuple[Note, ...]
-    #: For each task run the number of its dependencies (-1: unknown), and their key ids.
+    #: For each task run: number of its dependencies (-1: unknown), and their key ids.
     task_dependencies: tuple[Array, Array]
-    #: For each transfer the number of its keys, and their key ids.
+    #: For each transfer: number of its keys, and their key ids.
     transfer_keys: tuple[Array, Array]
-    #: What the files call the run; None where they name none, or several.
+    #: Name of the run in the files, or None if they contain none or several.
     run: str | None
-    #: With what it was recorded: versions, settings, cores, the client's program.
+    #: Environment of the recording: versions, settings, cores, the client's program.
     surroundings: Surroundings
-    #: Whether calls of actors were recorded on all workers: no row of `actor_calls` is no call.
+    #: Whether calls of actors were recorded on all workers. If so, no rows in `actor_calls` means
+    #: no calls.
     knows_actor_calls: bool
-    #: Whether `unpickled` and `serialised` are of all workers: no row is nothing that took long.
+    #: Whether `unpickled` and `serialised` cover all workers. If so, no rows mean that nothing took
+    #: long.
     knows_serialising: bool
-    #: Whether it was recorded when results were let go.
+    #: Whether releases of results were recorded.
     knows_releases: bool
-    #: How recording ended, or that it goes on.
+    #: How recording ended, or that it continues.
     recording: RecordingEnd
 
     @classmethod
@@ -269,9 +271,10 @@ class Trace:
 
     @cached_property
     def transitions(self) -> pd.DataFrame:
-        """Changes of state, a row each: ``key_id, run_id, worker_id, observer, state, time``.
+        """Changes of state, one row each:
 
-        ``observer`` is ``worker`` or ``scheduler``; a run's end has the state that it ended in.
+        ``key_id, run_id, worker_id, observer, state, time``. ``observer`` is ``worker`` or
+        ``scheduler``. The end of a run has its final state.
         """
         tasks, parts = self.tasks, []
         for observer, times, end, state in (
@@ -306,7 +309,7 @@ class Trace:
 
 
 def databases_of(source: Any) -> list[EventDatabase]:
-    """Return the databases that a source stands for, see `Trace.from_database`."""
+    """Return the databases of a source. See `Trace.from_database`."""
     if isinstance(source, str | os.PathLike):
         source = open_run(source)
     if isinstance(source, MultiEventDatabase):
@@ -324,22 +327,23 @@ def databases_of(source: Any) -> list[EventDatabase]:
     return MultiEventDatabase(source).databases
 
 
-# --- `once_per_trace`: what several analyses rest on is worked out once for each trace ------------
+# --- `once_per_trace`: analyses that others use are computed once for each trace
+# -------------------
 
 Result = TypeVar("Result")
 #: A `Trace`, or the `Run` of one.
 Form = TypeVar("Form", bound=Trace)
 
-#: Stands for the trace itself as the answer, also after it was pickled.
+#: Placeholder for the trace itself as a result, which remains valid after pickling.
 _ITSELF = ...
 
 
 def once_per_trace(analysis: Callable[[Form], Result]) -> Callable[[Form], Result]:
-    """Keep the answer of an analysis as long as the trace lives.
+    """Cache the result of an analysis as long as the trace exists.
 
-    All who ask get the same object: nobody may change it. Several threads may ask at a time.
+    All callers get the same object, which must not be changed. Calls from several threads are safe.
     """
-    # No two of these wait for each other: what an analysis rests on does not rest on it.
+    # These locks cannot deadlock, because dependencies between analyses have no cycles.
     lock = RLock()
 
     @wraps(analysis)
@@ -356,13 +360,13 @@ def once_per_trace(analysis: Callable[[Form], Result]) -> Callable[[Form], Resul
 
 
 def tell(trace: Form, analysis: Callable[[Form], Result], answer: Result) -> None:
-    """Set the answer of an analysis: that of the run of which the trace is a part."""
-    # A trace that held itself would stay in memory until the garbage collector looks.
+    """Set the result of an analysis, for a trace that is a window of a run."""
+    # A trace that contained itself would stay in memory until the garbage collector runs.
     _answers(trace)[_name(analysis)] = _ITSELF if answer is trace else answer
 
 
 def _name(analysis: Callable[[Form], Any]) -> str:
-    # Traces are pickled with what is known of them, so names stand for the analyses.
+    # Traces are pickled with cached results, so names identify the analyses.
     return f"{analysis.__module__}.{analysis.__qualname__}"
 
 

@@ -1,4 +1,4 @@
-"""The tables of work that had begun and not ended, and how the recording of a run ended."""
+"""Tables of work that had started and not ended, and how the recording of a run ended."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dasfprof.schema.under_way import STACK
 
 Columns = dict[str, Any]
 
-#: Numbers of stacks beyond are damage.
+#: Maximum number of a stack. Larger numbers are damage.
 _MOST_STACKS = 1 << 31
-#: Events that have the number of a stack.
+#: Events that contain the number of a stack.
 STACKED = frozenset(kind.name for kind in KINDS.values() if "stack" in kind.forms())
-#: The columns of events that hold numbers of stacks.
+#: Columns of events that contain numbers of stacks.
 _NUMBERS = {STACK.name: ("number", "parent"), **dict.fromkeys(STACKED, ("stack",))}
-#: What identifies a task run.
+#: Columns that identify a task run.
 RUN = ["key_id", "run_id", "worker_id"]
 
 
 class StackNumbers:
-    """Numbers the stacks of all files one after another: each writer counts its own from 0."""
+    """Numbers of stacks over all files. Each writer counts its own stacks from 0."""
 
     def __init__(self) -> None:
         self._first = 0
@@ -36,13 +36,13 @@ class StackNumbers:
         self._writer = ""
 
     def begin_file(self, writer: str) -> None:
-        """Let numbers begin behind those so far, unless a segment of the same writer goes on."""
+        """Start numbers after those used so far, unless a segment of the same writer continues."""
         if not writer or writer != self._writer:
             self._first = self._next
         self._writer = writer
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Return a batch with the numbers of all files in place of its file's own."""
+        """Return a batch with numbers over all files instead of those of its file."""
         new: dict[str, Column] = {}
         for name in _NUMBERS.get(batch.name, ()):
             if name in batch.args:
@@ -55,7 +55,7 @@ class StackNumbers:
 
 
 class WholeStacks:
-    """Puts stacks together, each of which may begin with the frames of another.
+    """Joins stacks whose first frames are stored as another stack.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class WholeStacks:
         self._whole: dict[int, tuple[Any, ...]] = {-1: ()}
 
     def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
-        """Return the distinct stacks of numbers, and for each number its place among them.
+        """Return the distinct stacks of numbers, and the index of each number's stack.
 
-        The place is -1 where a stack, or one that it begins with, is not in the file.
+        The index is -1 if a stack, or its first part, is not in the file.
         """
         rows: dict[tuple[Any, ...], int] = {}
         places = [
@@ -87,7 +87,7 @@ class WholeStacks:
                 return ()
             parent, frames = self._own[number]
             pending.append((number, frames))
-            # Where the file is damaged, a stack may be its own.
+            # In a damaged file, a stack may refer to itself.
             number = parent if parent < number else -1
         whole = self._whole[number]
         for number, frames in reversed(pending):
@@ -96,7 +96,7 @@ class WholeStacks:
 
 
 class UnderWayTables:
-    """Makes the tables of work under way and of samples of stacks.
+    """Builds the tables of unfinished work and of stack samples.
 
     Parameters
     ----------
@@ -112,20 +112,20 @@ class UnderWayTables:
         self._facts, self._columns, self._ids = facts, columns, key_ids
         used = [columns[event]["stack"] for event in sorted(STACKED) if "stack" in columns[event]]
         stacks = WholeStacks(columns.pop(STACK.name))
-        #: The numbers of stacks that events have, and their rows of `stacks`.
+        #: Numbers of stacks in events, and their rows of `stacks`.
         self._numbers = np.unique(np.concatenate(used)) if used else np.empty(0, np.int64)
         self._rows, frames = stacks.distinct(self._numbers)
         #: See `Trace.stacks`.
         self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
 
     def table(self, event: str) -> pd.DataFrame:
-        """Return what was recorded of one kind, in the order of time; a stack is its row."""
+        """Return the recorded events of one kind, by time. Stacks are given as rows."""
         columns = self._columns.pop(event)
         columns["time"] = columns.pop("timestamp")
         if "key" in columns:
             columns["key_id"] = columns.pop("key")
         if "stack" in columns:
-            # Where no event has a stack, all are -1.
+            # If no event has a stack, all are -1.
             places = np.searchsorted(self._numbers, columns["stack"])
             columns["stack"] = np.append(self._rows, -1)[places]
         if "waits_keys" in columns:
@@ -138,13 +138,13 @@ class UnderWayTables:
 def places_not_ended(
     history: pd.DataFrame, tasks: pd.DataFrame, scheduler_only: pd.DataFrame
 ) -> Array:
-    """Return the place of the last row of each task run of a history whose end nobody recorded.
+    """Return the index of the last row of each task run in a history whose end is unknown.
 
-    The scheduler may know that a run ended of which the file of its worker, that was killed, does
-    not tell.
+    The scheduler may have recorded the end of a run that the file of its killed worker lacks.
     """
     last = history.drop_duplicates(RUN, keep="last")
-    last = last[last["state"] != "released"]  # while it waited for its inputs: it never ran
+    # It left while it waited for its inputs, so it never ran.
+    last = last[last["state"] != "released"]
     if not len(last):
         return np.empty(0, dtype=np.int64)
     ran = pd.concat([tasks[RUN], scheduler_only.loc[scheduler_only["lost"], RUN]])

@@ -1,8 +1,8 @@
-"""Who a fact is about: the workers of a trace, numbered.
+"""The workers of a trace, as ids that other tables refer to.
 
-A *worker id* is a row of `Trace.workers`: one life of one worker process. It is told by host,
-label and, where the file's header says so, address: a worker that a nanny restarted keeps its
-label and gets a new row. Tables for people count all lives of a label on a host as one worker.
+A *worker id* is a row of `Trace.workers`: one worker instance. It is identified by host, label and,
+if the file's header contains it, address. A worker that a nanny restarted keeps its label and gets
+a new row. Tables for users combine all instances of a label on a host.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn, repeated
 from dasfprof.schema.resources import MEMORY_SIZES
 
-#: Labels of facts about a whole host. A `thread_id` of 0 is what an event has when its recorder
-#: gave none.
+#: Labels of events about a whole host. Events have a `thread_id` of 0 if their recorder gave none.
 HOST_WIDE = ("", "0")
 
-#: The columns of `Trace.workers`, and their types.
+#: Columns of `Trace.workers`, with their types.
 _COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("host", "worker", "kind", "name", "address"), object),
     "nthreads": "Int64",
@@ -50,73 +49,74 @@ _COLUMNS: dict[str, Any] = {
 
 @dataclass
 class Worker:
-    """One life of one worker."""
+    """A worker instance."""
 
     host: str
-    #: ``worker-{host}-{name}`` in dasfprof's and DASF's own files, else the event's `thread_id`.
+    #: ``worker-{host}-{name}`` in dasfprof's and DASF's own files, or the event's `thread_id`.
     label: str
-    #: As the scheduler knows it; None where no header tells.
+    #: Address on the scheduler, or None if no header contains it.
     address: str | None = None
     name: Any = None
     nthreads: int | None = None
-    #: Bytes; None: it has no limit, or nothing tells.
+    #: Memory limit in bytes, or None if it has none or if unknown.
     memory_limit: float | None = None
-    #: The `MEMORY_SIZES` that its files report, by name; 0: never, or no limit.
+    #: `MEMORY_SIZES` in its files, by name. 0 means never, or no limit.
     memory_sizes: dict[str, float] = field(default_factory=dict)
-    #: The variables of its process that say how many threads libraries start; None: not recorded.
+    #: Environment variables that limit the threads of libraries, or None if not recorded.
     thread_limits: dict[str, str] | None = None
-    #: The variables that name its job; None: none, or not recorded.
+    #: Environment variables that identify its job, or None.
     job: dict[str, str] | None = None
-    #: The control group that limits its process's memory, and those bytes; None: not known.
+    #: Control group that limits the memory of its process, and this limit in bytes, or None if
+    #: unknown.
     memory_group: str | None = None
     group_limit: float | None = None
-    #: The control group whose CPU quota limits its process, and that quota in cores, and the open
-    #: files that its process may have; None: not known.
+    #: Control group whose CPU quota limits its process, this quota in cores, and the maximum number
+    #: of open files of its process, or None if unknown.
     cpu_group: str | None = None
     cpu_quota: float | None = None
     descriptor_limit: float | None = None
-    #: When its process began, in Unix seconds of its host; None: not recorded.
+    #: Start of its process in Unix seconds of its host, or None if not recorded.
     started: float | None = None
     boot_id: str | None = None
     pid: int | None = None
-    #: For each of its files, whether the writer finished it.
+    #: For each of its files, whether it was closed.
     closed: list[bool] = field(default_factory=list)
-    #: Plugins whose files are there.
+    #: Plugins with files.
     plugins: set[str] = field(default_factory=set)
-    #: Whether a file of it says that calls of its actors are there.
+    #: Whether one of its files contains calls of its actors.
     actor_calls: bool = False
-    #: And that what took long to unpickle or to serialise is.
+    #: Whether one of its files contains slow unpickling and serializing.
     serialising: bool = False
-    #: When it joined the cluster, or recording began there, by the scheduler (Unix seconds).
+    #: When it joined the cluster, or recording started, in Unix seconds of the scheduler.
     joined: float | None = None
-    #: When it left and why, by the scheduler.
+    #: When it left, and the scheduler's reason.
     left: float | None = None
     left_reason: str | None = None
-    #: What tasks may ask it for, and how much there is of each; None: nothing tells.
+    #: Resources that tasks may request, with amounts, or None if unknown.
     resources: dict[str, float] | None = None
-    #: How its process ended: the exit status; negative: the signal. NaN: nothing tells.
+    #: Exit code of its process. A negative number is a signal. NaN if unknown.
     exit_code: float = np.nan
-    #: Why its nanny ended it.
+    #: Reason why its nanny ended it.
     exit_reason: str | None = None
-    #: For how long it had sent no heartbeat when the scheduler gave it up for that.
+    #: Seconds without a heartbeat when the scheduler removed it for this reason.
     silent: float = np.nan
-    #: The last error that Dask logged in its process, outside of task runs, and when.
+    #: Last error in Dask's log of its process, outside of task runs, and its time.
     last_error: str | None = None
     last_error_time: float = np.nan
-    #: Earliest and latest fact.
+    #: Earliest and latest event.
     first_seen: float = np.nan
     last_seen: float = np.nan
 
     @property
     def kind(self) -> str:
-        """``worker``, ``scheduler``, or ``host`` for facts that belong to no worker of it."""
+        """``worker``, ``scheduler``, or ``host`` for events that belong to no worker of a host."""
         if self.label == "scheduler" and self.address is None:
             return "scheduler"
         return "worker" if self.label else "host"
 
 
 class WorkerRegister:
-    """Numbers workers as facts about them arrive."""
+    """Ids of workers, which are created when events about them are read."""
 
     def __init__(self) -> None:
         self.workers: list[Worker] = []
@@ -124,7 +124,7 @@ class WorkerRegister:
         self._ids_by_address: dict[str, int] = {}
 
     def id_of(self, host: str, label: str, address: str | None = None) -> int:
-        """Return the number of a worker, a new one at its first mention."""
+        """Return the id of a worker, which is created on first use."""
         identity = host, label, address
         number = self._ids.setdefault(identity, len(self.workers))
         if number == len(self.workers):
@@ -134,12 +134,15 @@ class WorkerRegister:
         return number
 
     def id_of_address(self, address: str) -> int:
-        """Return the number of the worker at an address; one without a file is called by it."""
+        """Return the id of the worker at an address.
+
+        A worker without a file is named by its address.
+        """
         number = self._ids_by_address.get(address)
         return self.id_of("", address, address) if number is None else number
 
     def add_header(self, header: dict[str, Any]) -> int | None:
-        """Take what a worker's file says about it; gives the worker's number."""
+        """Add what a worker's file contains about it, and return the worker's id."""
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
             if header.get("plugin") == "SchedulerPlugin":
@@ -178,16 +181,16 @@ class WorkerRegister:
         return number
 
     def know_serialising(self) -> bool:
-        """Return whether it was recorded on all workers what took long to unpickle or serialise.
+        """Return whether slow unpickling and serializing was recorded on all workers.
 
-        Of several in one process it is not known whose tasks were unpickled.
+        If several workers share a process, it is unknown whose tasks were unpickled.
         """
         workers = [worker for worker in self.workers if worker.kind == "worker"]
         processes = {(worker.host, worker.pid) for worker in workers if worker.pid is not None}
         return all(worker.serialising for worker in workers) and len(processes) == len(workers)
 
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
-        """Return the worker number of each row of a batch.
+        """Return the worker id of each row of a batch.
 
         Parameters
         ----------
@@ -215,21 +218,21 @@ class WorkerRegister:
         return self.id_of(host, label)
 
     def hosts(self) -> tuple[list[str], Array]:
-        """Return the distinct hosts, and the place among them of each worker's."""
+        """Return the distinct hosts, and the index of each worker's host."""
         names = [worker.host for worker in self.workers]
         hosts = _categorical(names, np.arange(len(names)))
         return list(hosts.categories), hosts.codes
 
     def host_of(self, ids: Array) -> pd.Categorical:
-        """Name the hosts of worker numbers."""
+        """Return the hosts of worker ids."""
         return _categorical([worker.host for worker in self.workers], ids)
 
     def label_of(self, ids: Array) -> pd.Categorical:
-        """Return the labels of worker numbers."""
+        """Return the labels of worker ids."""
         return _categorical([worker.label for worker in self.workers], ids)
 
     def name_hosts(self) -> None:
-        """Call the host of a worker without files as files of its address's other workers do."""
+        """Set the host of workers without files from other workers at the same host address."""
         named: dict[str, set[str]] = {}
         for worker in self.workers:
             if worker.plugins and worker.address:
@@ -240,7 +243,7 @@ class WorkerRegister:
                 worker.host = next(iter(hosts))
 
     def table(self) -> pd.DataFrame:
-        """Return the workers as a table, see `Trace.workers`."""
+        """Return the workers as a table. See `Trace.workers`."""
         rows = [
             {
                 **{name: size or None for name, size in worker.memory_sizes.items()},
@@ -259,7 +262,7 @@ class WorkerRegister:
 
 
 def job_in(header: dict[str, Any]) -> dict[str, str] | None:
-    """Return the variables that name a process's job, as its file's header has them."""
+    """Return the environment variables that identify a process's job, from its file's header."""
     job = header.get("job")
     if not isinstance(job, dict):
         return None
@@ -267,13 +270,13 @@ def job_in(header: dict[str, Any]) -> dict[str, str] | None:
 
 
 def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
-    """Return ``texts[ids]`` as a Categorical; equal texts share a category, -1 is NA."""
+    """Return ``texts[ids]`` as a Categorical. Equal texts share a category, and -1 is NA."""
     codes, names = pd.factorize(np.array(texts, dtype=object))
     return make_categorical(np.append(codes, -1).astype(np.int32)[ids], list(names))
 
 
 def _entries(column: Column | None) -> tuple[list[str], Array]:
-    """Return the distinct texts of a column, and each row's place among them."""
+    """Return the distinct texts of a column, and the index of each row's text."""
     if column is None:
         return [""], np.zeros(1, dtype=np.int64)
     if isinstance(column, DictionaryColumn):
@@ -288,11 +291,11 @@ def _text(value: Any) -> str:
 
 
 def _host_in(address: str) -> str:
-    """Return the host's part of an address: what is between its protocol and its port."""
+    """Return the host part of an address, between its protocol and its port."""
     return address.rpartition("://")[2].rpartition(":")[0]
 
 
-# --- Hosts: what is read of each on all its workers; which of its processes are the run's own -----
+# --- Hosts: samples that one worker takes for all, and the run's own processes -------------------
 
 
 def with_owners(
@@ -300,8 +303,8 @@ def with_owners(
 ) -> pd.DataFrame:
     """Add the column ``ours`` to the rows of "Host Process".
 
-    A process is the run's own if it wrote one of its files, descends from one that did, or one
-    that did descends from it: the worker that looks is always among the rows.
+    A process belongs to the run if it wrote one of its files, descends from a process that did, or
+    is an ancestor of one. The worker that samples is always among the rows.
 
     Parameters
     ----------
@@ -327,12 +330,12 @@ def with_owners(
     return table.assign(ours=np.array(ours, dtype=bool))
 
 
-#: Seconds for which what was read of a host holds: it is read once a second.
+#: Seconds for which a sample of a host is valid. Samples are taken once per second.
 _HOLDS = 5.0
 
 
 def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
-    """Let the samples of all workers of a host carry what its reader read last.
+    """Copy the last sample of a host to the samples of all workers on the host.
 
     Parameters
     ----------
@@ -352,7 +355,7 @@ def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     times = samples["time"].to_numpy(dtype=float)
     order = np.lexsort((times, hosts))
     places = np.where(read, np.arange(len(read)), -1)[order]
-    # The last reader's sample before each, of the same host.
+    # The last sampler's row before each row, of the same host.
     last = np.maximum.accumulate(np.where(places >= 0, np.arange(len(order)), -1))
     known = last >= 0
     source = order[np.maximum(last, 0)]
@@ -365,16 +368,16 @@ def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     return samples
 
 
-# --- Times since boot, which DASF recorded, moved to Unix time ------------------------------------
+# --- Conversion of times since boot, which DASF recorded, to Unix time ----------------------------
 
-#: Earlier than this (January 2004) a timestamp is not a Unix time but one since boot.
+#: Timestamps before this (January 2004) are times since boot.
 _EARLIEST_UNIX = float(1 << 30)
-#: Boots are put on the grid of float64 Unix times, so that differences of times stay exact.
+#: Boot times are rounded to the resolution of float64 Unix times, so that differences stay exact.
 _GRID = float(1 << 22)
 
 
 def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Array | None:
-    """Find when hosts booted, from events that carry both clocks.
+    """Return when hosts booted, from events with both clocks.
 
     Parameters
     ----------
@@ -402,5 +405,5 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
 
 
 def to_unix(times: Array, boots: Array) -> Array:
-    """Move times since boot to Unix time, given each row's boot; Unix times stay."""
+    """Convert times since boot to Unix time, given each row's boot. Unix times stay unchanged."""
     return np.where(times < _EARLIEST_UNIX, times + boots, times)

@@ -1,5 +1,5 @@
-"""What a cluster has under way at one time, and why it may not end.
+"""Unfinished work of a cluster at one time, and why it may not finish.
 
-A `ClusterState` is made of the last that a trace tells (`from_trace`), or of what the processes of
-a live cluster answer (`from_views`). `causes` finds why its work does not end.
+A `ClusterState` is built from the end of a trace (`from_trace`), or from what the processes of a
+live cluster answer (`from_views`). `causes` finds why its work does not finish.
 """

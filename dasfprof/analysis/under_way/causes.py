@@ -1,4 +1,4 @@
-"""`find_causes`: why work does not end; and causes of tasks that wait for others, or failed."""
+"""`find_causes`: why work does not finish. Also causes of tasks that wait for others, or failed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.text import clean, count_of, elide, format_duration, format_size
 
-#: Calls that wait for futures.
+#: Client methods that wait for futures.
 FUTURE_CALLS = ("gather", "result", "wait", "as_completed")
 _LONG = 3.0
 
 
 def parents(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that wait for futures, in threads that those may need."""
+    """Find tasks that wait for futures in threads that the awaited tasks may need."""
     waiting = [
         task
         for task in state.tasks
@@ -49,14 +49,14 @@ def parents(state: ClusterState) -> Iterator[Cause]:
         holding,
         "threads-held-by-parents",
         "likely",
-        f"{count_of(len(holding), 'task')} of {first.function} hold all "
+        f"{count_of(len(holding), 'task')} of {first.function} occupy all "
         f"{count_of(threads, 'thread')} of the cluster and wait for tasks that they submitted, "
         "which have no thread to run on.",
         f"{name_some([task.key for task in holding])} wait in {first.activity.waits_in} for "
         f"{count_of(len(children), 'task')} ({name_some(children)}), at "
         f"{describe_stack(first.activity.stack)}.",
-        "Call `with worker_client() as client:` in place of get_client(), or secede() before "
-        "waiting (and rejoin() after): the thread is free for the children meanwhile.",
+        "Use `with worker_client() as client:` instead of get_client(), or call secede() before "
+        "waiting (and rejoin() after). The thread is then free for the submitted tasks.",
         waiting=len(holding) + len(children),
         seconds=min((task.seconds or 0.0) for task in holding),
     )
@@ -64,7 +64,7 @@ def parents(state: ClusterState) -> Iterator[Cause]:
 
 def _waits_for_futures(task: TaskUnderWay) -> Cause:
     keys = task.activity.waits_keys
-    held = " It holds a thread meanwhile." if task.state == "executing" else ""
+    held = " It occupies a thread meanwhile." if task.state == "executing" else ""
     return Cause.of_tasks(
         [task],
         "futures-wait",
@@ -72,18 +72,19 @@ def _waits_for_futures(task: TaskUnderWay) -> Cause:
         f"{elide(task.key, 60)} waits for {count_of(len(keys), 'future')}{since([task])}.",
         f"In {task.activity.waits_in} on {task.worker}, for {name_some(list(keys)) or 'unknown'}, "
         f"at {describe_stack(task.activity.stack)}.{held}",
-        "Look at the tasks that it waits for; `worker_client()` frees the thread meanwhile.",
+        "Check the tasks that it waits for. To free the thread meanwhile, use `worker_client()`.",
     )
 
 
-#: Seconds that a cluster without workers may take to get some.
+#: Threshold (seconds): time that a cluster without workers may need to get some.
 _STARTING = 60.0
-#: The share of paused workers' memory that is Dask's results, below which freeing these is no help.
+#: Threshold (fraction of paused workers' memory): with fewer results than this, releasing results
+#: does not help.
 _OF_RESULTS = 0.5
 
 
 def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks with a restriction that no worker meets."""
+    """Find tasks with restrictions that no worker meets."""
     groups: dict[tuple[str, str], list[HeldBackTask]] = {}
     for task in state.held_back:
         groups.setdefault((task.unmet, task.function), []).append(task)
@@ -91,7 +92,7 @@ def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
         if not unmet:
             continue
         seconds = min((task.seconds for task in tasks if task.seconds is not None), default=None)
-        since = f" since {format_duration(seconds)}" if seconds is not None else ""
+        since = f" (for {format_duration(seconds)})" if seconds is not None else ""
         empty = not state.workers
         total = state.counts.get(function, {}).get("no-worker", len(tasks))
         asked = ", ".join(f"{name} {value}" for name, value in tasks[0].restrictions.items())
@@ -99,11 +100,10 @@ def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
             "no-worker",
             "open" if empty and (seconds or 0.0) < _STARTING else "certain",
             f"{count_of(total, 'task')} of {function} cannot run{since}: {unmet}.",
-            f"{name_some([task.key for task in tasks])}"
-            f"{f' ask for {asked}' if asked else ''}; the cluster has "
-            f"{count_of(len(state.workers), 'worker')}.",
-            "Start a worker that has what they ask for, or ask for what there is (resources=, "
-            "workers=, annotations). Dask waits without an end and without a message.",
+            f"{name_some([task.key for task in tasks])}{f' require {asked}' if asked else ''}. "
+            f"The cluster has {count_of(len(state.workers), 'worker')}.",
+            "Start a worker that meets the requirements, or change them (resources=, workers=, "
+            "annotations). Dask waits without a time limit and without a message.",
             keys=tuple(task.key for task in tasks),
             waiting=total,
             function=function,
@@ -112,7 +112,7 @@ def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
 
 
 def paused_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find that all workers are paused, so that none starts a task."""
+    """Find that all workers are paused, so that no task can start."""
     workers = [worker for worker in state.workers if worker.status != "lost"]
     paused = [worker for worker in workers if worker.status == "paused"]
     if not paused or len(paused) < len(workers) or not state.unfinished:
@@ -128,23 +128,23 @@ def paused_workers(state: ClusterState) -> Iterator[Cause]:
     yield Cause(
         "all-paused",
         "certain",
-        f"All {count_of(len(paused), 'worker')} of the cluster are paused for memory, and "
+        f"All {count_of(len(paused), 'worker')} of the cluster are paused because of memory, and "
         f"{count_of(state.unfinished, 'task')} wait.",
         f"Memory: {usage or 'unknown'}."
-        + (f" Dask's results are {format_size(results)} of that." if measured else ""),
-        "Look for what tasks leave behind in their processes: module globals, caches, open files "
-        "and figures, memory that the allocator keeps (MALLOC_TRIM_THRESHOLD_). Dask can neither "
-        "spill nor free it: unless a running task does, these workers stay paused until they are "
-        "restarted."
+        + (f" Results of tasks are {format_size(results)} of this." if measured else ""),
+        "Check what tasks leave behind in their processes: module globals, caches, open files "
+        "and figures, or memory that the allocator keeps (MALLOC_TRIM_THRESHOLD_). Dask can "
+        "neither spill nor free it. Unless a running task frees it, these workers stay paused "
+        "until they are restarted."
         if left_behind
-        else "Free results that are no longer needed (del futures, smaller chunks), raise "
-        "memory_limit, or add workers. A leak outside of Dask's results is not spilled.",
+        else "Release results that are no longer needed (del futures), use smaller chunks, raise "
+        "memory_limit, or add workers. Memory that is not part of results cannot be spilled.",
         waiting=state.unfinished,
     )
 
 
 def unknown_to_worker(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that are processing on a worker which knows nothing of them."""
+    """Find tasks that the scheduler has assigned to a worker which does not know them."""
     for worker in state.workers:
         if worker.known is None or not worker.answered:
             continue
@@ -153,28 +153,32 @@ def unknown_to_worker(state: ClusterState) -> Iterator[Cause]:
             yield Cause(
                 "views-differ",
                 "likely",
-                f"The scheduler waits for {count_of(len(missing), 'task')} on {worker.worker} that "
-                "the worker knows nothing of.",
-                f"The scheduler: {name_some(missing)} processing on {worker.address}. The worker: "
-                f"{count_of(len(worker.known), 'task')}, none of these.",
-                "A message between them was lost: retire or restart that worker, and its tasks are "
-                "sent anew. Report it to Dask with a dump (Client.dump_cluster_state).",
+                f"The scheduler waits for {count_of(len(missing), 'task')} on {worker.worker}, "
+                f"but the worker does not know {'them' if len(missing) != 1 else 'it'}.",
+                f"For the scheduler, {name_some(missing)} is processing on {worker.address}. The "
+                f"worker knows {count_of(len(worker.known), 'task')}, and none of these.",
+                "Retire or restart this worker, so that its tasks are sent again: a message "
+                "between it and the scheduler was lost. Report it to Dask with a dump "
+                "(Client.dump_cluster_state).",
                 keys=tuple(missing),
                 waiting=len(missing),
                 worker=worker.worker,
             )
 
 
-#: Seconds after the last task's end from which a client counts as being elsewhere.
+#: Threshold (seconds after the end of the last task): the client is busy with something else.
 _IDLE = 5.0
 
 
-#: Dask's words for a task that was lost with one worker.
+#: Part of Dask's message for a task whose only worker died.
 _ALONE = " on 1 different workers"
 
 
 def killed_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks under which one worker after the other died; those of one death together."""
+    """Find tasks that were abandoned because several workers died while running them.
+
+    Tasks of the same deaths are one cause.
+    """
     together: dict[Any, list[FailedTask]] = {}
     for task in state.failed:
         if _is_killed_worker(task):
@@ -185,7 +189,10 @@ def killed_workers(state: ClusterState) -> Iterator[Cause]:
 
 
 def _killed_together(tasks: list[FailedTask]) -> Cause:
-    """Return why tasks were given up whose workers died; the first is the suspected one."""
+    """Return why tasks were abandoned after their workers died.
+
+    The first task is the suspected one.
+    """
     task, alone, keys = tasks[0], _ALONE in tasks[0].message, [task.key for task in tasks]
     several = len(tasks) > 1
     subject = f"{len(tasks):,} tasks were" if several else f"{elide(task.key, 60)} was"
@@ -195,11 +202,11 @@ def _killed_together(tasks: list[FailedTask]) -> Cause:
     return Cause(
         "killed-worker-errors",
         "certain",
-        f"{subject} given up: the {who}{'' if alone else ', one after the other'}.",
-        f"{named}{task.suspicion}The client got: {elide(clean(task.message), 300)}",
+        f"{subject} abandoned by the scheduler: the {who}{'' if alone else ', one after another'}.",
+        f"{named}{task.suspicion}Message to the client: {elide(clean(task.message), 300)}",
         task.advice
-        or f"Run {task.function} alone on that input, and look at how its process ends: "
-        "their nannies log the exit code or signal, the kernel kills for want of memory.",
+        or f"Run {task.function} alone on that input, and check how its process ends. The nanny "
+        "logs the exit code or signal, and the kernel log shows out-of-memory kills.",
         keys=tuple(keys),
         waiting=len(tasks) + sum(task.dependents or 0 for task in tasks),
         function=task.function,
@@ -208,7 +215,7 @@ def _killed_together(tasks: list[FailedTask]) -> Cause:
 
 
 def errors(state: ClusterState) -> Iterator[Cause]:
-    """Find errors because of which other tasks never run."""
+    """Find errors that keep other tasks from running."""
     failed = [task for task in state.failed if not _is_killed_worker(task)]
     for task in failed[:5]:
         never_ran = count_of(task.dependents or 0, "task")
@@ -216,9 +223,9 @@ def errors(state: ClusterState) -> Iterator[Cause]:
         yield Cause(
             "error",
             "certain",
-            f"{elide(task.key, 60)} ended in an error{never_ran}.",
+            f"{elide(task.key, 60)} failed{never_ran}.",
             f"{elide(clean(task.message), 300)}",
-            f"Mend {task.function}, or give retries= where the error passes by itself.",
+            f"Fix {task.function}, or pass retries= if the error is temporary.",
             keys=(task.key,),
             waiting=1 + (task.dependents or 0),
             function=task.function,
@@ -231,7 +238,7 @@ def _is_killed_worker(task: FailedTask) -> bool:
 
 
 def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
-    """Find clients that do something else although all tasks have ended."""
+    """Find clients that do something else after all tasks have finished."""
     if state.unfinished != 0 or (state.quiet or 0.0) < _IDLE:
         return
     ago = format_duration(state.quiet or 0.0)
@@ -244,7 +251,7 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
 
 
 def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None) -> Cause:
-    """Name the line of a client that is recorded."""
+    """Return the cause for a recorded client, with the line that it is at."""
     waits, keys = activity.waits_in in FUTURE_CALLS, activity.waits_keys
     if waits and keys and client.wants_nothing:
         return Cause(
@@ -252,11 +259,11 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
             "likely",
             f"The client waits in {activity.waits_in} for {count_of(len(keys), 'result')} that the "
             f"scheduler does not know of: {name_some(list(keys))}.",
-            f"{_nothing_left(ago)} the scheduler keeps no result for this client, nor computes "
-            f"one. Its main thread is at {describe_stack(activity.stack)}.",
-            "Nothing computes what was released or never submitted: keep the futures of results "
-            "that are asked for later, publish_dataset() what other clients ask for, and give "
-            "waits a timeout.",
+            f"{_nothing_left(ago)} the scheduler neither keeps nor computes a result for this "
+            f"client. Its main thread is at {describe_stack(activity.stack)}.",
+            "Keep the futures of results that you need later, and use publish_dataset() for "
+            "results that other clients need. Results that were released or never submitted are "
+            "not computed. Pass a timeout to calls that wait.",
             keys=tuple(keys),
             waiting=len(keys),
             line=user_line(activity.stack),
@@ -269,40 +276,40 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
         "open",
         f"{_nothing_left(ago)} the client "
         f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
-        f"Its main thread is at {describe_stack(activity.stack)}{for_long}; the cluster "
-        f"keeps {count_of(client.wanted, 'result')} for it.",
-        "These results may be on their way: client_calls() tells how many bytes of them came, and "
-        "for how long. Where many do, reduce or store them on the cluster."
+        f"Its main thread is at {describe_stack(activity.stack)}{for_long}. The cluster keeps "
+        f"{count_of(client.wanted, 'result')} for it.",
+        "Check client_calls(): these results may be in transit to the client, and it lists the "
+        "bytes and seconds. If they are large, reduce or store them on the cluster."
         if waits and client.wanted
-        else "Look at that line of the program: meanwhile the cluster has nothing to do. What it "
-        "works out of results, tasks could, next to them.",
+        else "Check this line of your program: the cluster has nothing to do meanwhile. If the "
+        "client processes results, do that in tasks.",
         line=user_line(activity.stack),
         seconds=quiet,
     )
 
 
 def _nothing_left(ago: str) -> str:
-    return f"The cluster has had nothing to do for the last {ago}, as all tasks have ended:"
+    return f"All tasks finished {ago} ago and the cluster has had nothing to do since:"
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
-    """Name a client that is connected: only its own process knows what it does meanwhile."""
-    holds = f"has not given up {count_of(client.wanted, 'result')}"
+    """Return the cause for a client that is connected, whose activity is not recorded."""
+    holds = f"still holds {count_of(client.wanted, 'result')}"
     return Cause(
         "client-elsewhere",
         "open",
         f"{_nothing_left(ago)} {elide(client.client, 60)} "
-        f"{holds if client.wanted else 'is connected and asks for no result'}.",
-        "The cluster does not know what that program does.",
-        "If the program should go on: look at what its main thread does (py-spy dump --pid PID on "
-        "its host). Of a run that is recorded, dasfprof watch and diagnose() tell.",
+        f"{holds if client.wanted else 'is connected and requests no result'}.",
+        "What that program does is not known to the cluster.",
+        "Check what the program's main thread does, if it should continue (py-spy dump --pid PID "
+        "on its host). For a recorded run, dasfprof watch and diagnose() show it.",
         seconds=quiet,
     )
 
 
-# --- All causes, how certain they are, and as a table ---------------------------------------------
+# --- All causes, their certainty, and their table ------------------------------------------------
 
-#: Each finds causes of one sort. Of equally grave ones the earlier function's come first.
+#: Functions that each find one kind of cause. Equally certain causes are in this order.
 FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
     processes.silent_scheduler,
     processes.dead_scheduler,
@@ -326,7 +333,7 @@ FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
 
 
 def find_causes(state: ClusterState) -> list[Cause]:
-    """Find why work does not end.
+    """Return the causes for which work does not finish.
 
     Returns
     -------
@@ -335,12 +342,12 @@ def find_causes(state: ClusterState) -> list[Cause]:
         is merely seen, in the same order. Empty if nothing is under way.
     """
     causes = [cause for find in FINDERS for cause in find(state)]
-    # Stable sorts: equals stay in the order of their finders.
+    # Sorts are stable: equal causes stay in the order of their functions.
     causes.sort(key=lambda cause: (-cause.waiting, CERTAINTIES.index(cause.certainty)))
     return sorted(causes, key=lambda cause: cause.certainty == "open")
 
 
-#: Labels and the fields of a cause.
+#: Labels of columns, and the fields of a cause that they show.
 _COLUMNS = {
     "Certainty": "certainty",
     "Cause": "text",
@@ -356,7 +363,7 @@ _COLUMNS = {
 
 
 def causes_table(causes: Iterable[Cause]) -> pd.DataFrame:
-    """Return a row for each cause, in their order."""
+    """Return a table with one row per cause, in the same order."""
     rows = [[getattr(cause, name) for name in _COLUMNS.values()] for cause in causes]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object)
     return frame.astype({"Waiting Tasks": "int64", "Time (s)": "float64"})

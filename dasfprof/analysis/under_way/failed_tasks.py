@@ -1,4 +1,4 @@
-"""Tasks that a trace shows under way at a time, that failed for good, or that lost a message."""
+"""Tasks of a trace that were in progress at one time, that failed, or whose message was lost."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
 from dasfprof.schema.resources import IDLE_INTERVAL
 
-# --- Tasks of a trace that failed for good, and those of which a message was lost -----------------
-#
-# An error that came as the program ended is not why it did: such tasks were under way until then.
+# --- Tasks of a trace that failed, and tasks whose message was lost -------------------------------
+# Errors that were raised because the program ended are not its cause: such tasks were in progress
+# until then.
 
-#: So many are listed.
+#: Maximum number of failed tasks that are listed.
 _MOST = 100
-#: A function of which so many runs have ended is not suspected of a worker's death beside one of
-#: which none has.
+#: Threshold (number of finished task runs): a function with as many is not suspected of a worker's
+#: death if another function has none.
 _INNOCENT = 10
 
 
 def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
-    """Return the tasks that ended in an error for good, the first ones in the order of time."""
+    """Return the tasks that failed, in the order of time."""
     failed = _erred(run)
     late = failed["key_id"].isin(ended_with_the_run(run)["key_id"])
     failed = failed[(failed["for_good"] & ~late).to_numpy(dtype=bool)]
@@ -49,7 +49,7 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
             message=row["message"] or _killed(run, row, key),
             **_deaths(run, row, functions[codes[row["key_id"]]]),
             worker=str(labels[row["worker_id"]]) if row["worker_id"] >= 0 else None,
-            # Of several that failed nothing tells which of them a task depends on.
+            # If several tasks failed, it is not recorded which of them a task depends on.
             dependents=sum(never_ran.values()) if len(failed) == 1 else None,
         )
         for key, row in zip(keys, first.to_dict("records"), strict=True)
@@ -57,23 +57,25 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
 
 
 def ended_with_the_run(run: Run) -> pd.DataFrame:
-    """Return the tasks whose errors came as the program ended: ``key_id``, ``message``.
+    """Return the tasks whose errors came when the program ended:
 
-    Those are the errors that the scheduler heard of when the client had left, or SIGINT had come.
+    ``key_id``, ``message``. These are the errors that the scheduler received after the client had
+    left or SIGINT had come.
     """
     erred, end = _erred(run), run.ending
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return erred.iloc[:0]
-    # What was given up as the client left had ended by then, however late its worker tells.
+    # Tasks that were cancelled when the client left had ended by then, even if workers report
+    # later.
     late = (erred["known"] > end.time) & erred["message"].notna()
     return erred[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
 def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
-    """Count by function the tasks that never ran, as they depend on some that failed.
+    """Return the numbers of tasks by function that never ran because they depend on failed tasks.
 
-    Dask lets them end in the same error. Empty where nothing tells.
+    Dask gives them the same error. The result is empty if this was not recorded.
     """
     most: dict[str, int] = {}
     for counts in run.scheduler_states["tasks"]:
@@ -90,9 +92,9 @@ def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
 
 
 def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
-    """Return what Dask raised for a task that ended as its worker died; empty if it did not.
+    """Return Dask's message for a task that failed because its workers died, or an empty text.
 
-    Of this error alone the scheduler tells its plugins no text.
+    The scheduler does not pass the text of this error to its plugins.
     """
     cause = stimulus_texts(run, pd.Series([row["end_cause"]]))[0]
     if row["worker_id"] < 0 or not cause or cause.startswith("task-erred"):
@@ -108,10 +110,10 @@ def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
 
 
 def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
-    """Return of what the workers died that had a task, if it was given up for that.
+    """Return how the workers of an abandoned task died, and advice, as fields of `FailedTask`.
 
-    Dask suspects all tasks that a worker had. The advice is about the one function of which no run
-    has ended, if runs of all others have; else about what was seen to run there.
+    Dask suspects all tasks that a worker had. If runs of all functions but one have finished, the
+    advice is about this function. Otherwise it is about the functions that were seen running.
     """
     if row["message"]:
         return {}
@@ -124,7 +126,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     ran = Counter(functions[codes[key]] for key in seen.tolist())
     only = run.scheduler_only
     there = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
-    # What a worker had not written when it died only the scheduler knows.
+    # Only the scheduler has recorded what a worker had not written when it died.
     in_memory = only["key_id"].to_numpy()[
         (only["scheduler_state"] == "memory").to_numpy(dtype=bool)
     ]
@@ -138,7 +140,10 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     if len(never) == 1 and len(often) == len(runs) - 1 > 0:
         function = never[0]
         others = ", ".join(f"{runs[name]:,} of {name}" for name in often[:3])
-        suspected = f"No run of {function} had ended; of those beside it, {others}. "
+        suspected = (
+            f"No run of {function} had finished, while the worker's other functions had finished "
+            f"runs: {others}. "
+        )
     elif kills and len({one.suspect for one in kills}) == 1:
         function, suspected = str(kills[-1].suspect), suspicion(kills[-1])
         fills = kills[-1].reason is Reason.RESULTS
@@ -153,7 +158,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
 
 
 def lives_lost_with(run: Run, key_id: int) -> list[int]:
-    """Return the lives of workers that left as they had a task, the first first."""
+    """Return the worker instances that left with a task, in the order of time."""
     only = run.scheduler_only
     own = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
     left = run.workers["left"].to_numpy(dtype=float)
@@ -162,7 +167,10 @@ def lives_lost_with(run: Run, key_id: int) -> list[int]:
 
 
 def _erred(run: Run) -> pd.DataFrame:
-    """Return the task runs that erred on their worker; ``for_good`` by the scheduler."""
+    """Return the task runs that failed on their worker.
+
+    ``for_good`` is the scheduler's decision.
+    """
     parts = []
     tables = (run.tasks, "exception"), (run.scheduler_only, "scheduler_exception")
     for runs, message in tables if "sent" in run.tasks else tables[1:]:
@@ -171,22 +179,23 @@ def _erred(run: Run) -> pd.DataFrame:
             for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
         )
         chosen = runs[erred]
-        # Not as pandas' texts, which hold no half of a surrogate pair.
+        # Not as pandas strings, which cannot contain half of a surrogate pair.
         texts = chosen[message].astype(object).where(chosen[message].notna(), None)
         columns = chosen[["key_id", "worker_id", "known", "end_cause"]]
         parts.append(columns.assign(for_good=for_good[erred], message=texts))
     return pd.concat(parts, ignore_index=True)
 
 
-#: Seconds for which a worker must have had nothing under way, and for which it may be silent.
+#: Thresholds (seconds): time for which a worker has had no task, and maximum time without a
+#: message.
 _LONG, _SILENT = 6.0, 3.0
 
 
 def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
-    """Return whether a live worker knew nothing of the tasks that the scheduler had sent to it.
+    """Return whether a live worker did not know the tasks that the scheduler had assigned to it.
 
-    A worker tells what it has had under way for over a second. If it told of nothing for some
-    seconds, though it wrote all the time and the scheduler counted the same tasks there, then it
+    A worker records tasks that have been in progress for more than a second. If it recorded none
+    for some seconds while it was writing, and the scheduler counted the same tasks there, then it
     does not have them.
 
     Parameters
@@ -226,7 +235,7 @@ def idle_seconds(run: Run, address: str) -> float:
 
 
 def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
-    """Return the keys that were processing on a worker all the time: a state holds to the next."""
+    """Return the keys that were processing on a worker in all of the scheduler's states."""
     states = run.scheduler_states
     before = states[states["time"] <= time - _LONG]
     if not len(before):
@@ -240,14 +249,14 @@ def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
     return steady or set()
 
 
-# The tasks that a trace shows to have been under way at some time, and what their threads did.
+# --- Tasks in progress at one time, and the activity of their threads -----------------------------
 
-#: What stays the same while a task makes no progress that can be seen.
+#: Columns that stay the same while a task makes no visible progress.
 _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 class Stacks:
-    """The stacks of a trace by their rows.
+    """Stacks of a trace by row.
 
     Parameters
     ----------
@@ -261,7 +270,7 @@ class Stacks:
         self._known: dict[tuple[Any, ...], Frame] = {}
 
     def __getitem__(self, row: int) -> Stack:
-        """Return a stack; an empty one for -1, and where its frames are damaged."""
+        """Return a stack. It is empty for -1 and for damaged frames."""
         if not 0 <= row < len(self._frames) or not isinstance(self._frames[row], tuple | list):
             return ()
         frames = [frame for frame in self._frames[row] if len(frame) == len(Frame._fields)]
@@ -273,7 +282,7 @@ class Stacks:
 
 
 def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:
-    """Return what a thread did, by a row of a table of what was under way."""
+    """Return the activity of a thread from a row of a table of tasks in progress."""
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):
         names = ()
@@ -288,7 +297,7 @@ def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:
 
 
 def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
-    """Return the tasks that workers had under way at a time, the longest first."""
+    """Return the tasks that workers had in progress at a time, longest first."""
     history = run.under_way_history
     history = history[history["time"] <= time]
     if not len(history):
@@ -297,7 +306,7 @@ def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
     open_ = ~last["state"].isin(["cancelled", "released"]).to_numpy()
     open_ &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
     last = last[open_]
-    # By what their workers recorded of the end.
+    # Workers recorded the end of these tasks.
     ended = run.tasks[(run.tasks["start"] + run.tasks["duration"] <= time).to_numpy()]
     ended = ended[np.isin(ended["key_id"].to_numpy(), last["key_id"].to_numpy())]
     has_ended = pd.MultiIndex.from_frame(last[RUN]).isin(pd.MultiIndex.from_frame(ended[RUN]))
@@ -324,7 +333,7 @@ def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
 
 
 def _same_since(looks: pd.DataFrame) -> float:
-    """Return since when a task was seen to do the same."""
+    """Return the time since which a task was seen at the same place."""
     doing = [tuple(map(str, values)) for values in looks[_DOING].to_numpy(dtype=object).tolist()]
     first = len(doing) - 1
     while first > 0 and doing[first - 1] == doing[-1]:

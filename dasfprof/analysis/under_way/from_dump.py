@@ -1,7 +1,7 @@
-"""Makes a `ClusterState` of what `distributed.Client.dump_cluster_state` wrote.
+"""Construction of a `ClusterState` from the output of `distributed.Client.dump_cluster_state`.
 
-Objects in a dump are texts such as ``<TaskState 'load-1' processing>``. It holds no stacks, and
-nothing of locks, events and queues. Nothing in it is trusted.
+Objects in a dump are texts such as ``<TaskState 'load-1' processing>``. A dump does not contain
+stacks, locks, events and queues. Its contents are untrusted.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from dasfprof.database.storage import is_url, reason, shown
 from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
 from dasfprof.text import format_size
 
-#: The most tasks that are held back, failed tasks, and keys of a worker or client.
+#: Maximum numbers of held-back tasks, of failed tasks, and of keys per worker or client.
 _MOST, _MOST_KEYS = 100, 20
-#: Seconds for which a task must have been sent before its worker is expected to know it: scheduler
-#: and workers wrote their parts one after the other.
+#: Seconds after the assignment of a task in which its worker may not know it, because scheduler and
+#: workers write their parts one after another.
 _SETTLED = 5.0
-#: A task, a worker or a status as a text, with its key, address or name.
+#: Text of a task, a worker or a status, with its key, address or name.
 _TASK = re.compile(r"<TaskState (.*) ([\w-]+)>", re.DOTALL)
 _WORKER = re.compile(r"<WorkerState '([^']*)'")
 _STATUS = re.compile(r"<Status\.(\w+)")
 
 
 def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
-    """Return the state of a cluster at the time of a dump, see `read_dump`."""
+    """Return the state of a cluster at the time of a dump. See `read_dump`."""
     scheduler = dump["scheduler"]
     tasks = [task for task in scheduler["tasks"].values() if isinstance(task, dict)]
     workers = _dicts(scheduler.get("workers"))
@@ -149,19 +149,19 @@ def _held_back(
 
 
 def _unmet(asked: Mapping[str, Any], workers: Mapping[str, dict[str, Any]]) -> str:
-    """Return in words which restriction no worker meets; empty if it is none of them."""
+    """Return a description of the restriction that no worker meets, or an empty text."""
     if not workers:
-        return "there is no worker"
+        return "there are no workers"
     addresses, hosts = asked.get("workers", ()), asked.get("hosts", ())
     if addresses and not workers.keys() & set(addresses):
-        return f"no worker {', '.join(addresses)}"
+        return f"there is no worker {', '.join(addresses)}"
     if hosts and not {str(worker.get("host")) for worker in workers.values()} & set(hosts):
-        return f"no worker on {', '.join(hosts)}"
+        return f"there is no worker on {', '.join(hosts)}"
     for resource, amount in asked.get("resources", {}).items():
         most = max(_amounts(w.get("resources")).get(resource, 0.0) for w in workers.values())
         if most < amount:
-            return f"no worker has {resource}={amount:g}; the most that one has is {most:g}"
-    return "no worker meets all of them at once" if asked else ""
+            return f"no worker has {resource}={amount:g}, and the maximum is {most:g}"
+    return "no worker meets all requirements at once" if asked else ""
 
 
 def _clients(scheduler: Mapping[str, Any]) -> Iterable[ClientNow]:
@@ -192,11 +192,11 @@ def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:
             )
 
 
-# --- Parts of a dump, whatever they hold ----------------------------------------------------------
+# --- Parts of a dump, whatever they contain -------------------------------------------------------
 
 
 def _key(key: Any) -> str:
-    """Write a key as Python does: tuples are lists in a dump."""
+    """Return the text of a key. Tuples are lists in a dump."""
     return str(as_tuple(key))
 
 
@@ -225,17 +225,17 @@ def _amounts(value: Any) -> dict[str, float]:
     return {str(name): _number(amount) or 0.0 for name, amount in _dict(value).items()}
 
 
-# --- Reads what `distributed.Client.dump_cluster_state` wrote: gzipped msgpack, or YAML -----------
+# --- Reading of dumps: gzipped msgpack, or YAML ---------------------------------------------------
 
-#: The most bytes of a dump, unpacked, and of one in YAML, of which a second reads about one MB.
+#: Maximum bytes of an unpacked dump, and of a dump in YAML, which is read at about 1 MB/s.
 MOST_BYTES, MOST_BYTES_OF_YAML = 2 << 30, 100 << 20
 _GZIP = b"\x1f\x8b"
-#: The first bytes of a map in msgpack.
+#: First bytes of a map in msgpack.
 _MAPS = {*range(0x80, 0x90), 0xDE, 0xDF}
 
 
 def read_dump(source: str) -> dict[str, Any]:
-    """Return the dump in a file.
+    """Read a dump from a file.
 
     Parameters
     ----------
@@ -258,17 +258,17 @@ def read_dump(source: str) -> dict[str, Any]:
         with fsspec.open(source, "rb") if is_url(source) else open(source, "rb") as file:
             dump = _read(file, name)
     except FileNotFoundError as error:
-        raise SourceNotFoundError(f"there is no file {name!r}.") from error
+        raise SourceNotFoundError(f"File {name!r} does not exist.") from error
     except ImportError as error:
         raise MissingExtraError(f"{name!r} cannot be opened: {error}.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DumpError(f"{name!r} is damaged: {error}. Fetch it again.") from error
+        raise DumpError(f"{name!r} is damaged: {error}. Download it again.") from error
     except (OSError, ValueError) as error:
         raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
     except Exception as error:
         if not is_url(source):
             raise
-        # Libraries of storages raise errors of their own, for lack of credentials for example.
+        # Storage libraries raise errors of their own types, for example if credentials are missing.
         raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
     scheduler = _dict(_dict(dump).get("scheduler"))
     if not isinstance(scheduler.get("tasks"), dict) or not isinstance(dump.get("workers"), dict):
@@ -278,8 +278,8 @@ def read_dump(source: str) -> dict[str, Any]:
 
 def _not_a_dump(name: str) -> DumpError:
     return DumpError(
-        f"{name!r} is no dump of a Dask cluster with its tasks, such as "
-        "Client.dump_cluster_state() writes."
+        f"{name!r} is not a dump of a Dask cluster with its tasks. Client.dump_cluster_state() "
+        "writes such files."
     )
 
 
@@ -299,12 +299,12 @@ def _read(file: IO[bytes], name: str) -> Any:
             raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
     if len(content) > MOST_BYTES_OF_YAML:
         raise _too_large(MOST_BYTES_OF_YAML, name)
-    if b"scheduler:" not in content:  # a text of megabytes is not parsed in vain
+    if b"scheduler:" not in content:  # Do not parse megabytes of other text.
         raise _not_a_dump(name)
     try:
         return yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise DumpError(f"{name!r} is no YAML, or cut: {error}.") from error
+        raise DumpError(f"{name!r} is not valid YAML, or is truncated: {error}.") from error
 
 
 def _content(file: Any, most: int, name: str) -> bytes:
@@ -316,6 +316,6 @@ def _content(file: Any, most: int, name: str) -> bytes:
 
 def _too_large(most: int, name: str) -> DumpError:
     return DumpError(
-        f"{name!r} holds more than {format_size(most)}. Dump less of the cluster, in msgpack: "
+        f"{name!r} contains more than {format_size(most)}. Dump less of the cluster, in msgpack: "
         "client.dump_cluster_state(..., exclude=['log', 'events', 'stimulus_log'])."
     )

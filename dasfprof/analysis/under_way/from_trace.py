@@ -1,4 +1,4 @@
-"""`state_from_trace`: what a trace tells of the work that was under way at its end."""
+"""`state_from_trace`: the work that was in progress at the end of a trace."""
 
 from __future__ import annotations
 
@@ -34,22 +34,21 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.database.ends import RecordingEnd
 
-#: Seconds before a client left in which it may have begun to leave.
+#: Maximum seconds that a client needs to leave.
 _LEAVING = 3.0
-#: Seconds for which a client has to wait for what the scheduler does not keep.
+#: Threshold (seconds): the client waits for results that the scheduler does not keep.
 _LONG_WAIT = 5.0
-#: Seconds without a task from which a client that is there counts as waiting elsewhere.
+#: Threshold (seconds without a task): a connected client is busy with something else.
 _IDLE = 5.0
-#: Seconds that a worker's own facts may be older than those of the others.
+#: Maximum seconds by which a worker's last event may be older than those of other workers.
 _LATE = 5.0
 
 
 @once_per_trace
 def state_from_trace(run: Run) -> ClusterState | None:
-    """Return what was under way at the end of a trace.
+    """Return the state of the cluster at the end of a trace.
 
-    That is as the evidence ends, or as clients left that had work under way: before it was taken
-    away.
+    If clients left while work was in progress, the state is from just before they left.
 
     Returns
     -------
@@ -84,7 +83,7 @@ def state_from_trace(run: Run) -> ClusterState | None:
 
 
 def _idle_end(run: Run) -> RunEnd | None:
-    """Return when a client left long after the last task had ended, or evidence ended so."""
+    """Return the end of a run whose client stayed long after the last task, or None."""
     states = run.scheduler_states
     if not len(states) or not len(run.clients_under_way):
         return None
@@ -103,11 +102,11 @@ def _last_state(run: Run, time: float) -> dict[str, Any] | None:
 
 
 def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | None:
-    """Return the seconds since the last task ended or began."""
+    """Return the seconds since a task last started or ended."""
     tasks = run.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
     only = run.scheduler_only
-    # Of tasks that were given up as their workers died.
+    # Tasks that were abandoned when their workers died.
     erred = (only["scheduler_state"] == "erred").to_numpy(dtype=bool)
     ends = np.append(ends, only["known"].to_numpy(dtype=float)[erred])
     ends = ends[ends <= time]
@@ -171,7 +170,7 @@ def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
 
 
 def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
-    """Return workers that left unasked with tasks which did not end since."""
+    """Return workers that left unexpectedly with tasks that have not finished since."""
     lost, left = np.flatnonzero(left_unasked(run)), run.workers["left"].to_numpy(dtype=float)
     lost = lost[np.argsort(left[lost], kind="stable")]
     if not len(lost) or end.how is None:
@@ -188,7 +187,7 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
             how = departure_of(run, number)
             keys = run.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
             address = str(run.workers["address"].iloc[number])
-            # When they were last seen, of tasks that had not ended.
+            # Time at which unfinished tasks were last seen.
             seen = run.under_way[(run.under_way["worker_id"] == number).to_numpy(dtype=bool)]
             texts = run.keys.texts(seen["key_id"].to_numpy(dtype=np.int64)).tolist()
             held = zip(texts, seen["holds"], strict=True)
@@ -211,9 +210,9 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
 
 
 def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
-    """Return for how long an event loop had not turned, and its stack's number.
+    """Return for how long an event loop has been blocked, and the number of its stack.
 
-    It is that of a row of the workers; None: of the scheduler.
+    `who` is a row of the workers, or None for the scheduler.
     """
     loops = run.loops_blocked
     ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")
@@ -224,9 +223,10 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
 
 
 def _scheduler_died_alone(run: Run) -> bool:
-    """Return whether workers closed their files that it, as its process ended, had not seen leave.
+    """Return whether workers closed their files after the scheduler died.
 
-    Else what killed it may have killed all of them, such as the end of a job that hung.
+    Otherwise, whatever killed the scheduler may have killed the workers too, such as the end of a
+    batch job.
     """
     workers = run.workers
     whole = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
@@ -248,7 +248,7 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
         client = ClientNow.of(rows.get(name, {"client": name}))
         looks = history[history["client"] == name]
         if len(looks):
-            # The last look, or one at a client that waited just before it left.
+            # The last sample, or a sample of a client that waited just before it left.
             near = looks[looks["waits_in"].notna() & (looks["time"] > end.time - _LEAVING)]
             look = (near if len(near) else looks).iloc[-1]
             client = replace(
@@ -262,12 +262,12 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
 
 
 def _wants_nothing(run: Run, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
-    """Return whether the scheduler kept nothing for a client, for long, while it waited so."""
+    """Return whether the scheduler had kept no result for a client that waited for a long time."""
     since, later = float(looked["since"]), own["time"][(own["time"] > looked["time"]).to_numpy()]
     until, states = float(later.min()) if len(later) else np.inf, run.scheduler_states
     if pd.isna(looked["waits_in"]) or not len(states):
         return False
-    # It is told a moment after a call begins what that wants.
+    # The scheduler receives the requested keys shortly after a call begins.
     there = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
     there = there[there["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
     rows = [ClientNow.of(row) for clients in there["clients"] for row in clients or ()]

@@ -1,4 +1,4 @@
-"""Makes a `ClusterState` of what the processes of a live cluster answered."""
+"""Construction of a `ClusterState` from the answers of a live cluster's processes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dasfprof.analysis.under_way.state import (
     WorkerNow,
 )
 
-#: A thread that used this share of a core between two looks runs. (As it is looked at, every thread
-#: of Python sleeps: it waits for the interpreter.)
+#: Threshold (fraction of a core between two snapshots): the thread is running. During a snapshot,
+#: every Python thread sleeps because it waits for the GIL.
 _RUNS = 0.02
 
 View = Mapping[str, Any]
@@ -68,8 +68,8 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
 
 
 def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
-    """Return what each worker is called: as in a trace, if its host's name is known."""
-    # By scheme and host of an address: what stands before its port.
+    """Return the label of each worker, as in a trace if the host name is known."""
+    # By the scheme and host of an address, without its port.
     names = {
         address.rpartition(":")[0]: name
         for address, answer in answers.items()
@@ -86,8 +86,8 @@ def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
 def _workers(
     first: View, last: View, labels: Mapping[str, str], answers: Mapping[str, View]
 ) -> Iterable[WorkerNow]:
-    # A task may begin and end between the looks at the scheduler and at the worker: only one that
-    # the scheduler waits for before and after is compared.
+    # A task may start and end between the snapshots of the scheduler and the worker. Therefore only
+    # tasks that the scheduler waits for before and after are compared.
     before = {worker["worker"]: set(worker["keys"]) for worker in first["workers"]}
     for worker in last["workers"]:
         address = worker["worker"]
@@ -145,9 +145,9 @@ def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderW
 
 
 def _thread_state(row: View, pause: float) -> str | None:
-    """Return what a task's thread has done between two looks; None if that is unknown."""
+    """Return the activity of a task's thread between two snapshots, or None if unknown."""
     if row["thread"] is None:
-        return "sleeping" if row["unchanged"] and row["stack"] else None  # a coroutine
+        return "sleeping" if row["unchanged"] and row["stack"] else None  # The task is a coroutine.
     if row["cpu"] is None or row["thread_state"] not in ("running", "sleeping"):
         return None if row["thread_state"] == "sleeping" else row["thread_state"]
     if row["cpu"] >= _RUNS * pause:

@@ -1,4 +1,4 @@
-"""Causes: tasks and clients that wait for Dask's locks, events, queues and variables."""
+"""Causes: tasks and clients that wait for distributed locks, events, queues and variables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.text import count_of, elide, format_duration
 
-#: Calls that wait for a primitive which others hold.
+#: Calls that wait for a primitive held by another task or client.
 _HELD = ("Lock", "Semaphore", "MultiLock")
-#: Calls that wait until another sets or puts something.
+#: Calls that wait until another task or client sets or puts something.
 _SIGNALS = ("Event", "Queue.get", "Queue.put", "Variable")
-#: Seconds from which a wait is worth a word.
+#: Threshold (seconds): waits that are reported.
 _LONG = 3.0
-#: The kind of cause of a lock whose holder's worker died; its worker is that one.
+#: Kind of the cause about a lock whose holder's worker died. Its worker is the one that died.
 HOLDER_DIED = "lock-holder-died"
 
-#: Tasks, and the names of clients.
+#: Waiting tasks, and the names of waiting clients.
 Waiters = list[TaskUnderWay | str]
 
 
 def lock_cycles(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that wait for locks which they hold crosswise."""
+    """Find deadlocks: tasks that wait for locks which they hold mutually."""
     waiting = [task for task in state.tasks if task.activity.waits_in in _HELD]
     seen: set[str] = set()
     for begin in waiting:
@@ -52,10 +52,11 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
             cycle,
             "lock-cycle",
             "certain" if certain else "likely",
-            f"{count_of(len(cycle), 'task')} wait for each other's locks, and none can go on.",
+            f"{count_of(len(cycle), 'task')} wait for each other's locks, so none of them can "
+            "continue.",
             f"{holders}. They wait at: {lines}.",
-            "Take the locks in one order everywhere (sorted by name), or all at once with a "
-            "MultiLock; a time-out on acquire() makes the wait end.",
+            "Acquire the locks in the same order everywhere (sorted by name), or all at once "
+            "with a MultiLock. With a timeout in acquire(), the wait ends.",
             waiting=sum(not names.isdisjoint(task.activity.waits_for) for task in waiting),
             function=begin.function,
             worker=begin.worker,
@@ -66,12 +67,12 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
 def _cycle_from(
     begin: TaskUnderWay, waiting: list[TaskUnderWay], state: ClusterState
 ) -> list[TaskUnderWay] | None:
-    """Follow one holder of what each task waits for, back to the first."""
+    """Return the cycle of tasks that wait for each other, from the first task, or None."""
     path = [begin]
     while True:
         holders = _holders(path[-1], state)
         if not holders or not all(holder in waiting for holder in holders):
-            return None  # one that may hold it goes on, and may release it
+            return None  # A task that may hold the lock is running and may release it.
         if any(holder in path for holder in holders):
             first = min(path.index(holder) for holder in holders if holder in path)
             return path[first:]
@@ -81,7 +82,7 @@ def _cycle_from(
 def _holders(task: TaskUnderWay, state: ClusterState) -> list[TaskUnderWay]:
     """Return the tasks that hold, or may hold, what a task waits for.
 
-    None if it waits for a semaphore of several leases: any holder may release one.
+    The result is None for a semaphore with several leases, any of which may be released.
     """
     wanted = set(task.activity.waits_for)
     limits = {primitive.name: primitive.limit for primitive in state.primitives}
@@ -101,12 +102,12 @@ def _held_names(task: TaskUnderWay, cycle: list[TaskUnderWay]) -> str:
 
 
 def held_locks(state: ClusterState) -> Iterator[Cause]:
-    """Find locks and semaphores that tasks or clients wait for, and who holds them."""
+    """Find locks and semaphores that tasks or clients wait for, with their holders."""
     cycles = {key for cause in lock_cycles(state) for key in cause.keys}
     for (kind, name), waiters in _waiters(state, _HELD).items():
         tasks = [waiter for waiter in waiters if isinstance(waiter, TaskUnderWay)]
         if any(task.key in cycles for task in tasks):
-            continue  # who else waits for a lock of a cycle is counted there
+            continue  # Tasks that wait for a lock of a deadlock are counted there.
         holders = [
             task
             for task in state.tasks
@@ -122,15 +123,18 @@ def held_locks(state: ClusterState) -> Iterator[Cause]:
             name,
             waiters,
             _who_holds(holders, primitive),
-            f"Look at what the holder does: it may never release {name}. Use `with {kind}(...)`, "
-            "so that an error releases it, and a time-out on acquire().",
+            f"Check what the holder does: it may never release {name}. Use `with {kind}(...)`, "
+            "so that an error releases it, and pass a timeout to acquire().",
         )
 
 
 def _holder_that_died(
     name: str, primitive: Primitive | None, state: ClusterState
 ) -> tuple[WorkerNow, str | None] | None:
-    """Return a lost worker, and the key of its task that held a lock; None: that it may have."""
+    """Return a lost worker and the key of its task that held a lock.
+
+    The key is None if it is uncertain whether a task of this worker held the lock.
+    """
     lost = [worker for worker in state.workers if worker.status == "lost"]
     for worker in lost:
         for key, held in worker.held:
@@ -146,16 +150,18 @@ def _holder_died(
     held = (
         f"{elide(key, 60)} held it on {worker.worker}, which died{since}"
         if key is not None
-        else "no task that is seen to run holds it: a client may, or a task of "
-        f"{worker.worker}, which died{since} with {name_some(worker.processing_keys) or 'tasks'}"
+        else "no running task is known to hold it. A client may hold it, or a task of "
+        f"{worker.worker}, which died{since} with "
+        f"{name_some(worker.processing_keys) or 'tasks'}"
     )
     cause = _waits_cause(
         kind,
         name,
         waiters,
         held,
-        f"Dask frees the {kind} of a dead worker after distributed.scheduler.locks.lease-timeout "
-        f"(30 s, unless set). Keep what ends the worker out of it. {worker.exit_advice}".strip(),
+        f"Prevent the worker from dying while it holds the {kind}, which Dask releases only "
+        f"after distributed.scheduler.locks.lease-timeout (30 s by default). "
+        f"{worker.exit_advice}".strip(),
     )
     ended = f"{worker.worker}: {worker.exit or 'how it ended is unknown'}."
     return replace(
@@ -171,7 +177,7 @@ def _who_holds(holders: list[TaskUnderWay], primitive: Primitive | None) -> str:
     if holders:
         if not all(task.holds_certain for task in holders) and len(holders) > 1:
             keys = name_some([task.key for task in holders])
-            return f"held by {holders[0].worker}, by a task of it that runs or has ended ({keys})"
+            return f"held by {holders[0].worker}, by a running or finished task ({keys})"
         may = "" if holders[0].holds_certain else "may be "
         return "; ".join(
             f"{may}held by {elide(task.key, 60)} on {task.worker}, which is at "
@@ -182,8 +188,8 @@ def _who_holds(holders: list[TaskUnderWay], primitive: Primitive | None) -> str:
         return "who holds it is unknown"
     if primitive.holders:
         return (
-            f"{count_of(len(primitive.holders), 'lease')} of it are held, by no task that is seen "
-            "to run: a client may hold it, or a process that has died (its lease then times out)"
+            f"{count_of(len(primitive.holders), 'lease')} of it are held, but by no running "
+            "task. A client may hold it, or a process that has died, whose lease times out"
         )
     return "no lease of it is held"
 
@@ -197,28 +203,29 @@ def unset_signals(state: ClusterState) -> Iterator[Cause]:
 
 
 _SIGNAL_ADVICE = {
-    "Event": "Look for the code that should set it, and whether that ran: a task that waits holds "
-    "its thread, which the setter may need. Pass a time-out to wait().",
-    "Queue.get": "Look for the code that should put something into it; a task that waits holds its "
-    "thread, which the producer may need. Pass a time-out to get().",
-    "Queue.put": "Look for the code that should take from it: the queue is full. Raise its "
-    "maxsize, or pass a time-out to put().",
-    "Variable": "Look for the code that should set it. Pass a time-out to get().",
+    "Event": "Check whether the code that should set it has run. A task that waits occupies its "
+    "thread, which the code that sets it may need. Pass a timeout to wait().",
+    "Queue.get": "Check whether the code that should put something into it has run. A task that "
+    "waits occupies its thread, which the producer may need. Pass a timeout to "
+    "get().",
+    "Queue.put": "Check whether the code that should take from the full queue is running. Raise "
+    "its maxsize, or pass a timeout to put().",
+    "Variable": "Check whether the code that should set it has run. Pass a timeout to get().",
 }
 
 
 def _signal_state(kind: str, primitive: Primitive | None) -> str:
     if kind == "Event":
-        return "it is set" if primitive is not None and primitive.is_set else "nobody has set it"
+        return "it is set" if primitive is not None and primitive.is_set else "it has not been set"
     if kind == "Variable":
-        return "nobody has set it"
+        return "it has not been set"
     if primitive is None or primitive.items is None:
-        return "how much is in it is unknown"
+        return "its number of items is unknown"
     return f"{count_of(primitive.items, 'item')} in it"
 
 
 def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:
-    """Return who waits in one of some calls: tasks, and the names of clients."""
+    """Return who waits in one of these calls: tasks, and the names of clients."""
     waiters: dict[tuple[str, str], Waiters] = {}
     for task in state.tasks:
         if task.activity.waits_in in calls and (task.seconds is None or task.seconds >= _LONG):
@@ -253,7 +260,7 @@ def _waits_cause(kind: str, name: str, waiters: Waiters, known: str, suggestion:
         f"{' and '.join(who)} {verb} for the {_NOUNS.get(kind, kind)} {elide(name, 60)!r}"
         f"{since(tasks)}: {known}.",
         f"{name_some([task.key for task in tasks]) or 'The client'}, at "
-        f"{'; '.join(places + others)}. No progress was seen; whether it comes yet is unknown.",
+        f"{'; '.join(places + others)}. No progress was seen so far.",
         suggestion,
         waiting=len(tasks) + len(others),
     )

@@ -1,4 +1,4 @@
-"""Causes: silent or dead processes, threads that stay in one line; and how workers ended."""
+"""Causes: silent or dead processes, tasks that stay at one line, and how workers ended."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.text import count_of, elide, format_duration
 
-#: Seconds without a heartbeat from which a worker counts as silent. Dask sends one each half to
-#: five seconds.
+#: Threshold (seconds without a heartbeat): a worker is silent. Dask sends a heartbeat every 0.5 to
+#: 5 seconds.
 _SILENT = 10.0
-#: Seconds for which an event loop must not have turned: on a busy host healthy ones pause, too.
+#: Threshold (seconds): an event loop is blocked. On a busy host, healthy event loops pause too.
 _BLOCKED = 10.0
 
 
@@ -39,21 +39,21 @@ _WHY_SCHEDULER_SILENT: dict[ProcessState | None, tuple[Certainty, str, str]] = {
     ),
     "busy": (
         "likely",
-        "one thread computes and no other turns, as with a large graph, or a plugin that computes",
-        "Wait some seconds and look again. If it is still so, look at its stacks: "
+        "one thread computes and no other runs, as with a large graph or a plugin that computes",
+        "Wait some seconds and repeat the check. If nothing has changed, check its stacks: "
         "`py-spy dump --pid` shows them without its help.",
     ),
     None: (
         "likely",
         "it may be frozen, overloaded, or cut off by the network",
-        "Make sure that the address is the scheduler's, and not its dashboard's. Look at its "
-        "process and host; `py-spy dump --pid` shows its stacks without its help.",
+        "Make sure that the address is the scheduler's and not that of its dashboard. Check its "
+        "process and host: `py-spy dump --pid` shows its stacks without its help.",
     ),
 }
 
 
 def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find that the scheduler does not answer, or its event loop does not turn."""
+    """Find that the scheduler does not answer or that its event loop is blocked."""
     if state.scheduler_answered is False:
         certainty, why, suggestion = _WHY_SCHEDULER_SILENT.get(
             state.scheduler_process, _WHY_SCHEDULER_SILENT[None]
@@ -62,7 +62,7 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
             "scheduler-silent",
             certainty,
             f"The scheduler does not answer: {why}.",
-            "No worker can get a task or report a result meanwhile.",
+            "Meanwhile, workers can neither get tasks nor report results.",
             suggestion,
             waiting=state.unfinished or 0,
         )
@@ -70,10 +70,11 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
         yield Cause(
             "scheduler-blocked",
             "certain",
-            "The scheduler's event loop has not turned for "
+            "The scheduler's event loop has been blocked for "
             f"{format_duration(state.scheduler_blocked)}.",
             f"It was at {describe_stack(state.scheduler_stack)}.",
-            "What runs there must not block: plugins, callbacks, run_on_scheduler, large graphs.",
+            "Move work that blocks the scheduler elsewhere: plugins, callbacks, "
+            "run_on_scheduler, and large graphs.",
             waiting=state.unfinished or 0,
             line=user_line(state.scheduler_stack),
             seconds=state.scheduler_blocked,
@@ -81,27 +82,29 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
 
 
 def dead_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find that the scheduler's process has ended while others of the cluster lived on."""
+    """Find that the scheduler's process ended while other processes of the cluster continued."""
     if state.scheduler_answered is None and state.scheduler_process == "gone":
         yield Cause(
             "scheduler-gone",
             "certain",
-            "The scheduler's process is gone: it ended without closing its file.",
-            "It was killed, or ended itself: how is unknown. Workers closed their files after it.",
-            "Look at its log and the kernel's (out of memory?), and at who may have ended it.",
+            "The scheduler's process ended without closing its file.",
+            "It is not known whether it was killed or ended by itself. Workers closed their "
+            "files after it.",
+            "Check its log and the kernel log (out of memory?), and what may have ended it.",
         )
 
 
 def silent_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find workers that do not answer, and what they had to do."""
+    """Find workers that do not answer, and the tasks that they had."""
     for worker in state.workers:
         if worker.status == "lost" or not (worker.answered is False or worker.silent >= _SILENT):
             continue
         own = [task for task in state.tasks if task.worker == worker.worker]
         keys = tuple(task.key for task in own) or worker.processing_keys
         why, suggestion = _WHY_SILENT[worker.process_state]
-        since = f" since {format_duration(worker.silent)}" if worker.silent >= 1 else ""
-        # A healthy one may not answer for a moment: as its host is overloaded, or C code runs.
+        since = f" (for {format_duration(worker.silent)})" if worker.silent >= 1 else ""
+        # A healthy worker may not answer for a short time, if its host is overloaded or C code
+        # runs.
         certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
         certainty = "certain" if worker.process_state in ("stopped", "gone") else certainty
         yield Cause(
@@ -124,26 +127,27 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
 _WHY_SILENT: dict[ProcessState | None, tuple[str, str]] = {
     "stopped": (
         "its process is stopped (SIGSTOP, a debugger, or a frozen container)",
-        "Continue the process (kill -CONT), or end it: its tasks then go to other workers.",
+        "Continue the process (kill -CONT), or end it so that its tasks are sent to other workers.",
     ),
     "gone": (
         "its process has ended",
-        "Look at its log and the kernel's (out of memory?). Its tasks go to other workers once "
-        "the scheduler gives it up (distributed.scheduler.worker-ttl).",
+        "Check its log and the kernel log (out of memory?). Its tasks are sent to other workers "
+        "after distributed.scheduler.worker-ttl.",
     ),
     "busy": (
-        "one thread computes and no other turns, as when a C extension holds the GIL",
-        "Let the extension release the GIL, call it in a subprocess, or give each worker one "
-        "thread and a longer distributed.scheduler.worker-ttl.",
+        "one thread computes and no other runs, as when a C extension holds the GIL",
+        "Make the extension release the GIL, call it in a subprocess, or give each worker one "
+        "thread and set a longer distributed.scheduler.worker-ttl.",
     ),
     "idle": (
-        "all its threads sleep, as when a C extension waits and holds the GIL",
-        "Let the extension release the GIL while it waits; `py-spy dump --pid` shows its stacks"
-        " without its help.",
+        "all its threads sleep, as when a C extension waits while it holds the GIL",
+        "Make the extension release the GIL while it waits. `py-spy dump --pid` shows its stacks "
+        "without its help.",
     ),
     None: (
-        "it may be frozen, cut off by the network, overloaded, or a C extension holds the GIL",
-        "Look at its host and log; `py-spy dump --pid` shows its stacks without its help.",
+        "it may be frozen, cut off by the network, or overloaded, or a C extension may hold the "
+        "GIL",
+        "Check its host and log. `py-spy dump --pid` shows its stacks without its help.",
     ),
 }
 
@@ -153,13 +157,13 @@ def _last_seen(own: list[TaskUnderWay], worker: WorkerNow) -> str:
         return f"Last seen at {describe_stack(own[0].activity.stack)}."
     if worker.loop_stack:
         return f"Its event loop was last seen at {describe_stack(worker.loop_stack)}."
-    return "No stack of it was seen."
+    return "Its stack was not recorded."
 
 
 def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find workers that left unasked while they had tasks; of a lock's holder `held_locks` tells.
+    """Find workers that left unexpectedly while they had tasks.
 
-    Those about which the same is to be done are one cause.
+    Workers with the same advice are one cause. Holders of locks are reported by `held_locks`.
     """
     holders = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
     groups: dict[tuple[str, str], list[WorkerNow]] = {}
@@ -178,9 +182,9 @@ def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
             "certain",
             f"{who} {'was' if one else 'were'} lost with {count_of(tasks, 'task')}"
             f"{f', {clause}' if clause else ''}.",
-            f"{name_some(keys) or 'Its tasks are unknown'}. {'' if one else 'The last, '}"
+            f"{name_some(keys) or 'Its tasks are unknown'}. {'' if one else 'The last one was '}"
             f"{first.worker}: {first.exit or 'how it ended is unknown'}.",
-            what_to_do or "Look at its log, and at that of its nanny: it has the exit code.",
+            what_to_do or "Check its log and the log of its nanny, which has the exit code.",
             keys=keys,
             waiting=tasks,
             worker=first.worker,
@@ -188,18 +192,19 @@ def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
 
 
 def blocked_loops(state: ClusterState) -> Iterator[Cause]:
-    """Find workers whose event loop does not turn."""
+    """Find workers whose event loop is blocked."""
     for worker in state.workers:
         there = worker.answered is not False and worker.status != "lost"
         if there and worker.loop_blocked >= _BLOCKED:
             yield Cause(
                 "loop-blocked",
                 "certain",
-                f"The event loop of {worker.worker} has not turned for "
+                f"The event loop of {worker.worker} has been blocked for "
                 f"{format_duration(worker.loop_blocked)}.",
-                f"It was at {describe_stack(worker.loop_stack)}. Meanwhile the worker takes no "
-                "task, sends no result and no heartbeat.",
-                "Move what blocks to a thread: coroutines must await, not sleep or compute.",
+                f"It was at {describe_stack(worker.loop_stack)}. Meanwhile, the worker receives "
+                "no tasks and sends neither results nor heartbeats.",
+                "Move blocking code to a thread: coroutines must await, and must not sleep or "
+                "compute.",
                 keys=worker.processing_keys,
                 waiting=worker.processing,
                 worker=worker.worker,
@@ -208,26 +213,26 @@ def blocked_loops(state: ClusterState) -> Iterator[Cause]:
             )
 
 
-#: Seconds from which a task that sleeps, and one that computes, is worth a word.
+#: Thresholds (seconds): tasks that sleep, and tasks that compute, which are reported.
 _SLEEPING, _RUNNING = 3.0, 5.0
 
 
 def sleeping_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks whose thread sleeps, outside of Dask's own calls."""
+    """Find tasks whose thread sleeps, but not in a call of Dask."""
     for tasks in _by_line(state, "sleeping", _SLEEPING):
         yield _cause(
             "sleeping",
             tasks,
             "sleeps",
-            f"{_places(tasks)}. A lock of the process, a socket without a time-out, a subprocess "
-            "and sleep() look alike; no progress was seen, and whether it comes is unknown.",
-            "Look at what the line waits for, and give it a time-out."
+            f"{_places(tasks)}. No progress was seen so far. A lock of the process, a socket "
+            "without a timeout, a subprocess and sleep() look the same.",
+            "Check what this line waits for, and give it a timeout."
             + (" Threads of one worker may wait for each other." if len(tasks) > 1 else ""),
         )
 
 
 def running_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that run in one line for long."""
+    """Find tasks that run at the same line for a long time."""
     for tasks in _by_line(state, "running", _RUNNING):
         first = tasks[0]
         used = "" if first.cpu is None else f" It used {format_duration(first.cpu)} of CPU."
@@ -235,8 +240,8 @@ def running_tasks(state: ClusterState) -> Iterator[Cause]:
             "running",
             tasks,
             "runs",
-            f"{_places(tasks)}.{used} An endless loop and a long computation look alike.",
-            f"If {first.function} usually ends sooner, look at that line and at this task's input.",
+            f"{_places(tasks)}.{used} An endless loop and a long computation look the same.",
+            f"Check this line and this task's input, if {first.function} usually takes less time.",
         )
 
 
@@ -253,11 +258,11 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
             late,
             "fetching",
             "open",
-            f"{count_of(len(late), 'task')} of {first.worker} wait for their inputs from other "
-            f"workers since {format_duration(min(task.seconds or 0.0 for task in late))}.",
+            f"{count_of(len(late), 'task')} of {first.worker} have been waiting for inputs from "
+            f"other workers for {format_duration(min(task.seconds or 0.0 for task in late))}.",
             f"{name_some([task.key for task in late])} need "
             f"{name_some(list(first.activity.waits_keys)) or 'unknown results'}.",
-            "Look at the workers that hold these results: busy, silent or cut off.",
+            "Check whether the workers that hold these results are busy, silent or cut off.",
             line=None,
             seconds=None,
         )
@@ -266,7 +271,7 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
 def _by_line(
     state: ClusterState, thread_state: str, older_than: float
 ) -> Iterable[list[TaskUnderWay]]:
-    """Group the tasks that are in no call of Dask's by the user's line that they are in."""
+    """Group the tasks that are not in a call of Dask by the user's line that they are at."""
     by_line: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
         activity, long = task.activity, task.seconds is None or task.seconds >= older_than
@@ -293,41 +298,43 @@ def _places(tasks: list[TaskUnderWay]) -> str:
     return f"{keys} on {first.worker}, at {describe_stack(first.activity.stack)}"
 
 
-# --- What is said of workers that were lost, and advised, by what proves how they ended -----------
+# --- Descriptions of lost workers, and advice by how they ended -----------------------------------
 
-#: The share of its limit that a process has to have left unused to be far from it: between samples
-#: it may take as much as it had.
+#: Threshold (fraction of the memory limit): a process that used less was far from its limit.
+#: Between two samples, it may allocate as much as it had.
 _FAR = 0.5
-#: What ended workers, behind a noun and its verb.
+#: Clauses about the end of workers, after a noun and its verb.
 _CLAUSES = {
-    Why.SILENT: "given up by the scheduler, as no heartbeat came for longer than "
+    Why.SILENT: "abandoned by the scheduler because it received no heartbeat for longer than "
     "distributed.scheduler.worker-ttl",
-    Why.MEMORY: "killed as memory ran out",
+    Why.MEMORY: "killed because memory ran out",
     Why.CRASH: "killed by a crash",
-    Why.ERROR: "lost just after an error that Dask logged there",
-    Why.STATUS: "lost as the process ended by itself",
-    Why.AGE: "killed or lost at the same age of {} to {}, as by a time limit of a batch system, by "
-    "a lifetime or by a script",
+    Why.ERROR: "lost just after an error in Dask's log on that worker",
+    Why.STATUS: "lost because the process ended by itself",
+    Why.AGE: "killed or lost at the same age of {} to {}, which suggests a time limit of a batch "
+    "system, a lifetime or a script",
     Why.UNKNOWN: "{}, for an unknown reason",
 }
-#: What those of Dask's own tasks do whose names have a word, where they need too much memory.
+#: Additional advice about Dask's own tasks that need too much memory, by part of their names.
 _OF_DASK = {
-    "parquet": " A partition that is read from Parquet has one row group of a file at least: where "
-    "that is too large, write smaller ones (row_group_size=); split_row_groups=True has one in "
-    "each.",
-    "rechunk": " A task of a rechunk puts chunks together: one that has all of an axis is as large "
-    "as all of them. Let that axis have several chunks, or cut the others smaller in return.",
-    "repartitiontofewer": " Such a task puts partitions of a dataframe together: compute() has all "
-    "of them put together on one worker, repartition() as many as it is told. Reduce the frame "
-    "first, write it from the tasks (to_parquet()), or fetch the partitions: "
-    "dask.compute(*frame.to_delayed()).",
+    "parquet": " Tasks that read Parquet make partitions of at least one row group. If row "
+    "groups are too large, write smaller ones (row_group_size=). "
+    "split_row_groups=True makes one partition per row group.",
+    "rechunk": " Tasks of a rechunk merge chunks: a task whose result has all of an axis is as "
+    "large as all chunks of this axis. Use several chunks along that axis, or smaller "
+    "chunks along the others.",
+    "repartitiontofewer": " Such tasks merge partitions of a dataframe: compute() merges all of "
+    "them on one worker, and repartition() as many as requested. Reduce "
+    "the frame first, write it from the tasks (to_parquet()), or fetch the "
+    "partitions separately: dask.compute(*frame.to_delayed()).",
 }
 
 
 def clause(departures: list[Departure]) -> str:
-    """Say in a few words what ended workers: how many so, where it was not the same for all."""
+    """Return a clause about how workers ended, with counts if they ended in different ways."""
     whys = Counter(one.why for one in departures).most_common()
-    whys.sort(key=lambda each: each[0] is not Why.AGE)  # these say what is no fault of the tasks
+    # AGE comes first, because it shows that the tasks are not the cause.
+    whys.sort(key=lambda each: each[0] is not Why.AGE)
     ages = next((map(format_duration, one.ages) for one in departures if one.ages), ())
     known = {one.words for one in departures if one.why is Why.UNKNOWN}
     signal = known.pop() if len(known) == 1 else ""
@@ -340,50 +347,53 @@ def clause(departures: list[Departure]) -> str:
 
 
 def in_words(departure: Departure) -> str:
-    """Say how a worker ended, with all that is known of its end; empty where nothing is."""
+    """Return all that is known about the end of a worker, or an empty text."""
     return "; ".join(filter(None, (departure.words, departure.evidence)))
 
 
 def suspicion(kill: MemoryKill) -> str:
-    """Say which function took the memory of a worker that died of it, and how sure that is."""
+    """Return which function took the memory of a killed worker, and how certain this is."""
     what = "The results of" if kill.reason is Reason.RESULTS else ""
     took = f"{what} {kill.suspect} took the memory".strip()
     sure = "" if kill.certainty is Sure.CERTAIN else f", {kill.certainty.value}"
     return f"{took}{sure}: {kill.reason.value}. See died_of_memory(). "
 
 
-#: What to do, by what ended workers: `name` ran there.
+#: Advice by how workers ended. The function `name` was running.
 _ADVICE = {
-    Why.SILENT: "If {name} holds the GIL (in C code), let it release it, or call it in a "
-    "subprocess; or raise distributed.scheduler.worker-ttl above the longest time for which it "
-    "holds the worker up. `py-spy dump --pid` shows what a silent worker does.",
-    Why.MEMORY: "Let less memory be held at a time: fewer threads a worker, so that fewer tasks "
-    "such as {name} run side by side, smaller chunks, or a higher memory_limit. How much {name} "
-    "needs is unknown, as it was killed on the way: what it had then is the least.",
-    Why.CRASH: "Run {name} alone with PYTHONFAULTHANDLER=1: the stack that this prints names the "
+    Why.SILENT: "Make {name} release the GIL if it holds it (in C code), or call it in a "
+    "subprocess. Or raise distributed.scheduler.worker-ttl above the longest time "
+    "for which it blocks the worker. `py-spy dump --pid` shows what a silent worker "
+    "does.",
+    Why.MEMORY: "Reduce peak memory: use fewer threads per worker, so that fewer tasks like "
+    "{name} run in parallel, use smaller chunks, or raise memory_limit. {name} was "
+    "killed before it finished, so it needs at least the memory it had then.",
+    Why.CRASH: "Run {name} alone with PYTHONFAULTHANDLER=1. The stack that this prints shows the "
     "library that crashes.",
-    Why.ERROR: "Mend {error} on the workers: their log has its traceback. What is sent to them is "
-    "unpickled there, and needs the modules, of the same versions, that it is of.",
-    Why.STATUS: "Look for sys.exit() or os._exit() in {name} and its libraries, and at what the "
-    "process printed last.",
-    Why.AGE: "Ask the batch system for more time (walltime= of dask-jobqueue), or let workers end "
-    "by themselves: start them with a --lifetime that is shorter by a few of their tasks, and with "
-    "--lifetime-stagger, so that they hand on their results.",
-    Why.UNKNOWN: "The trace cannot tell what ended it. The kernel's log (dmesg) tells of kills for "
-    "want of memory, the log of a batch system, of Kubernetes (kubectl describe pod) or of a cloud "
-    "of theirs, the worker's own log of its errors.",
+    Why.ERROR: "Fix {error} on the workers, whose log has its traceback. Workers unpickle what "
+    "they receive, so they need the same versions of all modules.",
+    Why.STATUS: "Check {name} and its libraries for sys.exit() or os._exit(), and the last "
+    "output of the process.",
+    Why.AGE: "Request more time from the batch system (walltime= of dask-jobqueue), or let "
+    "workers end in time. Start them with a --lifetime that is shorter by the duration "
+    "of a few tasks, and with --lifetime-stagger, so that they can pass on their "
+    "results.",
+    Why.UNKNOWN: "Check the logs, since the trace does not show what ended the worker. The "
+    "kernel log (dmesg) lists out-of-memory kills. The batch system, Kubernetes "
+    "(kubectl describe pod), or the cloud provider logs the processes that they "
+    "ended. The worker's log has its errors.",
 }
 _FILLED = (
-    "Let fewer results of {name} be held at a time: reduce or write them in the tasks, drop "
-    "futures that nobody needs, or have more workers; and let Dask spill, where "
+    "Keep fewer results of {name} in memory: reduce or write them in the tasks, delete futures "
+    "that are no longer needed, or use more workers. Let Dask spill, if "
     "distributed.worker.memory.target or .spill is off."
 )
 
 
 def advice(departure: Departure, function: str | None, *, fills: bool = False) -> str:
-    """Say what to do about workers that ended so, on which a function ran.
+    """Return advice about workers that ended in this way while a function ran.
 
-    `fills`: it was the function's results that filled the memory.
+    `fills`: results of the function filled the memory.
     """
     name, why = function or "the task", departure.why
     fills = fills and why is Why.MEMORY
@@ -391,5 +401,5 @@ def advice(departure: Departure, function: str | None, *, fills: bool = False) -
     if why is Why.MEMORY and not fills:
         words += next((more for word, more in _OF_DASK.items() if word in name), "")
     if why is Why.UNKNOWN and departure.memory < _FAR * departure.limit:
-        words += " Nothing says that memory ran out: it was far from its limit."
+        words += " Memory did not run out as far as is known: the worker was far from its limit."
     return words

@@ -1,4 +1,4 @@
-"""`ClusterState`: what a cluster has under way at one time. Keys and names are texts."""
+"""`ClusterState`: the unfinished work of a cluster at one time. Keys and names are texts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
 
-#: States of tasks that have not ended, as the scheduler calls them.
+#: Names that the scheduler uses for states of unfinished tasks.
 UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 
 
-#: stopped; gone; busy: one thread computes and no other turns; idle: all its threads sleep.
+#: Process states. stopped: by a signal. gone: it ended. busy: one thread computes and no other
+#: runs. idle: all its threads sleep.
 ProcessState = Literal["stopped", "gone", "busy", "idle"]
 
 
@@ -28,111 +29,114 @@ class Frame(NamedTuple):
     line: int
 
 
-#: The outermost frame first.
+#: Frames of a stack, outermost first.
 Stack = tuple[Frame, ...]
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What a thread does."""
+    """The activity of a thread."""
 
-    #: running (or runnable), sleeping, disk, stopped; None: unknown.
+    #: State: running (or runnable), sleeping, disk, stopped, or None if unknown.
     thread_state: str | None = None
     stack: Stack = ()
-    #: The call of Dask's that it waits in, see `dasfprof.schema.under_way`; None: in none.
+    #: Dask's call that the thread waits in (see `dasfprof.schema.under_way`), or None.
     waits_in: str | None = None
-    #: The names of what it waits for: one, or those of a MultiLock; empty for futures.
+    #: Names of the primitives that it waits for: one, or several for a MultiLock. Empty for
+    #: futures.
     waits_for: tuple[str, ...] = ()
-    #: The keys of the futures that it waits for, the first 100.
+    #: Keys of the futures that it waits for, up to 100.
     waits_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TaskUnderWay:
-    """A task that a worker has begun and not ended."""
+    """A task that a worker has started and not finished."""
 
     key: str
-    #: Dask's prefix.
+    #: Dask's task prefix.
     function: str
-    #: The worker's label.
+    #: Label of the worker.
     worker: str
-    #: executing, long-running, fetching, cancelled.
+    #: State: executing, long-running, fetching, or cancelled.
     state: str
-    #: Seconds since it was given its thread, until the state's time; None: unknown.
+    #: Seconds since it was given its thread, or None if unknown.
     seconds: float | None
-    #: Identity of the thread; None: a coroutine, or no thread.
+    #: Identity of the thread, or None for a coroutine or a task without a thread.
     thread: str | None = None
-    #: CPU seconds of its thread in that time; None: unknown.
+    #: CPU seconds of its thread during `seconds`, or None if unknown.
     cpu: float | None = None
-    #: Seconds that `activity` has been the same, as far as it was looked at; None: unknown.
+    #: Seconds for which `activity` was the same in all samples, or None if unknown.
     unchanged: float | None = None
     activity: Activity = Activity()
-    #: Dask's locks and semaphores that it holds: kind and name.
+    #: Distributed locks and semaphores that it holds, as kind and name.
     holds: tuple[tuple[str, str], ...] = ()
-    #: Whether `holds` is certain. Else it is what its process holds.
+    #: Whether `holds` is certain. If not, its process holds them.
     holds_certain: bool = True
 
 
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker."""
+    """A worker of the cluster."""
 
-    #: Its label.
+    #: Label of the worker.
     worker: str
     address: str
     threads: int
-    #: running, paused, closing_gracefully, ...; "lost" once it has left unasked.
+    #: Status: running, paused, closing_gracefully, and so on, or "lost" if it left unexpectedly.
     status: str
-    #: Seconds since the scheduler heard of it.
+    #: Seconds since the scheduler last received a message from it.
     silent: float = 0.0
-    #: Tasks that the scheduler has sent to it and not heard the end of: how many, the first ones.
+    #: Number of unfinished tasks that the scheduler has assigned to it, and the first of their
+    #: keys.
     processing: int = 0
     processing_keys: tuple[str, ...] = ()
-    #: The tasks that the worker itself knows, and their states; None: it was not asked, or did not
-    #: answer.
+    #: Tasks that the worker itself knows, with their states, or None if it did not answer or was
+    #: not asked.
     known: Mapping[str, str] | None = None
     memory: float | None = None
     memory_limit: float | None = None
-    #: Bytes of Dask's results that it has in memory; None: unknown.
+    #: Bytes of results in its memory, or None if unknown.
     results: float | None = None
-    #: How its process ended, in words and in a clause, and what to do about that; empty: unknown,
-    #: or it runs.
+    #: How its process ended, as a description and as a clause, and advice. Empty if unknown or
+    #: running.
     exit: str = ""
     exit_clause: str = ""
     exit_advice: str = ""
-    #: Of a lost one: seconds since it left, and its tasks that held Dask's locks and semaphores:
-    #: key, and the lock's name.
+    #: For a lost worker: seconds since it left, and its tasks that held locks and semaphores, as
+    #: key and name of the lock.
     gone: float | None = None
     held: tuple[tuple[str, str], ...] = ()
-    #: Whether the process answered when it was asked; None: it was not asked.
+    #: Whether the process answered, or None if it was not asked.
     answered: bool | None = None
-    #: What its operating system says of the process; None: unknown.
+    #: Process state according to the operating system, or None if unknown.
     process_state: ProcessState | None = None
-    #: Seconds for which its event loop has not turned (0: it turns), and its stack meanwhile.
+    #: Seconds for which its event loop has been blocked (0 if it is not), and the stack of the
+    #: loop.
     loop_blocked: float = 0.0
     loop_stack: Stack = ()
 
 
 @dataclass(frozen=True)
 class ClientNow:
-    """A client."""
+    """A client of the cluster."""
 
     client: str
-    #: Results that it wants, and how many of them are unfinished; None: unknown.
+    #: Number of results that it requests, and number of unfinished ones, or None if unknown.
     wanted: int = 0
     unfinished: int | None = None
-    #: The first unfinished ones.
+    #: First keys of the unfinished results.
     keys: tuple[str, ...] = ()
-    #: What its main thread does; None: unknown.
+    #: Activity of its main thread, or None if unknown.
     activity: Activity | None = None
-    #: Seconds that this has been the same.
+    #: Seconds for which the activity has been the same.
     unchanged: float | None = None
-    #: Whether it has waited for long for results of which the scheduler never kept one for it.
+    #: Whether it has long been waiting for results that the scheduler never kept for it.
     wants_nothing: bool = False
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> ClientNow:
-        """Return what the scheduler told of a client."""
+        """Return the client that a recorded row of the scheduler describes."""
         keys = tuple(map(str, row.get("keys") or ()))
         return cls(str(row["client"]), int(row.get("wanted") or 0), row.get("unfinished"), keys)
 
@@ -144,14 +148,14 @@ class HeldBackTask:
     key: str
     function: str
     seconds: float | None
-    #: workers, hosts, resources.
+    #: Restrictions: workers, hosts, resources.
     restrictions: Mapping[str, object] = field(default_factory=dict)
-    #: Which of them no worker meets, in words; empty: none of them.
+    #: Description of the restriction that no worker meets, or empty.
     unmet: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
-        """Return what the scheduler told of a task until a time."""
+        """Return the held-back task that a recorded row of the scheduler describes."""
         since = row.get("since")
         return cls(
             key=str(row.get("key")),
@@ -164,9 +168,9 @@ class HeldBackTask:
 
 @dataclass(frozen=True)
 class Primitive:
-    """One of Dask's locks, events, queues, ... that something waits for or holds."""
+    """A distributed lock, event, queue or variable that a task or client waits for or holds."""
 
-    #: Lock, Semaphore, MultiLock, Event, Queue.get, Queue.put, Variable.
+    #: Kind: Lock, Semaphore, MultiLock, Event, Queue.get, Queue.put, or Variable.
     kind: str
     name: str
     waiting: int = 0
@@ -178,7 +182,7 @@ class Primitive:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Primitive:
-        """Return what the scheduler told of one."""
+        """Return the primitive that a recorded row of the scheduler describes."""
         return cls(
             kind=str(row.get("kind")),
             name=str(row.get("name")),
@@ -192,30 +196,31 @@ class Primitive:
 
 @dataclass(frozen=True)
 class FailedTask:
-    """A task that ended in an error for good."""
+    """A task that failed, without further retries."""
 
     key: str
     function: str
     #: The exception's representation.
     message: str
     worker: str | None = None
-    #: How many tasks depend on it and therefore never run; None: unknown.
+    #: Number of tasks that never run because they depend on it, or None if unknown.
     dependents: int | None = None
-    #: Of one whose workers died: of what, in a clause, and what to do about that; empty: unknown.
+    #: If its workers died: how, as a clause, and advice. Empty if unknown.
     died_of: str = ""
     advice: str = ""
-    #: The function that is suspected of all that the workers had, and why; empty: its own.
+    #: Function that is suspected among all that the workers had, and the reason. Empty if it is the
+    #: task's own.
     suspect: str = ""
     suspicion: str = ""
 
 
 @dataclass(frozen=True)
 class ClusterState:
-    """What a cluster has under way at one time."""
+    """The unfinished work of a cluster at one time."""
 
     #: Unix seconds.
     time: float
-    #: Number of unfinished tasks, by the scheduler; None: unknown.
+    #: Number of unfinished tasks on the scheduler, or None if unknown.
     unfinished: int | None
     #: Number of tasks by function and state.
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -225,18 +230,18 @@ class ClusterState:
     clients: tuple[ClientNow, ...] = ()
     primitives: tuple[Primitive, ...] = ()
     failed: tuple[FailedTask, ...] = ()
-    #: Seconds since the last task ended or began; None: unknown.
+    #: Seconds since a task last started or ended, or None if unknown.
     quiet: float | None = None
-    #: Whether the scheduler answered; None: it was not asked.
+    #: Whether the scheduler answered, or None if it was not asked.
     scheduler_answered: bool | None = None
     scheduler_process: ProcessState | None = None
     scheduler_blocked: float = 0.0
     scheduler_stack: Stack = ()
 
 
-# --- Which line of a stack is the user's, and how it is written -----------------------------------
+# --- The user's line of a stack, and its text -----------------------------------------------------
 
-#: Seconds of the same stack from which it is said since when that is so.
+#: Threshold (seconds with the same stack): the duration is reported.
 _LOOKED_AT = 3.0
 #: Files of installed packages and of Python itself.
 _OF_LIBRARIES = re.compile(
@@ -246,7 +251,7 @@ _WHERE_INSTALLED = re.compile(r"^.*/((site|dist)-packages|lib/python\d+\.\d+)/")
 
 
 def is_of_user(frame: Frame) -> bool:
-    """Return whether a frame runs code of neither Python nor an installed package."""
+    """Return whether a frame belongs neither to Python nor to an installed package."""
     return _is_of_user(frame.file)
 
 
@@ -256,7 +261,7 @@ def _is_of_user(file: str) -> bool:
 
 
 def user_frame(stack: Stack) -> Frame | None:
-    """Return the innermost frame of the user's code; without one, the outermost of all."""
+    """Return the innermost frame of the user's code, or the outermost frame if there is none."""
     for frame in reversed(stack):
         if is_of_user(frame):
             return frame
@@ -264,22 +269,22 @@ def user_frame(stack: Stack) -> Frame | None:
 
 
 def write_frame(frame: Frame) -> str:
-    """Write a frame as ``file:line function``; without its file where that is unknown."""
+    """Return a frame as ``file:line function``, without the file if it is unknown."""
     if frame.file == DYNAMIC:
         return f"{clean(frame.function)}, line {frame.line} of code that the client sent"
     return f"{clean(frame.file)}:{frame.line} {clean(frame.function)}"
 
 
 def user_line(stack: Stack) -> str | None:
-    """Write the user's line of a stack; None of an empty one."""
+    """Return the user's line of a stack as text, or None if the stack is empty."""
     frame = user_frame(stack)
     return None if frame is None else write_frame(frame)
 
 
 def describe_stack(stack: Stack) -> str:
-    """Say where a thread is: the user's line first, its text, then the library's innermost line.
+    """Return where a thread is: the user's line with its text, then the library's innermost line.
 
-    What is between them is left out, as is where libraries are installed.
+    The frames between them, and the path of installed libraries, are left out.
     """
     frame = user_frame(stack)
     if frame is None:
@@ -288,20 +293,20 @@ def describe_stack(stack: Stack) -> str:
     words = write_frame(frame) + (f" (`{text}`)" if text else "")
     if stack[-1] == frame:
         return words
-    # With its path from the library on, such as ``pandas/core/frame.py``.
+    # The path starts at the library, such as ``pandas/core/frame.py``.
     file = _WHERE_INSTALLED.sub("", stack[-1].file.replace("\\", "/"))
-    return f"{words}, in it {write_frame(stack[-1]._replace(file=file))}"
+    return f"{words}, inside it {write_frame(stack[-1]._replace(file=file))}"
 
 
 def source_of(frame: Frame) -> str:
-    """Return the text of a line as the file on this machine has it; empty without the file."""
+    """Return the text of a line from the file on this host, or an empty text without the file."""
     return elide(linecache.getline(frame.file, frame.line).strip(), 80)
 
 
 def since(tasks: Sequence[TaskUnderWay]) -> str:
-    """Say for how long tasks have been where they are, or how long before they began.
+    """Return for how long tasks have been at the same place, or how long they have been running.
 
-    Who has looked for a moment alone does not know what a task did before.
+    After a single short look, it is unknown what a task did before.
     """
     known = [task for task in tasks if task.seconds is not None]
     if not known:
@@ -309,26 +314,26 @@ def since(tasks: Sequence[TaskUnderWay]) -> str:
     shortest = min(known, key=lambda task: task.seconds or 0.0)
     seconds = shortest.seconds or 0.0
     if shortest.unchanged is not None and shortest.unchanged >= min(seconds, _LOOKED_AT):
-        return f" since {format_duration(min(seconds, shortest.unchanged))}"
+        return f" (for {format_duration(min(seconds, shortest.unchanged))})"
     more, who = ("", "it") if len(tasks) == 1 else (" or more", "they")
     return f", {format_duration(seconds)}{more} after {who} began"
 
 
-#: Names that are told of many.
+#: Maximum number of names that are listed.
 _MOST_NAMES = 3
 
 
 def name_some(names: Sequence[str], *, number: int | None = None) -> str:
-    """Name the first of some keys, functions, ..., of which there are `number`: so many names."""
+    """Return the first of these keys or functions as text, with the number of further ones."""
     shown = ", ".join(elide(name, 60) for name in names[:_MOST_NAMES])
     more = (len(names) if number is None else number) - _MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-# --- `Cause`: why work does not end, and how certain that is --------------------------------------
+# --- `Cause`: why work does not finish, and how certain this is -----------------------------------
 
-#: certain: the evidence proves it. likely: it fits, and little else does. open: what is seen, which
-#: a healthy run may show as well.
+#: certain: the evidence proves the cause. likely: it fits, and few other causes do. open: it fits,
+#: but a healthy run may look the same.
 Certainty = Literal["certain", "likely", "open"]
 
 CERTAINTIES: tuple[Certainty, ...] = ("certain", "likely", "open")
@@ -336,34 +341,35 @@ CERTAINTIES: tuple[Certainty, ...] = ("certain", "likely", "open")
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason for which tasks do not end."""
+    """A reason for which tasks do not finish."""
 
-    #: A name that stays, such as ``lock-cycle``.
+    #: Name of the kind of cause, which does not change, such as ``lock-cycle``.
     kind: str
     certainty: Certainty
-    #: One plain sentence that names the cause.
+    #: Headline: one sentence that names the cause.
     text: str
-    #: The facts: tasks, seconds, lines.
+    #: Evidence: tasks, seconds, lines.
     evidence: str
-    #: What to do.
+    #: Advice.
     suggestion: str
-    #: The tasks that the cause itself holds up, the first ones by key.
+    #: Tasks that the cause itself delays, sorted by key.
     keys: tuple[str, ...] = ()
     #: Number of unfinished tasks that wait for it.
     waiting: int = 0
     function: str | None = None
     worker: str | None = None
-    #: The user's line that waits or runs, as ``file:line function``.
+    #: User's line that waits or runs, as ``file:line function``.
     line: str | None = None
-    #: Seconds for which it has been so, or at least for which its tasks have been under way; None:
-    #: unknown.
+    #: Seconds for which this has been so, or minimum seconds for which its tasks have been in
+    #: progress, or None if unknown.
     seconds: float | None = None
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[TaskUnderWay], *said: Any, **others: Any) -> Cause:
-        """Return a cause that holds up tasks: place, line and time are of these, unless given.
+        """Return a cause that delays tasks.
 
-        `said`: the fields from `kind` to `suggestion`.
+        Place, line and time are taken from the tasks by default. `said` are the fields from `kind`
+        to `suggestion`.
         """
         first = tasks[0] if tasks else None
         known = {

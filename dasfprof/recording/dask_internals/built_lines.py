@@ -1,4 +1,4 @@
-"""`ExpressionBuilders`, the step and line of each expression, and `BuiltLines`, of each layer."""
+"""`ExpressionBuilders`: step and line of each expression. `BuiltLines`: those of each layer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, current_line, line_at
 from dasfprof.recording.steps.step import OpenStep
 
-# `ExpressionBuilders`: the step and the line that built each expression, also once rewritten.
-#
-# The name of an expression, of a dataframe or of an array, is a hash of its content, and Dask
-# rewrites the whole expression before it runs, so hardly any name that the program built remains.
-# So each rewriting of a part is followed: what is new in the result belongs to the step and line of
-# that part.
+# `ExpressionBuilders`: the step and the line that built each expression, also after rewriting. The
+# name of an expression, of a dataframe or of an array, is a hash of its content. Dask rewrites the
+# whole expression before it runs, so hardly any name that the program built remains. Therefore each
+# rewriting of a part is followed: what is new in the result belongs to the step and line of the
+# part.
 
-#: The most known expressions, or layers; beyond it all are forgotten, which bounds the memory.
+#: Maximum number of known expressions or layers. Beyond it, all are removed, which bounds the
+#: memory.
 _MOST_NAMES = 500_000
-#: The most parts of an expression that are visited.
+#: Maximum number of parts of an expression that are visited.
 _MOST_PARTS = 10_000
-#: Calls between the one of Dask that is wrapped, and the look for its line.
+#: Number of frames between the wrapped call of Dask and the lookup of its line.
 _OURS = 4
 #: Expressions that Dask wraps around a collection to compute it.
 _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
@@ -34,28 +34,29 @@ _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", 
 
 @dataclass(slots=True)
 class Builders:
-    """Who built an expression.
+    """The steps and lines that built an expression.
 
-    Expressions that were built together share it, so that building one again applies to all.
+    Expressions that were built together share this object, so that building one again applies to
+    all.
     """
 
-    #: The steps, the last one last; empty if no step did.
+    #: Steps in the order in which they built it. Empty if no step did.
     steps: list[OpenStep]
     line: Line | None
-    #: The collection that was built of it.
+    #: Collection that was built from the expression.
     collection: ref[Any] | None = None
-    #: The names of the expressions that were fused into it, with who built them.
+    #: Names of the expressions that were fused into it, with their builders.
     fused: Sequence[tuple[str, Builders]] = ()
 
     def again(self, opened: OpenStep) -> None:
-        """Note that it was built once more, in a step."""
+        """Record that the expression was built again, in a step."""
         if not self.steps or self.steps[-1].names != opened.names:
             self.steps[:] = [other for other in self.steps if other.names != opened.names]
             self.steps.append(opened)
 
 
 class ExpressionBuilders:
-    """Who built the expressions of a program's dataframes and arrays."""
+    """The builders of the expressions of a program's dataframes and arrays."""
 
     def __init__(self) -> None:
         self._known: dict[str, Builders] = {}
@@ -64,14 +65,14 @@ class ExpressionBuilders:
         return bool(self._known)
 
     def clear(self) -> None:
-        """Forget all expressions."""
+        """Remove all expressions."""
         self._known.clear()
 
     def built(self, expr: Any, collection: Any) -> None:
-        """Note that the program built a collection of an expression, in a step or in none.
+        """Record that the program built a collection from an expression, in a step or in none.
 
-        While a collection of it lives, another may be but a copy: its line remains. It is called
-        by the wrapper's own function.
+        While a collection of the expression exists, another one may be only a copy, so the line
+        remains. The wrapper's own function must call this method.
         """
         opened, known, name = steps.current_step(), self._known, expr._name
         builders = known.get(name)
@@ -93,7 +94,7 @@ class ExpressionBuilders:
                     waiting.append(inner)
 
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
-        """Note what an expression was rewritten to; `last` is its form just before."""
+        """Record the result of rewriting an expression. `last` is its form just before."""
         if getattr(result, "_name", None) in self._known:
             return
         builders = self.root(expr)
@@ -101,7 +102,7 @@ class ExpressionBuilders:
             self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
-        """Return who built an expression, or the expression that it wraps."""
+        """Return the builders of an expression, or of the expression that it wraps."""
         for part in unwrapped(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -109,14 +110,14 @@ class ExpressionBuilders:
         return None
 
     def layers(self, expr: Any) -> Iterator[tuple[str, Builders]]:
-        """Yield the names of an expression's layers that the program built, with who did."""
+        """Yield the names and builders of an expression's layers that the program built."""
         for part in _parts(expr):
             builders = self._known.get(part._name)
             if builders is not None:
                 yield part._name, builders
 
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
-        """Assign unknown parts to who built the parts that they were before it was rewritten."""
+        """Assign unknown parts to the builders of the parts from which they were rewritten."""
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
         waiting = [(expr, before)]
@@ -141,10 +142,10 @@ class ExpressionBuilders:
         return self._was(part, before, twin, builders)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Return who built the part that a part was before it was rewritten.
+        """Return the builders of the part from which a part was rewritten.
 
-        A change below a part changes its name, as when a selection of columns is pushed through
-        it; it still does the same work.
+        A change below a part changes its name, for example when a selection of columns is pushed
+        through it. The part still does the same work.
         """
         known = self._known.get(part._name)
         if known is not None:
@@ -156,7 +157,7 @@ class ExpressionBuilders:
 
 
 def _kind(part: Any) -> tuple[Any, str]:
-    """Return what remains of a part when the expressions below it change."""
+    """Return the properties of a part that remain when the expressions below it change."""
     return type(part), part._name.rpartition("-")[0]
 
 
@@ -174,14 +175,14 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return of each task that puts a collection's results together which keys it takes."""
+    """Return the keys that each task takes which combines a collection's results, by task."""
     found: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
             inner = part.operand("dsk")
             if is_expression(inner):
                 found[part._name] = inner.operand("output_keys")
-            else:  # of several collections
+            else:  # The task combines results of several collections.
                 found |= {name: list(names) for name, names in inner.dependencies.items() if names}
     return found
 
@@ -201,7 +202,7 @@ def _inner(part: Any) -> list[Any]:
 
 
 def _parts(expr: Any) -> Iterator[Any]:
-    """Yield an expression and all its parts, each once."""
+    """Yield an expression and all its parts, without duplicates."""
     waiting, seen = [expr], {expr._name}
     for part in waiting:
         if len(seen) > _MOST_PARTS:
@@ -213,44 +214,44 @@ def _parts(expr: Any) -> Iterator[Any]:
                 waiting.append(inner)
 
 
-# --- `BuiltLines`: tells the observers of steps which line built each layer of a graph ------------
+# --- `BuiltLines`: reports to observers of steps which line built each layer of a graph -----------
 
-#: Items of `BuiltLines.fresh` from which they are told at once.
+#: Number of items of `BuiltLines.fresh` at which they are reported immediately.
 MOST_FRESH = 40_000
-#: The most keys of a graph that are looked at.
+#: Maximum number of keys of a graph that are examined.
 _MOST_KEYS = 1000
 
 
 class BuiltLines:
-    """The line that built each layer last, by the layer's name.
+    """The line that last built each layer, by the layer's name.
 
-    A delayed function takes but some 30 µs to be built, so that all waits until a graph is sent:
-    the program's code and the instruction in it are kept in `fresh` till then.
+    Building a delayed function takes only about 30 µs, so all processing waits until a graph is
+    sent. Until then, the program's code and instruction are kept in `fresh`.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Line] = {}
         self._lock = threading.RLock()
-        #: Of layers whose lines were not told yet, flat: the name, the user's code and the
-        #: instruction in it, on which layers it depends. At most some `MOST_FRESH` of them.
+        #: Layers whose lines were not yet reported, as a flat list: name, user's code and
+        #: instruction, and the layers on which it depends. At most about `MOST_FRESH` items.
         self.fresh: list[Any] = []
-        #: What is told to the first observer, at most some `MOST_FRESH` items: a program may build
-        #: before its recording begins.
+        #: Items that are reported to the first observer, at most about `MOST_FRESH`, because a
+        #: program may build before its recording starts.
         self._early: list[Any] = []
 
     def clear(self) -> None:
-        """Forget all layers."""
+        """Remove all layers."""
         self.fresh.clear()
         self._early.clear()
         self._known.clear()
 
     def line_of(self, name: Any) -> Line | None:
-        """Return the line that built a layer last; None: unknown."""
+        """Return the line that last built a layer, or None if unknown."""
         self.tell()
         return self._known.get(name)
 
     def tell(self) -> None:
-        """Notify the observers which lines built what they were not told of yet."""
+        """Report to the observers the lines of layers that they have not yet received."""
         with self._lock:
             fresh = self.fresh[:]
             del self.fresh[: len(fresh)]
@@ -263,29 +264,30 @@ class BuiltLines:
             self._tell(facts)
 
     def built(self, name: Any, graph: Any) -> None:
-        """Note a layer that was built with its graph, out of those that it depends on.
+        """Record a layer that was built with its graph, and the layers on which it depends.
 
-        In a call of the client the program builds nothing: the layer may be one that was optimised,
-        or that of results that stay on the cluster. It is called by the wrapper itself.
+        Within a call of the client, the program builds nothing: the layer may be the result of an
+        optimization, or contain results that stay on the cluster. The wrapper itself must call this
+        method.
         """
         self.tell()
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
             self._note(name, current_line(_OURS - 1), graph.dependencies.get(name, ()))
 
     def built_directly(self, name: Any, graph: Any) -> None:
-        """Note a layer of a graph that was not made of collections."""
+        """Record a layer of a graph that was not made from collections."""
         self.tell()
         if isinstance(name, str) and name not in self._known:
             self._note(name, current_line(), graph.dependencies.get(name, ()))
 
     def rewritten(self, name: str, builders: Builders) -> None:
-        """Note the layer of an expression that Dask has rewritten."""
+        """Record the layer of an expression that Dask has rewritten."""
         for inner, others in builders.fused:
             self._note(inner, others.line)
         self._note(name, builders.line, [inner for inner, _ in builders.fused])
 
     def sent(self, graph: Any, keys: Any) -> None:
-        """Note a graph that is sent to the cluster, by the keys that are wanted of it."""
+        """Record a graph that is sent to the cluster, by the keys that are requested."""
         self.tell()
         line = client_calls.line()
         if line is None:
@@ -296,7 +298,7 @@ class BuiltLines:
                     observer.mapped(line, key)
         elif client_calls.is_open("submit"):
             self._tell([fact for key in _some(keys) for fact in (time(), line, key, ())])
-        else:  # what computing adds, such as the task that puts the chunks together
+        else:  # Layers that computing adds, such as the task that concatenates the chunks.
             new = [name for name in _names(keys) if name not in self._known]
             finalized = finalized_keys(graph) if new else {}
             for name in new:
@@ -316,7 +318,7 @@ class BuiltLines:
             observer.built_at(facts)
 
     def _is_new(self, name: str, line: Line) -> bool:
-        """Return whether a layer's line was not known as the last; from now on it is."""
+        """Return whether a layer has a new line, and store the line as its last one."""
         if self._known.get(name) is line:
             return False
         if len(self._known) > _MOST_NAMES:
@@ -332,13 +334,13 @@ def _names(keys: Any) -> list[str]:
 
 
 def _some(keys: Any) -> list[Any]:
-    """Return some keys: a result that is still there is not computed again."""
+    """Return some keys. A result that still exists is not computed again."""
     found = list(_keys(keys))
     return found if len(found) <= 3 else [found[0], found[len(found) // 2], found[-1]]
 
 
 def _keys(keys: Any) -> Iterator[Any]:
-    """Yield the first keys of nested lists of them."""
+    """Yield the first keys from nested lists of keys."""
     waiting, count = [keys], 0
     while waiting and count < _MOST_KEYS:
         part = waiting.pop()

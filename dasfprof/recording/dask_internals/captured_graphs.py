@@ -1,4 +1,4 @@
-"""`capture_graph`: the graph that a collection would send, caught before anything is computed."""
+"""`capture_graph`: the graph that a collection would send, without computing anything."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, NoReturn
 import dask
 from dask.utils import key_split
 
-#: What Dask computes to read the footers of Parquet files: metadata, and no data.
+#: Functions that Dask computes to read the footers of Parquet files, which are only metadata.
 _FOOTERS = "_gather_statistics"
 
 
 class NeedsComputingError(Exception):
-    """Dask would have to compute something before it can build the graph."""
+    """Raised if Dask would have to compute something before it can build the graph."""
 
 
 class _Captured(Exception):  # noqa: N818  (it is no error)
-    """Ends the call of `compute` when the graph is optimised."""
+    """Raised to end the call of `compute` once the graph is optimized."""
 
     def __init__(self, graph: Any, keys: Any) -> None:
         super().__init__("the graph is optimised")
@@ -27,7 +27,7 @@ class _Captured(Exception):  # noqa: N818  (it is no error)
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph that ``collection.compute()`` would send, its keys, and seconds it took.
+    """Return the graph that ``collection.compute()`` would send, its keys, and the seconds.
 
     Raises
     ------
@@ -48,11 +48,11 @@ def capture_graph(collection: Any) -> tuple[Any, Any, float]:
 
 
 def optimised_expression(collection: Any) -> Any:
-    """Return the expression of a dataframe as it would be sent; None of other collections.
+    """Return the expression of a dataframe in the form that is sent, or None.
 
-    Older versions of Dask send the graph that they made of it.
+    It is None for other collections, and for versions of Dask that send a graph.
     """
-    # A delayed function has each attribute.
+    # A delayed function has every attribute.
     if not hasattr(type(collection), "expr"):
         return None
     with dask.config.set(scheduler=_refuse):
@@ -60,14 +60,14 @@ def optimised_expression(collection: Any) -> Any:
 
 
 def _refuse(graph: Any, keys: Any, **_: object) -> Any:
-    """Compute footers of files in this thread, and refuse all else."""
+    """Compute footers of files in this thread, and raise for everything else."""
     if reads_footers(keys):
         return dask.get(graph, keys)
     raise NeedsComputingError(key_split(next(flat(keys), "")))
 
 
 def reads_footers(keys: Any) -> bool:
-    """Return whether Dask would compute keys to read footers of Parquet files."""
+    """Return whether Dask computes these keys to read footers of Parquet files."""
     return bool(key_split(next(flat(keys), "")) == _FOOTERS)
 
 

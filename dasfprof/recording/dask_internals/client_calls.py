@@ -1,7 +1,7 @@
-"""Hooks that time what a client's program calls: from which line, for how many keys, and what for.
+"""Hooks that time calls of Dask by a client's program, with their line, number of keys and purpose.
 
-What a call of Dask calls in turn belongs to it. With an asynchronous client a call returns before
-its answer, and nobody waits: only its own time counts.
+A call that Dask makes within a call belongs to the outer call. With an asynchronous client, a call
+returns before its answer and nobody waits, so only the time of the call itself counts.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ from dasfprof.recording.steps.step import ClientCall
 
 logger = logging.getLogger(__name__)
 
-#: Seconds of what is done outside of calls, below which it is not worth a look for its line.
+#: Threshold (seconds): work outside of calls for which the line is looked up.
 _BRIEF = 0.0002
-#: Calls that ask for no keys, and those that move or keep what is there.
+#: Calls that request no keys, and calls that move or keep existing results.
 _KEYLESS = ("run", "run_on_scheduler", "upload_file", "publish_dataset", "unpublish_dataset")
 _MOVING = ("rebalance", "replicate")
 #: Calls that fetch the results of futures.
 _FETCHES = ("result", "gather")
 
-#: A call that has ended may still be that of what was begun in it.
+#: A call that has ended may still be the current call of tasks that were started in it.
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
-#: The identities of the calls that are open, in all threads and contexts.
+#: Identities of the open calls in all threads and contexts.
 opened: set[int] = set()
-#: Of this thread: seconds for which it made names for tasks, and when each of the last of them was
-#: begun, with its seconds.
+#: Per thread: seconds in which it tokenized, and the start and seconds of the last tokenizations.
 _own = threading.local()
 _MOST_TOKENS = 1000
 
@@ -53,15 +52,15 @@ _MOST_TOKENS = 1000
 class OpenCall(ClientCall):
     """A call that has not ended."""
 
-    #: By the monotonic clock.
+    #: Start by the monotonic clock.
     began: float = 0.0
     token: Token[OpenCall | None] | None = None
-    #: Whether all that it asks for was computed before: then it waits for no task.
+    #: Whether all requested results were computed before, so that it waits for no task.
     computed: bool = False
 
 
 def hooks() -> Iterator[Hook]:
-    """Yield what is to be wrapped, its attribute, and the wrapper."""
+    """Yield each object to patch, the name of its attribute, and the wrapper."""
     names_of_calls = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
     for name in (*names_of_calls, *_KEYLESS, *_MOVING):
         yield Client, name, _calling(name)
@@ -75,17 +74,17 @@ def hooks() -> Iterator[Hook]:
 
 
 def _of_dask() -> list[Hook]:
-    """Time `dask.compute` and `dask.persist`, which no client is called by without a cluster."""
+    """Return the hooks of `dask.compute` and `dask.persist`, which are called without a cluster."""
     owners = (importlib.import_module("dask.base"), dask)
     return [(owner, name, _calling(name)) for owner in owners for name in ("compute", "persist")]
 
 
-#: Of programs without a cluster.
+#: Hooks for programs without a cluster.
 of_dask = SharedPatches(_of_dask)
 
 
 def waited(began: float, seconds: float, keys: int) -> None:
-    """Note that this thread waited for what one of Dask's own schedulers computed."""
+    """Record that this thread waited for a computation of one of Dask's local schedulers."""
     opened = _current.get()
     if opened is not None and opened.is_open:
         opened.waiting += seconds
@@ -98,12 +97,12 @@ def waited(began: float, seconds: float, keys: int) -> None:
 
 
 def clock() -> float:
-    """Return seconds that pass for this thread while it does not make names for tasks."""
+    """Return a clock in seconds that stops while this thread tokenizes."""
     return monotonic() - float(getattr(_own, "tokenising", 0.0))
 
 
 def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
-    """Add what this thread did to the call that it is in; else that is a call of its own."""
+    """Add seconds of this thread to its current call, or record them as a call of their own."""
     call: ClientCall | None = _current.get()
     if call is None or not call.is_open:
         is_main = threading.current_thread() is threading.main_thread()
@@ -136,7 +135,7 @@ def _calling(name: str) -> Callable[[Any, Patch], Any]:
 
 
 def _begin(name: str) -> OpenCall | None:
-    """Begin a call; None if it is part of another."""
+    """Start a call. Return None if it is part of another call."""
     try:
         outer = _current.get()
         if outer is not None and outer.is_open:
@@ -153,7 +152,7 @@ def _begin(name: str) -> OpenCall | None:
 
 
 def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-    """End a call, and tell of it, unless it failed to begin."""
+    """End a call and report it, unless it could not be started."""
     try:
         call.seconds = monotonic() - call.began
         call.is_open = False
@@ -177,7 +176,7 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
 
 
 def _are_computed(args: tuple[Any, ...]) -> bool:
-    """Return whether a call asks for futures that are all computed; those it waits for are not."""
+    """Return whether a call requests only futures that are computed already."""
     try:
         asked = args[1] if isinstance(args[0], Client) else args[0]
         futures = asked if isinstance(asked, list | tuple | set) else (asked,)
@@ -197,19 +196,19 @@ def _tell(call: ClientCall) -> None:
 
 
 def line() -> Line | None:
-    """Return the line of the user's code that this thread's call is from."""
+    """Return the line of the user's code that made this thread's call."""
     call = _current.get()
     return call.line if call is not None and call.is_open else current_line()
 
 
 def is_open(name: str = "") -> bool:
-    """Return whether this thread is in a call; if a name is given, in one of that."""
+    """Return whether this thread is in a call, or in a call with this name if one is given."""
     call = _current.get()
     return call is not None and call.is_open and name in ("", call.name)
 
 
 def _timing_waits(original: Any, patch: Patch) -> Any:
-    """Time for how long a thread waits until the event loop has done something for it."""
+    """Return a wrapper that times how long a thread waits for the event loop."""
 
     def sync(*args: Any, **kwargs: Any) -> Any:
         if not patch.active:
@@ -232,7 +231,7 @@ def _timing_waits(original: Any, patch: Patch) -> Any:
 
 
 def _timing_results(original: Any, patch: Patch) -> Any:
-    """Time how long results take to come, on the event loop, for the call that waits for them."""
+    """Return a wrapper that times how long results take to arrive, for the call that waits."""
     meter = names.RECEIVING.find("context_meter")
 
     async def _gather_remote(*args: Any, **kwargs: Any) -> Any:
@@ -255,10 +254,10 @@ def _timing_results(original: Any, patch: Patch) -> Any:
 
 
 def _timing_tokens(original: Any, patch: Patch) -> Any:
-    """Time how long names for tasks take to be made, of all that goes into them.
+    """Return a wrapper that times tokenization, including everything that is tokenized within it.
 
-    A delayed function takes but some 30 µs to be built, and has a name: outside of calls, where
-    brief ones are not told, nothing is kept of them.
+    Building a delayed function takes only about 30 µs and includes a name. Outside of calls, short
+    ones are not reported, so nothing is stored for them.
     """
 
     def _tokenize(*args: Any, **kwargs: Any) -> Any:
@@ -275,7 +274,7 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
 
 
 def _note_token(began: float, seconds: float) -> None:
-    """Note that a name was made; what was noted of those that were made for it is part of it."""
+    """Record a tokenization. Earlier ones that were part of it are replaced."""
     try:
         if not hasattr(_own, "tokens"):
             _own.tokens = deque(maxlen=_MOST_TOKENS)
@@ -289,13 +288,15 @@ def _note_token(began: float, seconds: float) -> None:
         logger.debug("the making of a name could not be noted", exc_info=True)
 
 
-# --- What a client's program is busy with, found in the frames of its main thread -----------------
+# --- Activity of a client's program, from the frames of its main thread
+# ----------------------------
 
-#: Phases by module and function of Dask; those of whole modules, by their first words.
+#: Phases by module and function of Dask. Phases of whole modules are given by the start of their
+#: names.
 _FUNCTIONS = {
     ("distributed.utils", "sync"): "waiting",
-    ("distributed.utils", "wait"): "waiting",  # within sync
-    ("distributed.client", "__next__"): "waiting",  # of as_completed
+    ("distributed.utils", "wait"): "waiting",  # Within sync.
+    ("distributed.client", "__next__"): "waiting",  # Of as_completed.
     ("distributed.protocol.pickle", "dumps"): "pickling",
     ("distributed.client", "_graph_to_futures"): "sending",
 }
@@ -305,32 +306,32 @@ _MODULES = (
     ("dask.optimization", "optimising"),
     ("dask.array.optimization", "optimising"),
     ("dask.dataframe.optimize", "optimising"),
-    # Dask's own schedulers, which run in the thread that computes.
+    # Dask's local schedulers, which run in the thread that computes.
     ("dask.local", "waiting"),
     ("dask.threaded", "waiting"),
     ("dask.multiprocessing", "waiting"),
 )
-#: Functions of any module of Dask that optimise, by their first words.
+#: Functions of any module of Dask that optimize, by the start of their names.
 _OPTIMISING = ("optimize", "simplify", "lower_", "fuse")
 
 PROGRAM, BUILDING = "program", "building"
-#: The most of a client's futures that are looked through, the latest first.
+#: Maximum number of a client's futures that are examined, latest first.
 _MOST_FUTURES = 100
 
 
 def has_pending(client: Any) -> bool:
-    """Return whether the cluster has something to do for a client, as its latest futures tell."""
-    if client is None:  # no cluster: what the program waits for is told by its stack
+    """Return whether the cluster has work for a client, from the client's latest futures."""
+    if client is None:  # Without a cluster, the stack shows what the program waits for.
         return False
     try:
         latest = islice(reversed(client.futures.values()), _MOST_FUTURES)
         return any(future.status == "pending" for future in latest)
-    except RuntimeError:  # they change meanwhile
+    except RuntimeError:  # Other threads may change the futures meanwhile.
         return True
 
 
 def phase(frames: list[FrameType]) -> str:
-    """Return the phase that the innermost call of Dask tells, see the schema's `CLIENT_SAMPLE`."""
+    """Return the phase of the innermost call of Dask. See `CLIENT_SAMPLE` in the schema."""
     for frame in reversed(frames):
         module = frame.f_globals.get("__name__")
         found = _phase_of(module, frame.f_code.co_name) if isinstance(module, str) else None

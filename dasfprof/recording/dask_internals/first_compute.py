@@ -1,4 +1,4 @@
-"""`stop_at_first_compute`: takes the first graph that a program would compute, in any way."""
+"""`stop_at_first_compute`: intercepts the first graph that a program would compute, in any way."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.captured_graphs import reads_footers
 from dasfprof.recording.dask_internals.patch import Entries, Patch
 
-#: Called with a graph and the keys that are wanted of it; does not return.
+#: Function that is called with a graph and the requested keys, and does not return.
 Take = Callable[[Any, Any], Any]
 
 
 def stop_at_first_compute(take: Take) -> None:
-    """Have a call take each graph that this process would compute, until the process ends.
+    """Pass each graph that this process would compute to a function, until the process ends.
 
     Parameters
     ----------
@@ -43,7 +43,8 @@ def _taking(take: Take, original: Any, _: Patch | None = None) -> Any:
 
 def _taking_sent(take: Take, original: Any, _: Patch) -> Any:
     def _graph_to_futures(*args: Any, **kwargs: Any) -> Any:
-        _, graph, keys, *_ = (*args, *kwargs.values())  # the graph's name differs between versions
+        # The name of the parameter differs between versions.
+        _, graph, keys, *_ = (*args, *kwargs.values())
         keys = kwargs.get("keys", keys)
         return original(*args, **kwargs) if reads_footers(keys) else take(graph, keys)
 

@@ -1,4 +1,4 @@
-"""What a graph holds by value that is large: functions with all that they hold, and arguments."""
+"""Large values that are embedded in a graph: functions with their values, and arguments."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import SentValue, Submission
 
-#: Bytes of a graph, and of a value, from which they are looked at.
+#: Minimum bytes of a graph, and of a value, that are examined.
 LEAST = 10_000
-#: The most parts of a graph that are visited, of a layer, and values that are told.
+#: Maximum numbers of visited parts of a graph, of visited parts of a layer, and of reported values.
 _MOST_PARTS, _MOST_OF_A_LAYER, _MOST_TOLD = 10_000, 100, 10
-#: How often values of a name and type are pickled to be measured; later ones are taken to be as
-#: much larger than they seem.
+#: Maximum number of values of a name and type that are pickled to measure them. The size of later
+#: values is scaled by the same ratio.
 _MEASURED = 5
-#: Seconds of pickling a graph from which its values are not pickled once more.
+#: Threshold (seconds of pickling the graph): its values are not pickled a second time.
 _PATIENCE = 0.5
-#: Packages whose objects know their bytes.
+#: Packages whose objects know their size in bytes.
 _SIZED = ("numpy", "pandas", "pyarrow", "scipy", "polars", "xarray", "cupy", "cudf", "torch")
 
 _CONTAINERS = (dict, list, tuple, set)
 
-#: By names and types: how often each was measured, and the last time its bytes and seconds, by the
-#: bytes that it seemed to have.
+#: By names and types: number of measurements, and bytes and seconds of the last one, with the
+#: estimated bytes.
 _known: dict[tuple[str, ...], tuple[int, float, float]] = {}
 
 
 def large_values(
     graph: Any, functions: Iterable[FunctionType], tasks: int, size: int, seconds: float
 ) -> Iterator[SentValue]:
-    """Yield the large values of a graph that was sent, for so many keys.
+    """Yield the large values of a graph that was sent for a number of keys.
 
     Parameters
     ----------
@@ -83,14 +83,15 @@ def large_values(
         part, about, whole, times = one
         told = f"{kind.__module__}.{kind.__qualname__}"
         size, seconds = _measured(("argument", owner, told), part, about, patient)
-        each = whole / max(about * times, 1)  # the one that is measured may be larger, or smaller
+        # The measured value may be larger or smaller than estimated.
+        each = whole / max(about * times, 1)
         if size * each >= LEAST:
             size = round(size * each)
             yield SentValue("argument", owner, size, seconds * each, times, "argument", told)
 
 
 def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
-    """Return the bytes and seconds of pickling a value; what it is about where that takes long."""
+    """Return the bytes and seconds of pickling a value, estimated if pickling takes long."""
     count, by_size, by_seconds = _known.get(name, (0, 1.0, float("nan")))
     if patient and count < _MEASURED and len(_known) < _MOST_PARTS:
         buffers: list[pickle.PickleBuffer] = []
@@ -117,13 +118,13 @@ def _why(function: FunctionType) -> str:
 
 
 def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
-    """Yield what a function holds, in words, with its bytes."""
+    """Yield descriptions of the values that a function holds, with their bytes."""
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
     for name, cell in cells:
         try:
             yield _in_words("closure", name, cell.cell_contents)
-        except ValueError:  # not yet assigned
+        except ValueError:  # The variable is not yet assigned.
             continue
     for name in code.co_names:
         value = function.__globals__.get(name)
@@ -140,7 +141,7 @@ def _in_words(how: str, name: str, value: Any) -> tuple[str, int]:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a graph: whose it is, whether that is a task's, and of how many tasks."""
+    """A part of a graph: its owner, whether it belongs to a task, and its number of tasks."""
 
     value: Any
     owner: str = ""
@@ -148,7 +149,7 @@ class _Part:
     times: int = 1
 
     def some(self, values: Collection[Any], owner: str = "", of_task: bool = False) -> list[_Part]:
-        """Return some of its values, evenly: each stands for those that are left out."""
+        """Return evenly spaced values of a container. Each represents those that are left out."""
         step = max(len(values) // _MOST_OF_A_LAYER, 1)
         named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
         some = values[::step] if isinstance(values, list) else islice(values, 0, None, step)
@@ -156,9 +157,10 @@ class _Part:
 
 
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield values in a graph: whose they are, each, and of how many tasks. Of large layers some.
+    """Yield owner, value and number of tasks for values in a graph.
 
-    Only Dask's own specifications and expressions, containers and partial functions are entered.
+    Only some of a large layer. Only Dask's own specifications and expressions, containers and
+    partial functions are entered.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):
@@ -173,7 +175,7 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
-    """Return what a part is made of; None of a value."""
+    """Return the parts of a part, or None if it is a value."""
     node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
     if part.of_task and kind in _CONTAINERS and _is_one(value, node):
         return None
@@ -181,7 +183,7 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
         found = []
         for one in part.some(value.items()):
             key, one.value = one.value
-            # Of texts a dict of keyword arguments, of a task, has some, too.
+            # The dict of keyword arguments of a task contains texts, too.
             is_task = type(key) is tuple or (node is not None and isinstance(one.value, node))
             if is_task or not one.owner:
                 one.owner = key_split(key)
@@ -201,24 +203,26 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
     package = kind.__module__.partition(".")[0]
     if package not in ("dask", "distributed"):
         return None
-    if kind.__module__ == "dask.delayed":  # it has each attribute
+    if kind.__module__ == "dask.delayed":  # The object has every attribute.
         return ()
-    if hasattr(value, "iterables"):  # of `map`
+    if hasattr(value, "iterables"):  # The value belongs to `map`.
         part.owner = funcname(value.func)
         given = [*part.some(list(value.iterables)), *part.some([value.kwargs], of_task=True)]
         return [_Part(value.func, part.owner, True, tasks), *given]
     operands = getattr(value, "operands", None)
     if operands is not None:
         return part.some(operands, owner=kind.__name__)
-    if package == "distributed":  # a future knows its client, and that all others
+    # A future refers to its client, which refers to all other futures.
+    if package == "distributed":
         return ()
     return part.some(list(getattr(value, "__dict__", {}).values()))
 
 
 def _is_one(value: Any, node: Any) -> bool:
-    """Return whether a container of a task is a value: its items are many, or none is of Dask.
+    """Return whether a container of a task is a value: it has many items, or none from Dask.
 
-    Others are entered. What is long and no task's are names of tasks, or arguments of many.
+    Other containers are entered. A long container outside of a task contains keys, or arguments of
+    many tasks.
     """
     if len(value) > _MOST_OF_A_LAYER:
         return True
@@ -229,7 +233,7 @@ def _is_one(value: Any, node: Any) -> bool:
 
 
 def size_of_value(value: Any) -> int:
-    """Return the bytes of a value that knows them, about; 0 of any other."""
+    """Return the approximate bytes of a value that knows its size, or 0 for any other value."""
     kind = type(value)
     if kind in (bytes, bytearray, str):
         return len(value)
@@ -238,17 +242,17 @@ def size_of_value(value: Any) -> int:
     return 0
 
 
-# --- Hooks around what a client's program does to send a graph ------------------------------------
+# --- Hooks on the client functions that send a graph ---------------------------------------------
 
 logger = logging.getLogger(__name__)
 
-#: Of this thread: whether it optimises, the seconds of that since its last graph, if it did, and
-#: the functions that it has pickled by value for the graph that it sends.
+#: Per thread: whether it is optimizing, the seconds of optimizing since its last graph, and the
+#: functions that it has pickled by value for the graph that it is sending.
 _own = threading.local()
 
 
 def _hooks() -> Iterator[Hook]:
-    """Yield what sends graphs, and what optimises them where Dask has that."""
+    """Yield the functions that send graphs, and those that optimize them if Dask has them."""
     yield Client, "_graph_to_futures", _timing_submission
     yield Client, "_send_to_scheduler", _noting_size
     yield names.FUNCTIONS_SENT.find("Pickler"), "_dynamic_function_reduce", _noting_functions
@@ -257,7 +261,7 @@ def _hooks() -> Iterator[Hook]:
             yield owner, "optimize", _timing_optimisation
 
 
-#: Used by whoever places the hooks on graphs.
+#: Used by the code that places the hooks on graphs.
 timers = SharedPatches(_hooks)
 
 
@@ -327,7 +331,10 @@ def _noting_size(original: Any, patch: Patch) -> Any:
 
 
 def _size_of(message: dict[str, Any]) -> int | None:
-    """Return the bytes of a graph that is sent; older versions of Dask have its frames apart."""
+    """Return the bytes of a graph that is sent.
+
+    Older versions of Dask store its frames separately.
+    """
     frames = getattr(message.get("expr_ser"), "frames", message.get("graph_frames"))
     return None if frames is None else sum(memoryview(frame).nbytes for frame in frames)
 
@@ -343,6 +350,9 @@ def _noting_functions(original: Any, patch: Patch) -> Any:
 
 
 def _would_have_seen_it() -> bool:
-    """Return whether all is timed that optimises: dataframes may have been imported since."""
+    """Return whether all optimizing functions are timed.
+
+    Dataframes may have been imported since.
+    """
     expressions, frames = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
     return timers.wraps(expressions) and (frames is None or timers.wraps(frames))

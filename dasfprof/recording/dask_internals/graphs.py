@@ -1,12 +1,10 @@
-"""Hooks that note which graphs the program builds and computes, at which lines and in which steps.
+"""Hooks that record the lines and steps of the graphs that a program builds and computes.
 
-Annotations of layers would not work: Dask loses them as it optimises arrays, bags and dataframes,
-does not fuse layers with different annotations, and warns about them on dataframes. So the names of
-layers are noted as they are built, with the program's line and the current step of
-`dasfprof.recording.steps.step`, and only a graph that is sent to the cluster in a step is
-annotated, with one tuple: `ANNOTATION`.
-
-`remove_hooks` restores what `place_hooks` replaced.
+Annotations of layers would not work: Dask loses them when it optimizes arrays, bags and dataframes,
+does not fuse layers with different annotations, and warns about them on dataframes. Instead, the
+names of layers are recorded when they are built, with the program's line and the current step of
+`dasfprof.recording.steps.step`. Only a graph that is sent in a step is annotated, with one tuple:
+`ANNOTATION`. `remove_hooks` restores what `place_hooks` replaced.
 """
 
 from __future__ import annotations
@@ -41,54 +39,54 @@ logger = logging.getLogger(__name__)
 
 Names = tuple[str, ...]
 
-#: The most known names of layers; beyond it all are forgotten, which bounds the memory.
+#: Maximum number of known layer names. Beyond it, all are removed, which bounds the memory.
 _MOST_NAMES = 500_000
-#: The steps that built each layer, the last one last; empty for a layer that no step built and
-#: that layers of steps depend on.
+#: Steps that built each layer, in order. Empty for a layer that no step built and on which layers
+#: of steps depend.
 _layers: dict[str, list[Names]] = {}
 _expressions = ExpressionBuilders()
 _lines = BuiltLines()
 
 
 class _Rewriting(threading.local):
-    """What this thread has rewritten an expression to last."""
+    """The last expression that this thread has rewritten."""
 
     last: Any = None
 
 
 _busy = _Rewriting()
-#: The threads that rewrite expressions.
+#: Threads that are rewriting expressions.
 _rewriting: set[int] = set()
-#: The layer for which a thread has called `HighLevelGraph.from_collections`; None: none.
+#: Layer for which a thread has called `HighLevelGraph.from_collections`, or None.
 _making: list[Any] = [None]
-#: Modules of collections of expressions that were looked at.
+#: Modules with collections of expressions that have been examined.
 _watched: set[str] = set()
 
 
 def place_hooks() -> None:
-    """Place the hooks; each call must be undone by a call of `remove_hooks`."""
+    """Place the hooks. Each call must be undone by a call of `remove_hooks`."""
     _patches.enter()
     timers.enter()
 
 
 def remove_hooks() -> None:
-    """Restore everything, unless another run still uses the hooks."""
+    """Restore the original functions, unless another run still uses the hooks."""
     timers.leave()
     _patches.leave()
 
 
 def line_of(layer: Any) -> Line | None:
-    """Return the line that built a layer last, while lines are noted; None: unknown."""
+    """Return the line that last built a layer, or None if unknown. Requires the hooks."""
     return _lines.line_of(layer)
 
 
 def tell_lines() -> None:
-    """Notify the observers of steps which lines built what they were not told of yet."""
+    """Report to the observers of steps the lines that they have not yet received."""
     _safely(_lines.tell)
 
 
 def watch_collections() -> None:
-    """Place the hooks on collections of expressions too, if the program has imported them since."""
+    """Place the hooks on collections of expressions if the program has imported them since."""
     if any(module in sys.modules and module not in _watched for module in names.EXPRESSIONS):
         _patches.place_more()
         timers.place_more()
@@ -109,7 +107,7 @@ def _on_expressions() -> Iterator[Hook]:
             continue
         owner, expr, lost = found.find(collection), found.find(expression), found.gone()
         if owner is None and expr is None and not lost:
-            continue  # it is being imported
+            continue  # The module is being imported.
         _watched.add(module)
         if lost:
             logger.warning("this version of Dask has no %s: %s", lost[0], found.loss)
@@ -131,13 +129,14 @@ def _forget() -> None:
 _patches = SharedPatches(_hooks, _forget)
 
 
-# A delayed function takes but some 30 µs to be built, in which each of these wrappers is called: a
-# wrapper with the parameters of what it wraps takes a third of the time of one with any.
+# Building a delayed function takes only about 30 µs and calls each of these wrappers. A wrapper
+# with the parameters of the original takes a third of the time of one with arbitrary parameters.
 
 
 def _noting_layer(original: Any, patch: Patch) -> Any:
     if not takes(original, "cls", "name", "layer", "dependencies"):
-        return original  # of a later Dask: calls with other arguments must not fail
+        # A later version of Dask may call it with other arguments, which must not fail.
+        return original
 
     making, fresh, frame_of, calls = _making, _lines.fresh, sys._getframe, client_calls.opened
     note, step_of, stepped = fresh.extend, steps.current_step, _layers
@@ -165,7 +164,7 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
 
 
 def _noting_sources(original: Any, patch: Patch) -> Any:
-    """Note the layers of graphs that are created directly, not from collections."""
+    """Return a wrapper that records layers of graphs that are not made from collections."""
 
     def __init__(  # noqa: N807
         self: Any, layers: Any, dependencies: Any, key_dependencies: Any = None
@@ -188,7 +187,7 @@ def _noting_collection(original: Any, patch: Patch) -> Any:
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:
-    """Assign what an expression is rewritten to to the step that built the expression."""
+    """Return a wrapper that assigns a rewritten expression to the step that built the original."""
 
     def rewrite(*args: Any, **kwargs: Any) -> Any:
         if not _expressions or not patch.active:
@@ -230,7 +229,7 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
 
 
 def _note_graph(name: Any, graph: Any, dependencies: Any) -> None:
-    """Note the layer that was made of collections; called by the wrapper alone."""
+    """Record a layer that was made from collections. Only the wrapper may call this."""
     _lines.built(name, graph)
     _note_steps(name, dependencies)
 
@@ -243,7 +242,7 @@ def _note_steps(name: Any, dependencies: Any) -> None:
 
 
 def _note_collection(*given: Any) -> None:
-    """Note the expression of a new collection, which are the first arguments of its making."""
+    """Record the expression of a new collection, from the first arguments of its constructor."""
     try:
         if not _rewriting or threading.get_ident() not in _rewriting:
             collection, expr = given
@@ -253,9 +252,10 @@ def _note_collection(*given: Any) -> None:
 
 
 def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
-    """Note the line of a graph that is sent to the cluster; return its step.
+    """Record the line of a graph that is sent to the cluster, and return its step.
 
-    The arguments are the client, the graph (its name differs between versions), the keys and more.
+    The arguments are the client, the graph (its name differs between versions), the keys and
+    others.
     """
     _, graph, keys, *_ = (*args, *kwargs.values(), None, None, None)
     keys = kwargs.get("keys", keys)
@@ -279,7 +279,7 @@ def _note_layer(name: str, opened: OpenStep) -> None:
 
 
 def _note_derived(name: Any, dependencies: Any) -> None:
-    """Note a layer that was built in no step and depends on layers that were."""
+    """Record a layer that was built in no step but depends on layers of steps."""
     if name in _layers or not isinstance(name, str):
         return
     found = [
@@ -297,7 +297,7 @@ def _note_derived(name: Any, dependencies: Any) -> None:
 
 def _note_sources(graph: Any) -> None:
     layers = graph.layers
-    # The layers of graphs that an optimisation creates are known.
+    # Layers of graphs that an optimization creates are known.
     if len(layers) <= 2 and not _is_made_of_collections():
         _note_layers([name for name in layers if name not in _layers])
         for name in layers:
@@ -320,7 +320,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
         _expressions.rewritten(expr, result)
         _busy.last = result
         return
-    # The parts' steps come first: a fusion belongs not only to the last step.
+    # The steps of the parts come first, because a fusion belongs not only to the last step.
     _expressions.rewritten(expr, result, _busy.last)
     _busy.last = None
     if is_expression(result):
@@ -331,7 +331,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _add(known: dict[str, list[Names]], name: str, names: Names) -> bool:
-    """Add a step to the builders of a name; return whether it was not already the last."""
+    """Add a step to the builders of a name. Return whether it is a new last step."""
     if len(known) > _MOST_NAMES:
         known.clear()
     built = known.setdefault(name, [])
@@ -350,7 +350,8 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
     root = _expressions.root(graph)
     built = [] if root is None else [builder.names for builder in root.steps]
     if not built and not is_expression(graph) and _expressions:
-        built = _built_by(keys)  # older versions of Dask have turned expressions into graphs by now
+        # Older versions of Dask have turned expressions into graphs by now.
+        built = _built_by(keys)
     if built:
         return current if current in built else built[-1]
     if current is None:

@@ -1,6 +1,6 @@
-"""Which of Dask's locks and semaphores the tasks of this process hold.
+"""Distributed locks and semaphores that the tasks of this process hold.
 
-The scheduler knows leases only, so `acquire` and `release` are wrapped in the processes of workers.
+The scheduler only knows leases, so `acquire` and `release` are wrapped in worker processes.
 Wrappers call the original first and keep its result and its exceptions.
 """
 
@@ -19,31 +19,32 @@ from distributed import get_worker
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 
-#: The most tasks of which locks are kept: those that never release any would fill the memory.
+#: Maximum number of tasks whose locks are stored, because some may never release their locks.
 _MOST = 10_000
 
-#: Arguments of `MultiLock.acquire` without the one that says how many of its locks are wanted.
+#: Arguments of `MultiLock.acquire`, without the number of locks that are required.
 _ALL_LOCKS = 3
 
 
 class _Held(NamedTuple):
-    #: None is held by an object that is gone: the scheduler takes its lease back.
+    #: A lock whose object no longer exists is not held: the scheduler takes its lease back.
     owner: weakref.ref[Any]
     kind: str
     name: str
-    #: How many may have it at a time, when this one had it, and for how long it waited for that.
+    #: Maximum number of holders, the time of the acquisition, and the seconds that it waited for
+    #: it.
     limit: int
     since: float
     waited: float
 
 
-#: By the name that Dask gives to the asyncio task of a task.
+#: Held locks by the name that Dask gives to the asyncio task of a task.
 _held: dict[str, list[_Held]] = {}
 _lock = threading.Lock()
 
 
 def held_by(key: Any) -> list[list[str]]:
-    """Return kind and name of what the task of a key holds."""
+    """Return kind and name of each lock that the task with this key holds."""
     if not _held:
         return []
     held = list(_held.get(_task_name(key), ()))
@@ -55,13 +56,13 @@ def _task_name(key: Any) -> str:
 
 
 def _current_task() -> str | None:
-    """Return the name of the task that this thread or coroutine runs."""
-    with contextlib.suppress(RuntimeError):  # no event loop runs here
+    """Return the name of the task that this thread or coroutine runs, or None."""
+    with contextlib.suppress(RuntimeError):  # No event loop runs in this thread.
         current = asyncio.current_task()
         if current is not None:
             name = current.get_name()
             return name if name.startswith("execute(") else None
-    with contextlib.suppress(ValueError):  # no worker's thread
+    with contextlib.suppress(ValueError):  # This is not a thread of a worker.
         threads = getattr(get_worker(), "active_threads", {})
         thread = threading.get_ident()
         if thread in threads:
@@ -83,14 +84,14 @@ def _acquired(owner: Any, asked: float) -> None:
 
 
 def _kind(owner: Any) -> str:
-    """Return Dask's name of the class, also for a class derived from it."""
+    """Return Dask's name for the class of a lock, also for derived classes."""
     return next(
         kind.__name__ for kind in type(owner).__mro__ if kind.__module__.startswith("distributed.")
     )
 
 
 def _released(owner: Any) -> None:
-    """Forget a lease of an object: of the current task, else of the first that got one by it."""
+    """Remove a lease of an object: the current task's, or that of its first holder."""
     current = _current_task()
     with _lock:
         for task in sorted(_held, key=lambda task: task != current):
@@ -119,7 +120,8 @@ def _note_acquired(original: Any, patch: Patch) -> Any:
         result = original(*args, **kwargs)
         if patch.active:
             with contextlib.suppress(Exception):
-                # Which of its locks a MultiLock holds that asked for some of them is not known.
+                # It is unknown which of its locks a MultiLock holds if it required only some of
+                # them.
                 some = len(args) > _ALL_LOCKS or kwargs.get("num_locks") is not None
                 if result and not some and not asyncio.iscoroutine(result):
                     _acquired(args[0], asked)
@@ -168,7 +170,7 @@ _listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = Sh
 
 
 def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
-    """Notice from now on what tasks of this process acquire; returns the function that ends it.
+    """Watch the locks that tasks of this process acquire. Return the function that stops this.
 
     Parameters
     ----------

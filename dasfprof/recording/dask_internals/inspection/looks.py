@@ -1,8 +1,8 @@
-"""One look at a whole cluster: what its scheduler and, asked by it, its workers have under way.
+"""A snapshot of a cluster: the work in progress on its scheduler and workers.
 
-The scheduler asks each worker by itself, with a time limit, so that one that does not answer does
-not keep the others' answers back. Of such a worker its nanny, or the scheduler if it runs on the
-same host, says in which state its process is.
+The scheduler asks each worker separately, with a time limit, so that a worker that does not answer
+does not delay the answers of others. For such a worker, its nanny reports the state of its process,
+or the scheduler if it runs on the same host.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from dasfprof.recording.dask_internals.inspection.views import (
     worker_view,
 )
 
-#: Seconds after which a worker that has not answered counts as slow: its process is looked at.
+#: Seconds after which a worker without an answer counts as slow, so that its process is examined.
 _PATIENCE = 0.3
-#: Of how many tasks a worker tells the state, beside those that the scheduler asks for.
+#: Maximum number of tasks whose state a worker reports, in addition to those that the scheduler
+#: asks for.
 _MOST_KNOWN = 200
-#: The most transitions, newest first, among which the last begin or end of a task is looked for.
+#: Maximum number of transitions, newest first, that are searched for the last start or end of a
+#: task.
 _MOST_TRANSITIONS = 10_000
-#: The most failed tasks, and the most that depend on one, which are counted.
+#: Maximum number of failed tasks, and of dependents of a failed task, that are counted.
 _MOST_FAILED, _MOST_DEPENDENTS = 20, 100_000
 
 
 def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
-    """Return what a scheduler has under way.
+    """Return the work in progress on a scheduler.
 
     Returns
     -------
@@ -75,7 +77,7 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
         task = scheduler.tasks.get(entry.key)
         if task is None or task.state != "erred" or task.exception_blame is not task:
             continue
-        # Dask keeps that it gave a task up as a pickled exception without text.
+        # Dask stores that it abandoned a task as a pickled exception without text.
         died = task.suspicious
         killed = f"KilledWorker, as {died} workers died while they ran it" if died else ""
         if len(failed) < _MOST_FAILED and task.key not in failed:
@@ -90,7 +92,7 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
 
 
 def _dependents(failed: Any) -> int | None:
-    """Count the tasks that never run because of one."""
+    """Return the number of tasks that never run because a task failed."""
     seen = {failed}
     pending = [failed]
     while pending:
@@ -106,7 +108,7 @@ def _dependents(failed: Any) -> int | None:
 async def look_at_workers(
     look: bytes, look_at_process: bytes, pause: float, limit: float, dask_scheduler: Any
 ) -> dict[str, dict[str, Any]]:
-    """Ask all workers at once what they have under way.
+    """Ask all workers at the same time for their work in progress.
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ async def _call(
 
 
 def _abort(call: asyncio.Task[Any]) -> None:
-    """Abort the connection of a call: one that is merely forgotten is a warning in Dask's log."""
+    """Abort the connection of a call. Otherwise Dask would log a warning."""
     for frame in frames_of_coroutine(call.get_coro()):
         abort = getattr(frame.f_locals.get("comm"), "abort", None)
         if abort is not None:
@@ -185,7 +187,7 @@ async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) ->
             getattr(worker, "pid", None), *get_address_host_port(worker.address)
         )
         return {"process": state, "host": socket.gethostname()} if state else {}
-    except Exception:  # no nanny answers, or the address has no port
+    except Exception:  # No nanny answers, or the address has no port.
         return {}
 
 
@@ -195,7 +197,7 @@ async def state_of_nannys_process(dask_worker: Any) -> dict[str, Any]:
 
 
 async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dict[str, Any]:
-    """Return what a worker has under way, from two looks at it.
+    """Return the work in progress on a worker, from two snapshots.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the operating system says of a process that does not answer."""
+"""The state of a process that does not answer, according to the operating system."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import psutil
 
 from dasfprof.system import PROC
 
-#: Seconds between two readings of the CPU time of its threads, and the most of them: on a host with
-#: too much to do, a thread that computes gets little time.
+#: Seconds between two readings of the CPU time of its threads, and maximum number of readings. On
+#: an overloaded host, a thread that computes gets little time.
 _PAUSE, _MOST_READINGS = 0.4, 4
-#: A thread with this share of the CPU time that its process uses is the only one that computes, if
-#: it ran or wanted to for this share of the time.
+#: Thresholds: a thread with this fraction of the process's CPU time is the only one that computes,
+#: if it ran or was runnable for this fraction of the time.
 _ALONE = 0.8
-#: A process that uses this share of a core sleeps: each thread that waits for the interpreter's
-#: lock wakes each 5 ms.
+#: Threshold (fraction of a core): a process that uses less is sleeping. Each thread that waits for
+#: the GIL wakes up every 5 ms.
 _SLEEPS = 0.1
-#: Where threads wait that a container's freezer has stopped.
+#: Kernel functions in which threads of a frozen container wait.
 _FREEZERS = ("do_freezer_trap", "__refrigerator")
 
 
 class Thread(NamedTuple):
-    """A thread: the letter of its state, seconds, and where in the kernel it waits."""
+    """A thread: the letter of its state, CPU seconds, and the kernel function in which it waits."""
 
     letter: str
     cpu: float
-    #: Waited for a core.
+    #: Seconds for which it waited for CPU.
     delayed: float
     place: str
 
@@ -39,7 +39,7 @@ Threads = dict[str, Thread]
 
 
 async def process_state(pid: int | None) -> str | None:
-    """Return in which state a process of this host is.
+    """Return the state of a process of this host.
 
     Returns
     -------
@@ -61,13 +61,13 @@ async def process_state(pid: int | None) -> str | None:
         state = _judge(before, after, ready, time.monotonic() - begin)
         if state is not None:
             return state
-    # Of a thread that others' programs leave no core, the seconds say nothing before it gets one.
-    # It waits at each reading, while threads that wait for the interpreter's lock sleep at most.
+    # If other programs leave no core to a thread, its CPU seconds mean nothing until it gets one.
+    # It is runnable at each reading, while threads that wait for the GIL are mostly sleeping.
     return "busy" if len(ready) == 1 else None
 
 
 def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> str | None:
-    """Return the state that readings of the threads tell; ``ready``: were so at each of them."""
+    """Return the state that readings of the threads show. `ready`: runnable at each reading."""
     if not after:
         return "gone"
     if all(thread.letter in "Tt" or thread.place in _FREEZERS for thread in after.values()):
@@ -83,12 +83,12 @@ def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> 
 
 
 def _ready(threads: Threads) -> set[str]:
-    """Return the threads that run, or would with a core."""
+    """Return the threads that run or are runnable."""
     return {name for name, thread in threads.items() if thread.letter == "R"}
 
 
 def _threads(pid: int | None) -> Threads:
-    """Read the threads of a process; none if it has ended."""
+    """Return the threads of a process, or nothing if it has ended."""
     by_name: Threads = {}
     try:
         threads = os.listdir(f"{PROC}/{pid}/task")
@@ -97,7 +97,7 @@ def _threads(pid: int | None) -> Threads:
     for name in threads:
         folder = f"{PROC}/{pid}/task/{name}"
         fields = _content(f"{folder}/stat").rpartition(") ")[2].split()
-        if fields and fields[0] not in "ZX":  # else it has ended meanwhile
+        if fields and fields[0] not in "ZX":  # If not, the thread has ended meanwhile.
             times = _content(f"{folder}/schedstat").split()
             if times:
                 cpu, delayed = int(times[0]) / 1e9, int(times[1]) / 1e9
@@ -108,7 +108,7 @@ def _threads(pid: int | None) -> Threads:
 
 
 def _content(path: str) -> str:
-    """Return the text of a file; an empty one if there is none: not every system tells all."""
+    """Return the text of a file, or an empty text if it does not exist on this system."""
     try:
         with open(path) as file:
             return file.read()
@@ -117,9 +117,10 @@ def _content(path: str) -> str:
 
 
 async def state_of_listener(pid: int | None, host: str, port: int) -> str | None:
-    """Return the state of a process that listens on a port, see `process_state`.
+    """Return the state of a process that listens on a port.
 
-    None if the host is another one, or another process listens there, as that of a tunnel does.
+    See `process_state`. Returns None on another host, or if another process listens on the port,
+    such as that of a tunnel.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ async def state_of_listener(pid: int | None, host: str, port: int) -> str | None
 
 
 def _is_own(host: str) -> bool:
-    """Return whether an address is one of this host's."""
+    """Return whether an address belongs to this host."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
