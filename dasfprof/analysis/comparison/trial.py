@@ -203,7 +203,7 @@ class Trial:
             text = f"{text[:-1]}. The finding promised {format_duration(self.promised)}."
         found = [text] if self.results is None else [text, self.results.text]
         if self.kind == "results differ":
-            found = [found[1], f"What it took counts for nothing then: {text}"]
+            found = [found[1], f"Therefore its time does not count: {text}"]
         if self.findings is not None:
             found += _findings_in_words(self.findings)
         if self.gain_of_program is not None:

@@ -112,7 +112,7 @@ def larger_chunks_in(
     sizes = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
     axes = sum(None in _values(size) for size in sizes)
     each = f", {_rounded(factor ** (1 / axes))} times in each direction" if axes > 1 else ""
-    return LargerChunks(f"Make {at} about {_rounded(factor)} times larger{each}.")
+    return LargerChunks(f"Make {at} about {_rounded(factor)} times as large{each}.")
 
 
 def _rounded(factor: float) -> str:

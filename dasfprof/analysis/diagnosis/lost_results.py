@@ -291,7 +291,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     own = (repeated > 0) & (run.functions.codes == code)
     fused = bool(inside[own].sum() > seconds[own & again].sum())
     built = lines if fused else _built(run, np.where(own & again, seconds, 0.0))
-    what = "what is built at {_lines}"
+    what = "the collection that is built at {_lines}"
     unknown = ""
     if not built:
         what = "the collection whose tasks are named {function}"
@@ -300,8 +300,8 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
             "function."
         )
     how = (
-        "{tasks_of_function:task} of {function} did work that others had done, as Dask fused it "
-        "into each (by samples of their stacks)"
+        "{tasks_of_function:task} of {function} repeated work of other tasks, because Dask fused it "
+        "into each of them (as stack samples show)"
         if fused
         else "{tasks_of_function:task} of {function} ran again after their results had been "
         "released"
@@ -310,9 +310,10 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         "recomputation",
         "Results are computed more than once: {tasks:task}, {lost} of thread time, most of it in "
         "{function}.",
-        f'{how}; {{share}} of the thread time of all tasks. See processed_tasks("function").',
-        f"Keep what is used again: persist() {what} before it is used, or give all that needs it "
-        f"to one dask.compute().{unknown}",
+        f"{how}. This is {{share}} of the thread time of all tasks. See "
+        'processed_tasks("function").',
+        f"Call persist() on {what} before you use it several times, or pass everything that "
+        f"needs it to one dask.compute().{unknown}",
         function=function,
         tasks=Count((repeated > 0).sum()),
         tasks_of_function=Count(own.sum()),

@@ -80,14 +80,15 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     advice = _larger_chunks(run, most)
     besides = Seconds(costs["overhead"][most])
     suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
-    of_results = "The client fetches their results one by one, for {fetching} after they ended. "
+    of_results = "The client fetches their results one at a time, for {fetching} after they ended. "
     yield Finding.of(
         "tasks-too-small",
         f"{'Handling tasks takes long' if costly else 'Tasks are too small'}: {{tasks:task}} take "
-        "{median} each (the median), and handling them takes {handling} of the threads' time.",
-        f"Overhead is {'{overhead}' if compute > 0 else 'all'} times what the tasks compute; each "
-        "of {function} costs {besides} besides its own {own} (means; all without waits for a "
-        f"core). {of_results if of_each else ''}See chunk_sizing() and time_accounting().",
+        "{median} each (the median), and handling them takes {handling} of thread time.",
+        f"Overhead is {'{overhead}' if compute > 0 else 'many'} times as long as what the tasks "
+        "compute. A task of {function} costs {besides} of overhead and computes for {own} (means, "
+        f"not counting CPU wait). {of_results if of_each else ''}See chunk_sizing() and "
+        "time_accounting().",
         suggestion,
         function=name,
         tasks=Count(len(durations)),

@@ -223,10 +223,10 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             continue
         yield Finding.of(
             "row-wise",
-            "{function} handles tables row by row: for {by_row} of its time, pandas calls Python "
-            "code for each row.",
-            "By samples of {tasks:task}, {values} of their time is spent on making rows and "
-            "taking values out of them. {hottest}See hot_lines().",
+            "{function} handles tables row by row: pandas calls Python code for single rows during "
+            "{by_row} of its time.",
+            "In the samples of {tasks:task}, {values} of the time is spent on creating rows and "
+            "on taking values out of them. {hottest}See hot_lines().",
             'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() of a '
             "dict) instead of apply(axis=1), iterrows() or a loop over rows.",
             function=name,
