@@ -40,20 +40,21 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["RunView", "load_ipython_extension", "show"]
 
-#: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
+#: Maximum bytes of a report that is embedded in the notebook: 50,000 task runs or more.
 INLINE_BYTES = 2_000_000
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics with a shell; called by ``%load_ext dasfprof``."""
+    """Register the magics with a shell. ``%load_ext dasfprof`` calls it."""
     shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")
     shell.register_magic_function(dasfprof_compare, "line", "dasfprof_compare")
 
 
 class RunView:
-    """A run as a notebook shows it: a summary, the findings, and the report in a frame.
+    """A run in a notebook: a summary, the findings, and the report in a frame.
 
-    The report is a file beside the trace. Of a large run the notebook has a link to it only.
+    The report is a file next to the trace. For a large run, the notebook contains only a link to
+    it.
 
     Parameters
     ----------
@@ -71,11 +72,11 @@ class RunView:
     """
 
     def __init__(self, analyser: TraceAnalyser, report: Path, title: str) -> None:
-        #: Answers any further question.
+        #: Analyser for further questions.
         self.analyser = analyser
-        #: What is wrong with the run.
+        #: Findings of the run.
         self.findings = analyser.diagnose()
-        #: The report's file.
+        #: File of the report.
         self.report = write_report(analyser, report, title=title)
         self._title = title
 
@@ -94,7 +95,7 @@ class RunView:
             where = f"{'is too large to be shown here' if large else 'as a file'}: "
             where += _link(self.report)
         except OSError as error:
-            where = f"is gone: {escape(error)}"
+            where = f"was deleted: {escape(error)}"
         words = run_html(self.analyser, self.findings, self._title, folded=bool(frame))
         return f"{words}<p>The report {where}</p>{frame}"
 
@@ -116,18 +117,19 @@ def show(run: ProfiledRun | Any) -> RunView:
 
 
 def _link(path: Path) -> str:
-    """Link to a file by its place beside the notebook: Jupyter follows no other links to files."""
+    """Return a link to a file relative to the notebook. Jupyter follows no other links to files."""
     where = os.path.relpath(path)
     return f'<a href="{escape(quote(where))}" target="_blank"><code>{escape(where)}</code></a>'
 
 
-# --- ``%dasfprof_compare``: two sides of runs, compared in a notebook -----------------------------
+# --- ``%dasfprof_compare``: comparison of two groups of runs in a notebook
+# -------------------------
 
 _ROWS = 8
 
 
 def dasfprof_compare(line: str) -> RunComparison:
-    """Compare two sides of runs; print the verdict and what made the difference, and return it.
+    """Compare two groups of runs, print the verdict and its causes, and return the comparison.
 
     ::
 
@@ -144,7 +146,7 @@ def dasfprof_compare(line: str) -> RunComparison:
         before, after = sources[:1], sources[1:]
     if not before or not after or ("--" not in sources and len(after) > 1):
         raise UsageError(
-            "%dasfprof_compare takes two sources, or several of each side with -- between them."
+            "%dasfprof_compare takes two sources, or several for each side with -- between them."
         )
     from dasfprof.report.terminal.findings import print_comparison
 
@@ -159,11 +161,11 @@ def dasfprof_compare(line: str) -> RunComparison:
 # --- %%dasfprof: profiles a cell on the current Dask client and shows the result ------------------
 
 
-#: The variable that holds the last view, unless another is named.
+#: Variable that holds the last view, unless another name is given.
 VARIABLE = "_dasfprof"
 
 _INSTEAD = (
-    "use `async with dasfprof.profile(client) as run:`, and `dasfprof.jupyter.show(run)` after it."
+    "use `async with dasfprof.profile(client) as run:`, and then `dasfprof.jupyter.show(run)`."
 )
 
 
@@ -202,7 +204,7 @@ class CellMagic:
             %%dasfprof load -d traces -o loaded
             %%dasfprof load --stack-frequency 20 --profiler cprofile
         """
-        __tracebackhide__ = True  # of an error in the cell, only the cell is of interest
+        __tracebackhide__ = True  # For an error in the cell, only the frames of the cell matter.
         options = vars(_parser().parse_argstring(line))
         variable, is_live = options.pop("output"), options.pop("live")
         if not variable.isidentifier():
@@ -227,14 +229,15 @@ class CellMagic:
         """Compile a cell as the shell does, so that its last expression is shown."""
         shell = self._shell
         source = shell.transform_cell(cell)
-        # By now the shell has counted on, or not, as its version has it; it has kept the input.
+        # The shell has increased its count by now, or not, depending on its version. It has stored
+        # the input.
         number = len(shell.history_manager.input_hist_parsed) - 1
         name = shell.compile.cache(source, number, raw_code=cell)
         body = shell.transform_ast(shell.compile.ast_parse(source, filename=name)).body
         whole = ast.Module(body, [])
         awaiting = compile(whole, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if awaiting.co_flags & inspect.CO_COROUTINE:
-            raise UsageError(f"%%dasfprof cannot run a cell that awaits; {_INSTEAD}")
+            raise UsageError(f"%%dasfprof cannot run a cell that awaits. Instead, {_INSTEAD}")
         shown: list[ast.stmt] = []
         silent = DisplayHook.semicolon_at_end_of_expression(cell)
         if body and isinstance(body[-1], ast.Expr) and not silent:
@@ -243,11 +246,11 @@ class CellMagic:
         return codes + [shell.compile(ast.Interactive([node]), name, "single") for node in shown]
 
     def _finish(self, run: ProfiledRun, variable: str) -> None:
-        """Stop a run and show it; an error here is shown and does not fail the cell."""
+        """Stop a run and show it. An error here is shown and does not fail the cell."""
         try:
             run.stop()
             if not is_url(run.source):
-                run.collect(run.directory)  # of hosts whose disks are not this one's
+                run.collect(run.directory)  # Files of hosts with other disks.
             view = show(run)
         except Exception as error:
             logger.debug("the run could not be shown", exc_info=True)
@@ -263,11 +266,11 @@ def _current_client() -> Client:
         client = default_client()
     except ValueError:
         raise UsageError(
-            "there is no Dask client whose cluster %%dasfprof could profile; make one in a cell "
-            "before: `from distributed import Client; client = Client()`."
+            "there is no Dask client whose cluster %%dasfprof could profile. Create one in an "
+            "earlier cell: `from distributed import Client; client = Client()`."
         ) from None
     if client.asynchronous:
-        raise UsageError(f"%%dasfprof needs a synchronous client; {_INSTEAD}")
+        raise UsageError(f"%%dasfprof needs a synchronous client. Instead, {_INSTEAD}")
     return client
 
 

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 #: Seconds between two attempts to connect to a scheduler that has not started yet.
 _RETRY_INTERVAL = 0.1
 
-#: The runs that were started for clients.
+#: Runs that were started for clients.
 _client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakKeyDictionary()
 
 
@@ -48,7 +48,7 @@ _client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakK
 @click.option("--keep-size")
 @click.option("--keep-days")
 async def dask_setup(service: Any, **limits: str | None) -> None:
-    """Start recording. Dask calls it with a starting scheduler, worker or client."""
+    """Start recording. Dask calls this with a starting scheduler, worker or client."""
     from distributed import Client, Scheduler, Worker
 
     from dasfprof.recording.dask_internals.undocumented import use_dask_logging
@@ -66,7 +66,7 @@ async def dask_setup(service: Any, **limits: str | None) -> None:
 
 
 async def dask_teardown(service: Any) -> None:
-    """End the run of a client; the plugins of a server close with the server."""
+    """End the run of a client. The plugins of a server close with the server."""
     from distributed import Client
 
     run = _client_runs.pop(service, None) if isinstance(service, Client) else None
@@ -155,7 +155,7 @@ async def _record_worker(worker: Worker) -> None:
 async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
     """Return the scheduler's id, its start in Unix seconds, and whether it records its cluster.
 
-    Waits for the scheduler, as Dask does: a worker may start before its scheduler.
+    Waits for the scheduler as Dask does, because a worker may start before its scheduler.
     """
     import asyncio
 

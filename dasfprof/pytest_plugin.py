@@ -24,26 +24,26 @@ _OPTION = "dasfprof_traces"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says where runs of tests are kept."""
+    """Add the option that sets where runs of tests are stored."""
     parser.getgroup("dasfprof").addoption(
         "--dasfprof-traces",
         dest=_OPTION,
         metavar="DIR",
-        help="keep the runs that `dasfprof_run` records in DIR, a directory a test",
+        help="store the runs that `dasfprof_run` records in DIR, one directory per test",
     )
 
 
 class ProfiledTest:
-    """What a test computed; it can be asked when the block of `dasfprof_run` has ended."""
+    """The profiled computations of a test. Use it after the block of `dasfprof_run` has ended."""
 
     def __init__(self, directory: Path) -> None:
-        #: Where the run's files are.
+        #: Directory of the run's files.
         self.directory = directory
         self._analyser: TraceAnalyser | None = None
 
     @property
     def analyser(self) -> TraceAnalyser:
-        """The run, for every other question."""
+        """The analyser of the run, for all other questions."""
         if self._analyser is None:
             from dasfprof.handles.analyser import TraceAnalyser
 
@@ -52,15 +52,15 @@ class ProfiledTest:
 
     @property
     def seconds(self) -> float:
-        """The wall time from the first submission to the last finish of a task."""
+        """The wall time in seconds from the first submission to the last finish of a task."""
         from dasfprof.analysis.model.critical_path import path_seconds
 
         return path_seconds(self.analyser.run)
 
     def time_in(self, name: str) -> float:
-        """Return the seconds that the functions of this name, or the tasks of this step, ran.
+        """Return the seconds for which the functions of this name, or the tasks of this step, ran.
 
-        They are those of all threads together.
+        They are summed over all threads.
 
         Raises
         ------
@@ -79,18 +79,19 @@ class ProfiledTest:
         if not own.any():
             known = sorted({*tasks["function"].astype(str), *steps[:-1]})
             raise InvalidArgumentError(
-                f"no function or step {name!r} ran; there are {', '.join(known) or 'none'}."
+                f"no function or step {name!r} ran. Functions and steps of this run: "
+                f"{', '.join(known) or 'none'}."
             )
         return float(tasks["duration"].to_numpy(dtype=float)[own].sum())
 
     def assert_no_finding(self, severity: str = "high") -> None:
-        """Fail the test if a finding is as grave as this, or graver."""
+        """Fail the test if a finding has at least this severity."""
         from dasfprof.analysis.diagnosis.registry import SEVERITIES
         from dasfprof.errors import InvalidArgumentError
 
         if severity not in SEVERITIES:
             raise InvalidArgumentError(
-                f"severity={severity!r}: give one of {', '.join(SEVERITIES)}."
+                f"severity={severity!r}: expected one of {', '.join(SEVERITIES)}."
             )
         grave = SEVERITIES[: SEVERITIES.index(severity) + 1]
         findings = self.analyser.diagnose()
@@ -101,9 +102,9 @@ class ProfiledTest:
     def assert_not_slower(
         self, baseline: Sources, limit: float = 0.1, *, others: Iterable[ProfiledTest] = ()
     ) -> None:
-        """Fail the test if it is certain that the run is slower than others by more than a share.
+        """Fail the test if the run is certainly slower than others by more than a fraction.
 
-        One run alone is never certain: it may be one of the few that are far off.
+        A single run is never certain, because it may be an outlier.
 
         Parameters
         ----------
@@ -128,11 +129,12 @@ Profile = Callable[..., AbstractContextManager[ProfiledTest]]
 
 @pytest.fixture
 def dasfprof_run(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
-    """Profile a block of the test: ``with dasfprof_run(client) as run: ...``.
+    """Profile a block of the test:
 
-    Without a client the current one of Dask is profiled. Ask the run after the block:
-    ``run.time_in("shuffle")``, ``run.assert_no_finding("high")``,
-    ``run.assert_not_slower("baseline", 0.1, others=runs)``, ``run.analyser``.
+    ``with dasfprof_run(client) as run: ...``. Without a client, the current client of Dask is
+    profiled. Use the run after the block: ``run.time_in("shuffle")``,
+    ``run.assert_no_finding("high")``, ``run.assert_not_slower("baseline", 0.1, others=runs)``,
+    ``run.analyser``.
     """
     kept = request.config.getoption(_OPTION, None)
     name = "".join(sign if sign.isalnum() else "_" for sign in request.node.name)

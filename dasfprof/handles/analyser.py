@@ -49,7 +49,7 @@ class TraceAnalyser(Analyser):
     """
 
     def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
-        """Write the run as one HTML file that needs neither server nor network.
+        """Write the run as one HTML file that works offline.
 
         Parameters
         ----------
@@ -70,7 +70,9 @@ class TraceAnalyser(Analyser):
     def export(
         self, path: str | os.PathLike[str], *, to: str | None = None, title: str | None = None
     ) -> Path:
-        """Write the run for other tools; existing files of the same names are replaced.
+        """Write the run in the format of another tool.
+
+        Existing files with the same names are replaced.
 
         Parameters
         ----------

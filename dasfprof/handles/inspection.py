@@ -1,4 +1,4 @@
-"""`stuck`: why a live cluster does not come to an end, asked of its processes."""
+"""`stuck`: why the work on a live cluster does not finish, from the answers of its processes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
-    """Find why the work of a live cluster does not end.
+    """Find why the work of a live cluster does not finish.
 
-    Looks at the scheduler and at all workers, wherever they run. Nothing is installed there and
-    nothing changed; that a profiler is on is not needed.
+    It examines the scheduler and all workers, wherever they run. Nothing is installed or changed
+    there, and the cluster does not need a profiler.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
         If there is no scheduler at the client's address.
     """
     if not isinstance(limit, int | float) or not 0 < limit < math.inf:
-        raise InvalidArgumentError(f"limit must be a number of seconds above 0, got {limit!r}.")
+        raise InvalidArgumentError(f"limit={limit!r}: expected a positive number of seconds.")
     asked = client if isinstance(client, Cluster) else find_client(client)[0]
 
     async def look() -> pd.DataFrame:
@@ -74,9 +74,10 @@ def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
 async def look_at(
     address: str, connection_args: dict[str, Any] | None = None, limit: float = LIMIT
 ) -> ClusterState:
-    """Return what a live cluster has under way, see `views_of`.
+    """Return the state of a live cluster.
 
-    If it is recorded, and a client's file is on this machine, that tells the files of functions.
+    See `views_of`. If the cluster is recorded and a client's file is on this host, the file shows
+    the sources of functions.
     """
     views = await views_of(address, connection_args, limit)
     looks = [look for look in views["scheduler"] if look is not None]

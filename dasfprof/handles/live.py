@@ -37,9 +37,9 @@ from dasfprof.text import clean
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two states.
+#: Seconds between two updates.
 _INTERVAL = 1.0
-_NOTHING_YET = "Nothing of the run is on this machine's disk yet."
+_NOTHING_YET = "There are no files of the run on this host yet."
 
 
 class LiveView:
@@ -71,7 +71,7 @@ class LiveView:
             self._findings.close()
 
     def state(self) -> RunState | None:
-        """Return the run's state, or None while this machine's disk has none of its files."""
+        """Return the run's state, or None while none of its files are on this host."""
         with self._lock:
             try:
                 self._live = self._live or LiveRun(self._find_files())
@@ -118,13 +118,14 @@ class LiveView:
 
 # --- The side processes ---------------------------------------------------------------------------
 
-#: The module that a side process runs.
+#: Module that a side process runs.
 MODULE = "dasfprof.handles.live"
-#: The text that views show before the first findings.
-WHEN = "Findings so far: after a minute; of a large run later."
-#: Seconds between two diagnoses, as a multiple of a diagnosis's CPU seconds: 2 % of a core.
+#: Text that views show before the first findings.
+WHEN = "Findings so far: after a minute, or later for a large run."
+#: Seconds between two diagnoses, as a multiple of a diagnosis's CPU seconds, which limits them to 2
+#: % of a core.
 _TIMES = 50.0
-#: Minimum CPU seconds that a diagnosis is expected to take, and CPU seconds per byte of files.
+#: Minimum CPU seconds of a diagnosis, and expected CPU seconds per byte of files.
 _LEAST, _A_BYTE = 1.0, 1e-6
 #: Time limit of a diagnosis (seconds).
 _LONGEST = 600.0
@@ -133,7 +134,7 @@ _LONGEST = 600.0
 class FindingsSoFar:
     """Diagnoses a run in processes of low priority, one at a time, less often the longer it takes.
 
-    When the run seems to stand still, or goes on again, it is diagnosed at once.
+    A run that seems to hang, or that continues after that, is diagnosed immediately.
 
     Parameters
     ----------
@@ -153,13 +154,13 @@ class FindingsSoFar:
         self.close()
 
     def close(self) -> None:
-        """End the process that looks for findings, if one does."""
+        """End the process that diagnoses the run, if there is one."""
         self._process.close()
 
     def latest(self, state: RunState) -> Sequence[dict[str, Any]] | None:
-        """Return the rows of the last diagnosis, None before the first; begin one if it is time.
+        """Return the rows of the last diagnosis, or None before the first.
 
-        After the run's end none begins.
+        Start another one if it is due, but not after the run's end.
         """
         process = self._process
         if not process.is_running() and state.goes_on is not False:
@@ -172,7 +173,7 @@ class FindingsSoFar:
 
 
 def main(what: str, source: str, *others: str) -> None:
-    """Print the answer on standard output; see the module's docstring."""
+    """Print the answer on standard output. See the docstring of the module."""
     if what in ("state", "counts"):
         _print_states([source, *others], counts=what == "counts")
         return

@@ -1,4 +1,4 @@
-"""`LocalRun`: the handle of a run without a cluster, on Dask's own schedulers."""
+"""`LocalRun`: the handle of a run without a cluster, on Dask's local schedulers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dasfprof.recording.steps.recorder import StepRecorder
 logger = logging.getLogger(__name__)
 
 _NOTHING = (
-    "run %r recorded nothing: no compute ran on Dask's own schedulers (threads, processes, sync) "
-    "in this process while it lasted. What ran on a cluster is recorded if its distributed.Client "
-    "is there before the recording begins."
+    "run %r recorded nothing: this process computed nothing on Dask's local schedulers (threads, "
+    "processes, sync) during the run. To record a cluster, create its distributed.Client before "
+    "the recording starts."
 )
 
 
 class LocalRun(ProfiledRun):
-    """A run on Dask's own schedulers, recorded in the process that computes.
+    """A run on Dask's local schedulers, recorded in the process that computes.
 
-    Has the methods of `ProfiledRun`; there is no cluster that would have to answer.
+    It has the methods of `ProfiledRun`, but no cluster has to answer.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -38,7 +38,7 @@ class LocalRun(ProfiledRun):
         reason = check_process(settings.directory, settings.storage)
         if reason is not None:
             raise RegistrationError(f"nothing can be recorded: {reason}. Nothing was registered.")
-        # What would be measured on workers has no place in a program's own process.
+        # Values that are measured on workers do not belong into a program's own process.
         self._settings = replace(settings, enable_nvtx=False, profiler=None)
         self._unanswered: dict[str, str] = {}
         self._live = None
@@ -52,12 +52,12 @@ class LocalRun(ProfiledRun):
 
     @property
     def listener(self) -> LocalRecorder:
-        """What hears of computes."""
+        """The recorder that observes computations."""
         return self._recorder
 
     @property
     def recorded_anything(self) -> bool:
-        """Whether any compute was seen."""
+        """Whether any computation was observed."""
         return self._recorder.computes_seen > 0
 
     def flush(self) -> None:
@@ -77,7 +77,7 @@ class LocalRun(ProfiledRun):
             logger.warning(_NOTHING, self.name)
 
     def collect(self, destination: str | Path) -> list[Path]:
-        """Copy the run's files into a directory; they are all on this machine."""
+        """Copy the run's files into a directory. All of them are on this host."""
         target = Path(destination)
         target.mkdir(parents=True, exist_ok=True)
         self.flush()
@@ -87,8 +87,8 @@ class LocalRun(ProfiledRun):
 
     @property
     def page(self) -> str:
-        """Why there is no page on a dashboard."""
-        return "no page: there is no cluster, and so no dashboard"
+        """The reason why there is no page on a dashboard."""
+        return "no page: there is no cluster and therefore no dashboard"
 
     def _state(self) -> str:
         return "stopped" if self._stopped else "recording"

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A process has this many times `response_timeout` to import what recording needs.
+#: Time for a process to import what recording needs, as a multiple of `response_timeout`.
 _PATIENCE = 12
 
-#: Answers for a run's page on the dashboard, in a process of its own.
+#: Module that serves a run's page on the dashboard, in a process of its own.
 _COMPANION = "dasfprof.handles.live"
-#: The owner of runs that preloads start.
+#: Owner of runs that preloads start.
 PRELOAD = "preload"
 
 
@@ -98,12 +98,12 @@ def register_default_profiler(
     settings = make_settings(
         name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
     )
-    # The number tells a forked child from its parent.
+    # The owner distinguishes a forked child from its parent.
     return start_run(pipeline, replace(settings, owner=this_process()))
 
 
 def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
-    """Start to record a run of these settings, see `register_default_profiler`."""
+    """Start recording a run with these settings. See `register_default_profiler`."""
     if pipeline is None and not has_client():
         return LocalRun(settings)
     client, owned = find_client(pipeline)
@@ -150,7 +150,7 @@ class profile:  # noqa: N801  (a context manager, used like a function)
         if inspect.iscoroutine(run):
             run.close()
             raise RegistrationError(
-                "the client is asynchronous; use `async with dasfprof.profile(client)`."
+                "the client is asynchronous. Use `async with dasfprof.profile(client)`."
             )
         self._run = run
         return self._run
@@ -201,8 +201,8 @@ async def _register(
             await within(_PATIENCE * link.limit, client.register_plugin(plugin))
             logger.info("Registered %s", describe_plugin(plugin))
     except Exception as error:
-        # A plugin that failed on one process stays in the scheduler's list, and would make every
-        # worker that starts later fail.
+        # A plugin that failed on one process stays in the scheduler's list, where it would make
+        # every new worker fail.
         await remove_plugins(link, [plugin.name for plugin in plugins])
         await home.leave()
         if owned:
@@ -219,22 +219,22 @@ def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugi
 
 
 def describe_plugin(plugin: Any) -> str:
-    """Return a plugin's kind and name as DASF logs them."""
+    """Return a plugin's kind and name in the form in which DASF logs them."""
     kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
     return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
-    """Stop the earlier run of an owner; a preload has none."""
+    """Stop the earlier run of an owner. A preload has no earlier run."""
     names = await client.run_on_scheduler(running_plugins, owner=owner)
     if names and owner != PRELOAD:
-        logger.warning("another run was being recorded on this cluster; it is stopped now")
+        logger.warning("another run was being recorded on this cluster and is stopped now")
         silent = (await remove_plugins(link, names)).silent
         if silent:
             logger.warning(
-                "the other run ends in processes that did not answer once they do: %s",
+                "in processes that did not answer, the other run ends when they do: %s",
                 ", ".join(silent),
             )
         await in_thread(partial(stop_recorders, names))
     if await client.run_on_scheduler(running_plugins):
-        logger.info("others record this cluster as well; their runs go on")
+        logger.info("others also record this cluster, and their runs continue")

@@ -75,7 +75,7 @@ class ProfiledRun:
         self._home = Home(settings) if home is None else home
         self._link = ClusterLink(client, settings.response_timeout)
         self._stopped = False
-        #: Why `stop` could not end the recording; empty if it was not called or succeeded.
+        #: Reason why `stop` could not end the recording, or empty.
         self._obstacle = ""
         self._unanswered: dict[str, str] = {}
         self._live: LiveRun | None = None
@@ -87,28 +87,28 @@ class ProfiledRun:
 
     @property
     def name(self) -> str:
-        """The run's name, the prefix of the names of its files."""
+        """The run's name, which is the prefix of its file names."""
         return self._settings.name
 
     @property
     def directory(self) -> Path:
         """The directory of the files, on every host.
 
-        Of a run in a storage, that of this host until they are there.
+        For a run in a storage, it is this host's directory until the files are uploaded.
         """
         return Path(self._settings.directory)
 
     @property
     def source(self) -> str:
-        """What `open_run`, `TraceAnalyser` and ``dasfprof analyse`` take for this run."""
+        """Source of this run for `open_run`, `TraceAnalyser` and ``dasfprof analyse``."""
         return self._settings.source
 
     @property
     def unanswered(self) -> dict[str, str]:
-        """Addresses of processes that did not answer the last call in time, and the reasons.
+        """Addresses of processes that did not answer the last call in time, with reasons.
 
-        The time is ``dasfprof.response-timeout``. Their files hold what they write at each flush
-        interval.
+        The time limit is ``dasfprof.response-timeout``. Their files contain what they write at each
+        flush interval.
         """
         return dict(self._unanswered)
 
@@ -122,46 +122,44 @@ class ProfiledRun:
         )
 
     def flush(self) -> None:
-        """Write every event recorded so far. A cluster that has closed did so itself.
+        """Write every event recorded so far.
 
-        What workers with disks of their own have sent to the scheduler is copied here.
-
-        Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
-        in `unanswered`.
+        If the cluster has closed, this has already happened. Data that workers with separate disks
+        have sent to the scheduler is copied here. Processes that do not answer within
+        ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`.
         """
         return self._sync(self._flush)
 
     def stop(self) -> None:
-        """End the recording; the cluster goes on without the profiler.
+        """End the recording.
 
-        When the call returns, every event of finished work is on disk here, also of workers with
-        disks of their own, unless ``ship="off"``. It works after the client
-        has closed, through the scheduler's address. It does nothing if the run has stopped or the
-        cluster has closed.
-
-        Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
-        in `unanswered`. The recording ends in such a worker as soon as it answers the scheduler
-        again; call `stop` again to have all of its files here.
+        The cluster continues without the profiler. When the call returns, every event of finished
+        work is on disk here, including that of workers with separate disks, unless ``ship="off"``.
+        It works after the client has closed, through the scheduler's address. It does nothing if
+        the run has stopped or the cluster has closed. Processes that do not answer within
+        ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`. Recording ends in
+        such a worker when it answers the scheduler again. Call `stop` again to get all of its files
+        here.
         """
         return self._sync(self._stop)
 
     def end_steps(self) -> None:
-        """End the recording of steps in this process; `stop` does so too."""
+        """End the recording of steps in this process. `stop` does this as well."""
         if self._steps is not None:
             self._steps.stop()
 
     def files(self) -> list[Path]:
-        """Return the run's files in its directory here.
+        """Return the run's files in its local directory.
 
-        `flush`, `stop` and the end of the block bring what workers with other disks have written.
-        Of a run in a storage these are copies, as far as there were none: it has to answer.
+        `flush`, `stop` and the end of the block copy what workers with other disks have written.
+        For a run in a storage, these are copies, and the storage has to answer.
         """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
         return self._home.files()
 
     def collect(self, destination: str | Path) -> list[Path]:
-        """Copy the run's files from every host's disk into one directory of this machine.
+        """Copy the run's files from every host's disk into one directory of this host.
 
         The cluster must still run; what was recorded so far is written first. Existing copies in
         `destination` are replaced. Processes that do not answer within
@@ -175,7 +173,7 @@ class ProfiledRun:
         return self._sync(self._collect, Path(destination))
 
     def database(self) -> MultiEventDatabase:
-        """Open the run's files on this machine.
+        """Open the run's files on this host.
 
         Raises
         ------
@@ -185,13 +183,13 @@ class ProfiledRun:
         files = self.files()
         if not files:
             raise SourceNotFoundError(
-                f"no file of run {self.name!r} in {self.source}. If the workers run on other "
-                "hosts, bring their files here with run.collect(destination)."
+                f"there are no files of run {self.name!r} in {self.source}. If the workers run "
+                "on other hosts, copy their files here with run.collect(destination)."
             )
         return MultiEventDatabase(files)
 
     def analyser(self, **options: Any) -> TraceAnalyser:
-        """Open the run's files on this machine for analysis; `flush` first while it records."""
+        """Open the run's files on this host for analysis. Call `flush` first while it records."""
         from dasfprof.handles.analyser import TraceAnalyser
 
         return TraceAnalyser(self.database(), **options)
@@ -221,16 +219,16 @@ class ProfiledRun:
 
     @property
     def page(self) -> str:
-        """The address of the run's page on Dask's dashboard; in words, why there is none."""
+        """The address of the run's page on Dask's dashboard, or the reason why there is none."""
         link = None if self._link.is_closed else self._client.dashboard_link
         if self._stopped or not link:
-            return "no page: " + ("the run has ended" if self._stopped else "no dashboard runs")
+            return "no page: " + ("there is no dashboard" if self._stopped else "no dashboard runs")
         return f"{str(link).rpartition('/')[0]}/dasfprof"
 
     def watch(self) -> LiveView:
-        """Return a view that a notebook shows, each second anew while the run goes on.
+        """Return a view for a notebook, which is updated every second while the run is in progress.
 
-        ``dasfprof watch`` is the same in a terminal.
+        ``dasfprof watch`` shows the same in a terminal.
         """
         from dasfprof.handles.live import LiveView
 
@@ -258,10 +256,10 @@ class ProfiledRun:
         return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
 
     def _sync(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Return a coroutine's result; where the client is asynchronous, an awaitable of it."""
+        """Return a coroutine's result, or an awaitable of it if the client is asynchronous."""
         if self._client.status == "closed" and not self._client.asynchronous:
-            # The client's event loop may have ended. This thread may run an event loop of its own,
-            # as in a notebook, so another thread runs the coroutine.
+            # The client's event loop may have ended. This thread may run an event loop itself, as
+            # in a notebook, so another thread runs the coroutine.
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(lambda: asyncio.run(function(*args))).result()
         return self._client.sync(function, *args)
@@ -298,7 +296,7 @@ class ProfiledRun:
         self._unanswered.update({} if self._link.is_closed else silent)
         if self._unanswered:
             logger.warning(
-                "run %r: no answer from %s; what they have not written is not on disk yet",
+                "run %r: no answer from %s. Events that they have not written are not on disk yet",
                 self.name,
                 silent_processes(self._unanswered),
             )
@@ -323,7 +321,7 @@ class ProfiledRun:
             self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
             logger.warning(
                 "run %r is not stopped: %s. Its files are complete up to the last write. Workers "
-                "end it as soon as the scheduler hears of them; call stop() to try again.",
+                "end it when they reach the scheduler again. Call stop() to try again.",
                 self.name,
                 self._obstacle,
             )
@@ -334,12 +332,12 @@ class ProfiledRun:
             await self._client.close()
 
     async def _bring_home(self, stopped: Answers) -> None:
-        """Copy files from other hosts to the run's directory, where that is not theirs."""
+        """Copy files from other hosts to the run's directory, if they are in other directories."""
         silent = await self._home.bring(self._link, stopped.results)
         if silent and not self._link.is_closed:
             logger.warning(
-                "run %r: not all of its files could be copied here: no answer from %s; "
-                "run.collect(destination) tries again.",
+                "run %r: some of its files could not be copied here: no answer from %s. Call "
+                "run.collect(destination) to try again.",
                 self.name,
                 silent_processes(silent),
             )
@@ -367,7 +365,7 @@ def recorded_runs(client: Client) -> list[ProfiledRun]:
 if TYPE_CHECKING:
 
     class AsynchronousRun(ProfiledRun):
-        """A handle as type checkers see it where it was awaited: its client is asynchronous."""
+        """The type of a handle that was awaited, whose client is asynchronous."""
 
         flush: Callable[[], Awaitable[None]]  # type: ignore[assignment]
         stop: Callable[[], Awaitable[None]]  # type: ignore[assignment]

@@ -1,7 +1,7 @@
-"""A script run as the interpreter would, while every cluster that its clients use is recorded.
+"""Runs a script as Python would, while every cluster that its clients use is recorded.
 
-`dasfprof run` runs the user's with it, and a trial each of its own, in processes of theirs. Dask is
-imported at use: a script may set what Dask reads as it is imported.
+`dasfprof run` runs the user's script with it, and trials run theirs in separate processes. Dask is
+imported when it is needed, because a script may set options that Dask reads on import.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 
 def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
-    """Have the script take a file of Dask's config; return its arguments as that says.
+    """Apply a file of Dask's config to the script, and return its arguments as changed by the file.
 
-    Dask reads the file when it is imported. A resource profile says besides what Dask takes from
-    no file: options of local clusters, which those of any other file of Dask's config may say as
-    well; and variables of this process, and arguments.
+    Dask reads the file when it is imported. A resource profile also contains what Dask takes from
+    no file: options of local clusters, which any other file of Dask's config may contain as well,
+    environment variables, and arguments.
     """
     change_clusters({})
     if config is None:
@@ -50,7 +50,7 @@ def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
     try:
         found = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(f"--config {config}: this is no YAML: {error}") from error
+        raise InvalidArgumentError(f"--config {config}: not valid YAML: {error}") from error
     os.environ["DASK_CONFIG"] = str(config.absolute())
     if "dask" in sys.modules:
         import dask
@@ -69,7 +69,7 @@ def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
 
 
 def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
-    """Have local clusters of this process other options.
+    """Give local clusters of this process other options.
 
     Parameters
     ----------
@@ -93,16 +93,16 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
 
             found.append(ChangedOptions(**settings))
             found[0].place()
-        except Exception:  # the script imports Dask, whatever becomes of this
+        except Exception:  # The script must import Dask even if this fails.
             logger.warning("options of local clusters are not changed", exc_info=True)
 
-    # Dask's parts have been imported when the whole of `distributed` has.
+    # The modules of Dask have been imported when `distributed` has.
     when_imported("distributed", place)
     return found
 
 
 def when_imported(module: str, call: Callable[[], object]) -> None:
-    """Call as soon as a module has been imported."""
+    """Call a function as soon as a module has been imported."""
     if module in sys.modules:
         call()
     else:
@@ -110,9 +110,9 @@ def when_imported(module: str, call: Callable[[], object]) -> None:
 
 
 def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a program's arguments with others for some, by name, such as ``--chunk``.
+    """Return a program's arguments with other values for some, by name, such as ``--chunk``.
 
-    What it was not given comes last.
+    New arguments come last.
     """
     found = list(given)
     for name, value in changed.items():
@@ -127,7 +127,7 @@ def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[st
     return tuple(found)
 
 
-# --- Running a script as the interpreter would ----------------------------------------------------
+# --- Running a script as Python would -------------------------------------------------------------
 
 
 #: Seconds to wait for a scheduler whose clients a script has closed.
@@ -139,18 +139,17 @@ class Outcome:
     """How a script ended."""
 
     exit_code: int
-    #: By Ctrl-C.
+    #: Whether it ended by Ctrl-C.
     interrupted: bool = False
-    #: Holds the script's globals: dropping them would close the clients and clusters in them.
+    #: Module with the script's globals. Deleting them would close the clients and clusters in them.
     remains: Any = None
 
 
 def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcome:
     """Run a file (or a directory or zip file with a ``__main__``) or a module as ``__main__``.
 
-    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are what the interpreter would make of them, and
-    stay so. An exception that the script lets out is shown as the interpreter shows it, without
-    frames of dasfprof.
+    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are as Python would set them, and stay so. An
+    uncaught exception is shown as Python shows it, without frames of dasfprof.
     """
     sys.argv = [target, *args]
     try:
@@ -158,7 +157,7 @@ def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcom
             _set_first_path(os.getcwd())
             remains: Any = runpy.run_module(target, run_name="__main__", alter_sys=True)
         elif os.path.isdir(target) or zipfile.is_zipfile(target):
-            _set_first_path(None)  # runpy puts the target there
+            _set_first_path(None)  # runpy puts the target there.
             remains = runpy.run_path(target, run_name="__main__")
         else:
             _set_first_path(os.path.dirname(os.path.realpath(target)))
@@ -173,13 +172,13 @@ def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcom
 
 
 def _set_first_path(path: str | None) -> None:
-    """Replace the directory of the `dasfprof` command, which the interpreter put first."""
-    if not getattr(sys.flags, "safe_path", False):  # there only since Python 3.11
+    """Replace the directory of the `dasfprof` command, which Python put first."""
+    if not getattr(sys.flags, "safe_path", False):  # Only there since Python 3.11.
         sys.path[:1] = [] if path is None else [path]
 
 
 def _run_file(path: str) -> types.ModuleType:
-    """Execute a file in a new ``__main__``; `runpy.run_path` would give it another argv[0]."""
+    """Execute a file in a new ``__main__``. `runpy.run_path` would give it another argv[0]."""
     module = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)
@@ -197,14 +196,14 @@ def _exit_code(code: Any) -> int:
 
 
 def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Leave out the frames of this module and of runpy, which come first."""
+    """Remove the first frames, which are those of this module and of runpy."""
     ours = (__name__, "runpy")
     while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
         traceback = traceback.tb_next
     return traceback
 
 
-# --- Recording what its clients use ---------------------------------------------------------------
+# --- Recording of the clusters that a script's clients use ----------------------------------------
 
 
 def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
@@ -218,14 +217,14 @@ def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
 def _add_preload() -> None:
     import dask
 
-    # Dask logs each preload that it imports at INFO, and shows it.
+    # Dask logs each preload that it imports at INFO, and displays it.
     logging.getLogger("distributed.preloading").addFilter(
         lambda record: __name__ not in record.getMessage()
     )
     modules = dask.config.get("distributed.client.preload", default=[])
     modules = [modules] if isinstance(modules, str) else list(modules)
     arguments = dask.config.get("distributed.client.preload-argv", default=[])
-    if arguments and not isinstance(arguments[0], str):  # a list for each module
+    if arguments and not isinstance(arguments[0], str):  # A list for each module.
         arguments = [*arguments, []]
     dask.config.set(
         {
@@ -236,7 +235,7 @@ def _add_preload() -> None:
 
 
 async def dask_setup(client: Client) -> None:
-    """Record the cluster of a client that has connected: Dask calls it, see `observe_clients`."""
+    """Record the cluster of a client that has connected. Dask calls this. See `observe_clients`."""
     # Processes that this one starts may inherit the config.
     recorder = ClientRecorder.current
     if recorder is not None and recorder.pid == os.getpid():
@@ -244,7 +243,10 @@ async def dask_setup(client: Client) -> None:
 
 
 def start_run(client: Client, **options: Any) -> Any:
-    """Return an awaitable of a run, of a client that is connecting, that no registration ends."""
+    """Return an awaitable of a run for a client that is connecting.
+
+    No registration ends the run.
+    """
     from dasfprof.handles import registration
     from dasfprof.recording.settings import make_settings
 
@@ -259,13 +261,13 @@ class RecordedCluster:
     run: ProfiledRun
     address: str
     security: Any
-    #: The cluster object, where the client was made from one.
+    #: Cluster object, if the client was created from one.
     cluster: weakref.ref[Any] | None
 
     def finish(self) -> None:
         """End the recording and copy the files of other hosts here, unless the cluster has closed.
 
-        The script may have closed its client and left the cluster running, so a new one is used.
+        The script may have closed its client and left the cluster running, so a new client is used.
         """
         from distributed import Client
 
@@ -282,7 +284,7 @@ class RecordedCluster:
                 timeout=_RECONNECT_TIMEOUT,
             )
         except (OSError, TimeoutError, ValueError) as error:
-            logger.debug("the scheduler at %s is gone: %r", self.address, error)
+            logger.debug("the scheduler at %s has ended: %r", self.address, error)
             return
         with client:
             run = self.run.through(client)
@@ -299,7 +301,7 @@ class RecordedCluster:
 
 @dataclass
 class RecordedProcess:
-    """What a script computes without a cluster, in its own process, and the run of it."""
+    """Computations without a cluster in the script's own process, and their run."""
 
     run: ProfiledRun
     address: str = "the script's own process"
@@ -313,8 +315,8 @@ class RecordedProcess:
 class ClientRecorder:
     """Records each cluster that a client of this process connects to, once.
 
-    A run goes on when its client closes and others connect; `finish` ends all runs. What the
-    process computes on Dask's own schedulers is one run more, from the first such compute on.
+    A run continues when its client closes and others connect. `finish` ends all runs. Computations
+    on Dask's local schedulers are one more run, starting with the first one.
 
     Parameters
     ----------
@@ -324,14 +326,14 @@ class ClientRecorder:
         Further options of a recording; those that are None: by the config.
     """
 
-    #: That of this process, once `observe_clients` was called.
+    #: Recorder of this process, after `observe_clients` was called.
     current: ClassVar[ClientRecorder | None] = None
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
     clusters: list[RecordedCluster | RecordedProcess] = field(default_factory=list)
-    #: Messages that say why clusters were not recorded.
+    #: Messages about why clusters were not recorded.
     refusals: list[str] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -351,14 +353,14 @@ class ClientRecorder:
             self._leave.append(observe_first_build(self._note_lines))
 
     def _note_lines(self) -> None:
-        """Note which lines build: what the first compute computes was built before it."""
+        """Record the lines that build layers, because the first computation was built before it."""
         from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 
         place_hooks()
         self._leave.append(remove_hooks)
 
     def computes(self, compute: Compute) -> None:
-        """Begin to record with a compute on one of Dask's own schedulers."""
+        """Start recording with a computation on one of Dask's local schedulers."""
         from dasfprof.errors import DasfprofError
         from dasfprof.handles.local_run import LocalRun
         from dasfprof.recording.settings import make_settings
@@ -373,14 +375,14 @@ class ClientRecorder:
             try:
                 run = LocalRun(make_settings(name=name, **self.options))
             except DasfprofError as error:
-                self.refusals.append(f"what ran without a cluster was not recorded: {error}")
+                self.refusals.append(f"computations without a cluster were not recorded: {error}")
                 return
             self.clusters.append(RecordedProcess(run))
         compute.tell(run.listener)
         run.listener.computes(compute)
 
     def began(self, compute: Compute, run: Run) -> None:
-        """Do nothing: the run's recorder hears of tasks."""
+        """Do nothing: the run's recorder observes tasks."""
 
     def ended(self, compute: Compute, run: Run) -> None:
         """Do nothing, likewise."""
@@ -397,9 +399,11 @@ class ClientRecorder:
             await self._record(client, address)
         except DasfprofError as error:
             self.refusals.append(f"{address} was not recorded: {error}")
-        except Exception as error:  # a scheduler that is not distributed's, for example
+        except Exception as error:  # For example, a scheduler that does not belong to distributed.
             what = f"{type(error).__name__}: {error}"
-            self.refusals.append(f"{address} was not recorded, as its scheduler answers: {what}")
+            self.refusals.append(
+                f"{address} was not recorded, because its scheduler answers: {what}"
+            )
 
     async def _record(self, client: Client, address: str) -> None:
         from dasfprof.recording.cluster.program import announce
@@ -425,6 +429,4 @@ class ClientRecorder:
                 cluster.finish()
             except Exception as error:
                 logger.debug("could not end a run", exc_info=True)
-                self.refusals.append(
-                    f"{cluster.address}: the recording could not be ended: {error!r}"
-                )
+                self.refusals.append(f"{cluster.address}: recording could not be ended: {error!r}")

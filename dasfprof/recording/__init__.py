@@ -1,1 +1,1 @@
-"""What observes: plugins that record on workers and on the scheduler, and what they are made of."""
+"""Recording: plugins for workers and the scheduler, and their parts."""

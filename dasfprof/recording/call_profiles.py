@@ -1,7 +1,7 @@
 """Profiles of the function calls inside tasks, made by cProfile.
 
-`CallProfiles` profiles one task run per process at a time, sums up the profiles by function, and
-writes each sum to a ``.pstats`` file beside the trace. Task runs that start while another one is
+`CallProfiles` profiles one task run per process at a time, adds the profiles up by function, and
+writes each sum to a ``.pstats`` file next to the trace. Task runs that start while another one is
 profiled are counted as not profiled.
 """
 
@@ -33,25 +33,26 @@ from dasfprof.schema.profiles import CALL_PROFILE
 
 logger = logging.getLogger(__name__)
 
-#: Interval (seconds) between two writes of the files: what is lost if the process is killed.
+#: Seconds between two writes of the files. This much is lost if the process is killed.
 WRITE_EVERY = 10.0
 #: Maximum number of profiled functions per worker. Each has a file.
 MOST_FUNCTIONS = 200
-#: Maximum number of called functions in a profile: code that is made anew would fill memory.
+#: Maximum number of called functions in a profile, because code that is created repeatedly would
+#: fill the memory.
 MOST_CALLED = 20_000
 
 #: None before Python 3.12.
 _MONITORING: Any = getattr(sys, "monitoring", None)
-#: The methods of cProfile that take the events of `sys.monitoring`, by event.
+#: Methods of cProfile that receive the events of `sys.monitoring`, by event.
 _METHODS = {
     **dict.fromkeys(("PY_START", "PY_RESUME", "PY_THROW"), "_pystart_callback"),
     **dict.fromkeys(("PY_RETURN", "PY_YIELD", "PY_UNWIND"), "_pyreturn_callback"),
     **dict.fromkeys(("C_RETURN", "C_RAISE"), "_creturn_callback"),
     "CALL": "_ccall_callback",
 }
-#: A tool number that Python assigns to no tool. cProfile's own number stays free for tasks.
+#: Tool number that Python assigns to no tool. cProfile's own number stays free for tasks.
 _TOOL = 4
-#: The calls that end a profile, which are part of the profile before Python 3.12.
+#: Calls that end a profile, which are part of the profile before Python 3.12.
 _ENDS = (
     ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>"),
     ("~", 0, "<built-in method sys.getprofile>"),
@@ -59,7 +60,7 @@ _ENDS = (
 
 
 class _Process:
-    """The state of this process."""
+    """State of this process."""
 
     #: Held while a task run is profiled.
     profiling = threading.Lock()
@@ -69,8 +70,8 @@ class ThreadProfile(cProfile.Profile):
     """A profile of the thread that starts it.
 
     Before Python 3.12, cProfile profiles one thread. Later versions get the events of all threads,
-    nest their calls within each other, and report wrong times. So the events of other threads are
-    left out here.
+    nest their calls within each other, and report wrong times. Therefore, events of other threads
+    are left out here.
     """
 
     #: Whether something else profiled the thread meanwhile, or an event could not be counted.
@@ -91,7 +92,7 @@ class ThreadProfile(cProfile.Profile):
             callback = self._of_thread(getattr(self, method), get_ident())
             _MONITORING.register_callback(_TOOL, getattr(events, name), callback)
         counted = (getattr(events, name) for name in _METHODS if not name.startswith("C_"))
-        _MONITORING.set_events(_TOOL, sum(counted))  # the events C_* come with CALL
+        _MONITORING.set_events(_TOOL, sum(counted))  # The events C_* come with CALL.
         return True
 
     def stop(self) -> None:
@@ -112,13 +113,13 @@ class ThreadProfile(cProfile.Profile):
             if get_ident() == thread:
                 try:
                     method(*event)
-                except Exception:  # would be raised into the task
+                except Exception:  # The error would be raised in the task.
                     self.is_damaged = True
 
         return count
 
     def create_stats(self) -> None:
-        """Make the statistics that `pstats` reads, without the calls that end the profile."""
+        """Create the statistics that `pstats` reads, without the calls that end the profile."""
         self.snapshot_stats()
         self.stats = {
             place: figures
@@ -131,11 +132,11 @@ class ThreadProfile(cProfile.Profile):
 class FunctionProfile:
     """The sum of the profiles of a function's task runs."""
 
-    #: The part of the file name that identifies the function.
+    #: Part of the file name that identifies the function.
     file_part: str
-    #: None: no run was profiled.
+    #: None if no run was profiled.
     stats: Any = None
-    #: Number of task runs in the sum, and of those that were not profiled.
+    #: Number of task runs in the sum, and number of those that were not profiled.
     runs: int = 0
     left_out: int = 0
     #: `runs` and `left_out` in the file.
@@ -249,7 +250,7 @@ class CallProfiles:
 
     def _write(self, name: str, function: FunctionProfile) -> None:
         """Replace the file of a function, which is complete at any moment."""
-        if not self._database.path.exists():  # it is created by the first event, under a free name
+        if not self._database.path.exists():  # The first event creates it, under a free name.
             self._database.commit()
         path = self._database.paths[0].with_suffix(f".{function.file_part}.pstats")
         function.written = function.runs, function.left_out
@@ -314,7 +315,7 @@ def profile_calls(
 
 
 def _forget() -> None:
-    """Profile nothing in a forked child, whose parent may have been profiling."""
+    """Stop profiling in a forked child, whose parent may have been profiling."""
     if _Process.profiling.locked():
         if _MONITORING is None:
             sys.setprofile(None)

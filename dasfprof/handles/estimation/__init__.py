@@ -1,1 +1,1 @@
-"""What a graph will take, before anything is computed."""
+"""Estimates of the cost of a graph, before anything is computed."""

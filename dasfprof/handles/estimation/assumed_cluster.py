@@ -38,8 +38,8 @@ def assumed_cluster(
     threads = [cpu_count()] if workers is None and not threads else threads
     if not threads or not all(isinstance(number, int) and number > 0 for number in threads):
         raise InvalidArgumentError(
-            f"workers={workers!r}: give a number of workers, such as 4, or the threads of each, "
-            "such as [2, 2, 2, 2]."
+            f"workers={workers!r}: expected a number of workers, such as 4, or the threads of "
+            "each, such as [2, 2, 2, 2]."
         )
     if memory_limit is not None:
         try:
@@ -48,7 +48,8 @@ def assumed_cluster(
             limit = nan
         if not 0 < limit < float("inf"):
             raise InvalidArgumentError(
-                f"memory_limit={memory_limit!r}: give bytes, or a text such as '4 GiB'."
+                f"memory_limit={memory_limit!r}: expected a number of bytes, or a text such as "
+                "'4 GiB'."
             )
     return AssumedCluster(threads, limit, free)
 
@@ -61,7 +62,7 @@ def _of_client() -> tuple[list[int], float | None, int | None]:
         threads = [] if client.asynchronous else [int(n) for n in client.nthreads().values()]
         workers = client.scheduler_info(n_workers=-1)["workers"].values() if threads else ()
         here = {"127.0.0.1", distributed.utils.get_ip()}
-    except Exception:  # there is none, or its scheduler does not answer
+    except Exception:  # There is no client, or its scheduler does not answer.
         return [], None, None
     limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
     places = [worker["local_directory"] for worker in workers if worker["host"] in here]

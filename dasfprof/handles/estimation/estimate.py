@@ -1,4 +1,7 @@
-"""`estimate`: what a graph will take, before anything is computed; `plan`, its old name."""
+"""`estimate`: the expected cost of a graph, before anything is computed.
+
+`plan` is its former name.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from dasfprof.text import count_of, escape, format_duration, format_size
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The most tasks of a graph that is replayed, and pickled to know its bytes.
+#: Maximum number of tasks of a graph that is replayed, and that is pickled to get its size.
 MOST_REPLAYED = 100_000
 #: Columns of `Estimate.layers` that only programs need.
 _FOR_PROGRAMS = ["Layer", "Takes", "Unknown"]
@@ -47,7 +50,7 @@ def estimate(
     memory_limit: int | float | str | None = None,
     history: Sources | None = None,
 ) -> Estimate:
-    """Estimate what a graph will take, without computing anything.
+    """Estimate the cost of a graph without computing anything.
 
     Dask optimizes a copy of the graph as ``collection.compute()`` would. Of files, only the footers
     of Parquet files and the metadata of arrays are read.
@@ -121,7 +124,7 @@ def plan(collection: object, history: Sources) -> pd.DataFrame:
 
 @dataclass(eq=False)
 class Estimate:
-    """What a graph will take; see `estimate`."""
+    """The expected cost of a graph. See `estimate`."""
 
     #: One row per layer of the optimized graph, inputs first: ``Layer`` (NA: its keys are text),
     #: ``Function``, ``Line`` that built it, ``Tasks``, ``Chunks``, ``Largest Chunk`` and ``Bytes``,
@@ -131,13 +134,13 @@ class Estimate:
     layers: pd.DataFrame
     #: One row per warning: ``Severity``, ``Finding``, ``Suggestion``, ``Line``.
     warnings: pd.DataFrame
-    #: Tasks that Dask would send to the scheduler; None: unknown.
+    #: Number of tasks that Dask would send to the scheduler, or None if unknown.
     tasks: int | None
-    #: Bounds of the most bytes of results that the fullest worker holds at a time; None: unknown.
+    #: Bounds of the peak of results on the fullest worker in bytes, or None if unknown.
     peak_bytes: tuple[float, float] | None
     #: Why the tasks or the peak are unknown, or an empty text.
     peak_unknown: str
-    #: The workers that were assumed: the threads of each, and memory in bytes (None: unknown).
+    #: Workers that were assumed: the threads of each, and memory in bytes (None if unknown).
     threads: list[int]
     memory_limit: float | None
     #: Bytes that are free where the current client's workers spill; None: unknown.
@@ -145,10 +148,11 @@ class Estimate:
     #: The most bytes of results that the fullest worker spills to disk, at Dask's default
     #: thresholds; None: unknown, or workers of unknown memory.
     spilled_bytes: float | None = None
-    #: Bytes of the graph as it is sent, and seconds that Dask needed to optimize it; None: unknown.
+    #: Bytes of the graph as it is sent, and seconds that Dask needed to optimize it, or None if
+    #: unknown.
     graph_bytes: int | None = None
     optimize_seconds: float | None = None
-    #: The first reason why the graph does not fit, with the layer and line.
+    #: The first reason why the graph does not fit into memory, with the layer and line.
     _excess: tuple[str, str, str | None] | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -179,9 +183,9 @@ class Estimate:
         low, high = map(format_size, self.peak_bytes)
         threads = count_of(sum(self.threads), "thread")
         sentences += [
-            f"On {count_of(len(self.threads), 'worker')} with {threads} in all, the fullest worker "
-            f"holds {low} to {high} of results at a time.",
-            "Memory for the process and inside tasks comes on top.",
+            f"On {count_of(len(self.threads), 'worker')} with {threads} in total, the fullest "
+            f"worker holds {low} to {high} of results at a time.",
+            "Memory of the process and inside tasks comes on top.",
         ]
         if self.spilled_bytes:
             size = format_size(self.spilled_bytes)
@@ -226,7 +230,9 @@ def check_memory(found: Estimate) -> None:
 
 def _experience(history: Sources) -> Experience:
     if isinstance(history, Sequence) and not history:
-        raise InvalidArgumentError(f"history={history!r} has no run: give a directory with runs.")
+        raise InvalidArgumentError(
+            f"history={history!r} contains no run. Pass a directory with runs."
+        )
     return Experience(run.trace for run in open_side(history))
 
 
@@ -235,8 +241,8 @@ def _of_collection(
 ) -> Estimate:
     if not dask.is_dask_collection(collection):
         raise InvalidArgumentError(
-            f"{collection!r} of type {type(collection).__name__} is no collection of Dask: give an "
-            "array, a dataframe, a bag or a delayed function that has not been computed."
+            f"{collection!r} of type {type(collection).__name__} is not a collection of Dask. "
+            "Pass an array, a dataframe, a bag or a delayed function that has not been computed."
         )
     try:
         graph, keys, seconds = capture_graph(collection)
@@ -260,7 +266,7 @@ def estimate_graph(
     cluster: AssumedCluster,
     experience: Experience | None = None,
 ) -> Estimate:
-    """Estimate a graph as it is sent.
+    """Estimate a graph in the form in which it is sent.
 
     Parameters
     ----------
@@ -274,7 +280,7 @@ def estimate_graph(
         Of earlier runs.
     """
     built = built_layers(sources)
-    # Dask pickles the graph before it makes the tasks.
+    # Dask pickles the graph before it creates the tasks.
     is_small = sum(layer.tasks for layer in built.values()) <= MOST_REPLAYED
     size = _graph_bytes(graph) if is_small else None
     sent = sent_graph(graph, keys)
@@ -311,14 +317,14 @@ def _short_disk(spilled: float, free: int) -> Warned:
 
 
 def _graph_bytes(graph: Any) -> int | None:
-    """Return the bytes of a graph as it is sent; None: it cannot be sent."""
+    """Return the bytes of a graph as it is sent, or None if it cannot be sent."""
     from distributed.protocol.pickle import dumps
 
     buffers: list[pickle.PickleBuffer] = []
     try:
         text = dumps(graph, buffer_callback=buffers.append)
         return len(text) + sum(buffer.raw().nbytes for buffer in buffers)
-    except Exception:  # of whatever is in it
+    except Exception:  # Objects in the graph may raise any error.
         return None
 
 
@@ -328,14 +334,14 @@ def _peak(
     bounds: tuple[np.ndarray, np.ndarray],
     threads: list[int],
 ) -> tuple[tuple[float, float] | None, str, int]:
-    """Return bounds of the peak, why there are none, and the layer that holds most."""
+    """Return bounds of the peak, the reason if there are none, and the layer that holds most."""
     if len(sent) > MOST_REPLAYED:
         return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1
     unknown = np.flatnonzero(~np.isfinite(bounds[1]))
     if len(unknown):
         fact = facts[int(sent.layer_of[unknown[-1]])]
         at = "" if fact.place is None else f" ({line_text(fact.place)})"
-        return None, f"nothing shows the size of the results of {fact.function!r}{at}", -1
+        return None, f"the size of the results of {fact.function!r}{at} is unknown", -1
     functions = [fact.function for fact in facts]
     graph = (sent.input_offsets, sent.inputs, sent.priorities(), sent.layer_of)
     inputs = inputs_before_a_run(*graph, functions)
@@ -349,7 +355,7 @@ def _excess(
     heaviest: int,
     limit: float | None,
 ) -> tuple[str, str, str | None] | None:
-    """Return why a graph certainly does not fit into a worker, with layer and line."""
+    """Return why a graph certainly does not fit into a worker, with the layer and line."""
     if limit is None:
         return None
     for fact in (facts[number] for number in inputs_first(facts)):
@@ -370,7 +376,7 @@ def _layers_table(facts: list[LayerFacts], experience: Experience | None) -> pd.
     row_of = {number: row for row, number in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for fact in (facts[number] for number in order):
-        # What has no name is no collection, such as the store that chunks are read from.
+        # A node without a name is not a collection, such as the store that chunks are read from.
         inputs = [facts[number] for number in fact.takes]
         before = max((each.total for each in inputs if each.name is not None), default=nan)
         row = {

@@ -15,40 +15,40 @@ from dasfprof.recording.dask_internals.layer_sizes import BuiltLayer
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, SentLayer
 from dasfprof.recording.steps.line import Place
 
-#: The names of what one layer of Dask splits and merges, and of what ends `compute`.
+#: Names of the parts that a layer of Dask splits and merges, and of the last tasks of `compute`.
 _SPLIT, _MERGE, _FINAL = "rechunk-split-", "rechunk-merge-", "-finalize-hlgfinalizecompute-"
 
-#: Functions that choose values from a result: theirs is at most as large.
+#: Functions that select values from a result, which are at most as large.
 _CHOICES = ("getitem", "shuffle-split")
 
 
 def line_text(place: Place | None) -> str | None:
-    """Return a line of the program as tables show it."""
+    """Return a line of the program as text for tables."""
     return None if place is None else f"{PurePath(place[0]).name}:{place[1]}"
 
 
 def line_of_layer(name: str) -> str | None:
-    """Return the line that built a layer; None: unknown."""
+    """Return the line that built a layer, or None if unknown."""
     line = line_of(name)
     return None if line is None else line_text(line.place)
 
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What is known of a layer of the graph as it is sent."""
+    """Facts about a layer of the graph as it is sent."""
 
     name: str | None
     function: str
     place: Place | None
     tasks: int
-    #: Bytes; NaN: unknown.
+    #: Bytes, or NaN if unknown.
     largest: float
     total: float
-    #: The largest chunk that its tasks make: their result, or one inside; and who makes it.
+    #: Largest chunk that its tasks make, as result or inside, and the function that makes it.
     most: float
     made_by: str
     made_at: str | None
-    #: The layers that it takes, and why its bytes are unknown.
+    #: Layers whose results it uses, and the reason if its bytes are unknown.
     takes: list[int]
     unknown: str
 
@@ -58,14 +58,14 @@ def inputs_first(facts: list[LayerFacts]) -> list[int]:
     try:
         graph = {number: fact.takes for number, fact in enumerate(facts)}
         return list(TopologicalSorter(graph).static_order())
-    except CycleError:  # fused layers may take each other's results
+    except CycleError:  # Fused layers may use each other's results.
         return list(range(len(facts)))[::-1]
 
 
 def layer_facts(
     sent: SentGraph, built: dict[str, BuiltLayer]
 ) -> tuple[list[LayerFacts], np.ndarray, np.ndarray]:
-    """Return what is known of the layers, and bounds of the bytes of each task's result."""
+    """Return facts about the layers, and bounds of the bytes of each task's result."""
     bases = [_base(layer, built) for layer in sent.layers]
     low, high = _bounds(sent, bases)
     takes: list[list[int]] = [[] for _ in sent.layers]
@@ -112,7 +112,7 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer that a sent layer comes from: Dask puts the names of fused layers first."""
+    """Return the layer that a sent layer comes from. Dask puts the names of fused layers first."""
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
     while name and name not in built:
         name = name.partition("-")[2]
@@ -120,7 +120,7 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer of one chunk that was fused with the task that ends `compute`."""
+    """Return the layer of a single chunk that was fused with the last task of `compute`."""
     if not isinstance(key, str) or _FINAL not in key:
         return None
     functions = f"-{key.partition(_FINAL)[0]}"
@@ -129,7 +129,7 @@ def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of the bytes of each task's result; infinite where nothing is known."""
+    """Return bounds of the bytes of each task's result, infinite if unknown."""
     low, high = np.full(len(sent), nan), np.full(len(sent), nan)
     shrinks = np.zeros(len(sent), dtype=bool)
     for layer, base in zip(sent.layers, bases, strict=True):
@@ -138,7 +138,7 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
         if base is None or grid is None:
             continue
         sizes: Any = nan
-        if (layer.name or "").startswith(_SPLIT):  # what is split has the bytes of what it becomes
+        if (layer.name or "").startswith(_SPLIT):  # Data that is split has the bytes of its parts.
             sizes = grid.sum() / len(layer.tasks)
         elif not layer.blocks or not layer.blocks[0]:
             sizes = grid.sum()
@@ -155,7 +155,7 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
 
 
 def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndarray) -> None:
-    """Fill in bounds of tasks whose results are made of those of others, in place."""
+    """Set bounds of tasks whose results consist of results of others, in place."""
     least, most, joins, bound = low.tolist(), high.tolist(), sent.joins.tolist(), shrinks.tolist()
     offsets, inputs = sent.input_offsets.tolist(), sent.inputs.tolist()
     for first in np.flatnonzero(np.isnan(high)).tolist():

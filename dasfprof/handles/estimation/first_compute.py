@@ -1,4 +1,4 @@
-"""`FirstCompute`: the estimate of what a script would compute first, at which the script ends."""
+"""`FirstCompute`: the estimate of a script's first computation, at which the script ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 class _Stop(SystemExit):
-    """Ends the script: its own handlers of errors let it pass."""
+    """Raised to end the script. It is not an Exception, so that the script does not catch it."""
 
 
 class FirstCompute:
-    """Ends a script at its first compute, and estimates that.
+    """Ends a script at its first computation, and estimates it.
 
-    Dask is imported when the script imports it, since scripts may set what Dask reads then.
+    Dask is imported when the script imports it, because scripts may set options that Dask reads on
+    import.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ class FirstCompute:
         self._workers, self._limit = workers, memory_limit
         self._lock = threading.Lock()
         self._is_placed = False
-        #: None: nothing would have been computed yet, or this error prevented it.
+        #: None if nothing has been computed yet, or the error that prevented an estimate.
         self.estimate: Estimate | None = None
         self.error: Exception | None = None
 
@@ -61,6 +62,6 @@ class FirstCompute:
                 if self.estimate is None:
                     cluster = assumed_cluster(self._workers, self._limit)
                     self.estimate = estimate_graph(graph, keys, [graph], cluster)
-            except Exception as error:  # which the script might handle
+            except Exception as error:  # The script might catch it.
                 self.error = error
         raise _Stop(0)

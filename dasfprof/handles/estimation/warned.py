@@ -1,6 +1,6 @@
 """`find_warnings`: operations that will need too much, with the lines that built them.
 
-Each rule rests on what the graph itself shows. A rule that lacks a figure says nothing.
+Each rule uses what the graph itself shows. A rule without the required figures gives no warning.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dasfprof.recording.dask_internals.parquet_reads import skippable_reads
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, repeated_calls
 from dasfprof.text import format_size
 
-#: Threshold (factor) of chunks, tasks and bytes from which an operation multiplies them; the fewest
-#: tasks, and the fewest bytes of a chunk, for which that matters; chunks of fewer bytes cost more
-#: to schedule than to compute.
+#: Threshold (factor): an operation multiplies chunks, tasks or bytes. Minimum number of tasks, and
+#: minimum bytes of a chunk, for which this matters. Smaller chunks cost more to schedule than to
+#: compute.
 _MULTIPLIES, _MANY, _LARGE, _TINY = 10, 1000, 100e6, 1e6
-#: Threshold (tasks) of an exchange of all chunks with all.
+#: Threshold (tasks): an exchange of all chunks with all.
 _ALL_TO_ALL = 100_000
-#: Threshold (bytes) of an object in the graph, and of all of a layer's together.
+#: Threshold (bytes): an object in the graph, and all objects of a layer together.
 _OBJECT, _OBJECTS = 1e6, 10e6
-#: Threshold (factor): how often stored chunks are read.
+#: Threshold (factor): number of times that stored chunks are read.
 _READ_AGAIN = 1.5
-#: Functions that choose, reorder or split values without computing any.
+#: Functions that select, reorder or split values without computing any.
 _MOVES = ("getitem", "reshape", "rechunk", "take", "vindex", "shuffle", "setitem")
 
 
@@ -47,7 +47,7 @@ def find_warnings(
     threads: list[int],
     memory_limit: float | None,
 ) -> list[Warned]:
-    """Return warnings, the most severe first.
+    """Return the warnings, most severe first.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def find_warnings(
 
 
 def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
-    """Find chunks larger than the memory that a thread of a worker has; the first of a chain."""
+    """Yield chunks that are larger than a thread's part of memory, the first of each chain."""
     for fact in facts:
         if fact.most > most and not any(facts[number].most > most for number in fact.takes):
             yield Warned(
@@ -80,11 +80,11 @@ def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
 
 
 def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Find an operation that multiplies chunks, tasks, or the bytes of a chunk."""
+    """Yield operations that multiply chunks, tasks, or the bytes of a chunk."""
     is_rechunk, line = layer.function.startswith("rechunk"), line_of_layer(layer.name)
     inputs = [built[name] for name in layer.inputs if name in built]
     while is_rechunk and len(inputs) == 1 and inputs[0].function.startswith("rechunk"):
-        inputs = [built[name] for name in inputs[0].inputs if name in built]  # its other steps
+        inputs = [built[name] for name in inputs[0].inputs if name in built]  # Its other steps.
     before = max((other.chunks or 0 for other in inputs), default=0)
     if not before or layer.chunks is None:
         return
@@ -117,7 +117,7 @@ def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[War
 
 
 def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
-    """Find exchanges of all chunks with all that need very many tasks."""
+    """Yield exchanges of all chunks with all that need very many tasks."""
     exchanges: dict[str, list[int]] = {}
     for number, fact in enumerate(facts):
         if "rechunk" in fact.function or "shuffle" in fact.function:
@@ -142,7 +142,7 @@ def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
 
 
 def _objects(layer: BuiltLayer) -> Iterator[Warned]:
-    """Find large objects that are part of the graph."""
+    """Yield large objects that are embedded in the graph."""
     values = ((size_of_value(value), times, value) for value, times in layer.values())
     sizes = [one for one in values if one[0] >= LEAST]
     largest, _, value = max(sizes, key=lambda one: one[0], default=(0, 0, None))
@@ -150,15 +150,15 @@ def _objects(layer: BuiltLayer) -> Iterator[Warned]:
     if largest >= _OBJECT or total >= _OBJECTS:
         yield Warned(
             "medium" if total >= _OBJECTS else "low",
-            f"{layer.function!r} has {format_size(total)} of objects of type "
-            f"{type(value).__name__} in the graph, which goes to the scheduler.",
+            f"{layer.function!r} embeds {format_size(total)} of objects of type "
+            f"{type(value).__name__} in the graph, which is sent to the scheduler.",
             "Load the data in tasks, for example from a file, or use client.scatter(...).",
             line_of_layer(layer.name),
         )
 
 
 def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Find a read whose chunks divide stored chunks, so that those are read several times."""
+    """Yield reads whose chunks divide stored chunks, which are therefore read several times."""
     if layer.lengths is None or not all(sum(axis) > 0 for axis in layer.lengths):
         return
     arrays = [layer, *(built[name] for name in layer.inputs if name in built)]
@@ -184,14 +184,14 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
 
 
 def _touched(lengths: tuple[int, ...], size: int) -> Iterator[int]:
-    """Yield how many stored chunks of a size each chunk reads from."""
+    """Yield the number of stored chunks of a size that each chunk reads from."""
     for length, end in zip(lengths, accumulate(lengths), strict=True):
         yield -(-int(end) // size) - int(end - length) // size
 
 
 def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
-    """Return the chunks of a stored array of a shape, such as one of Zarr or HDF5."""
-    while type(value).__module__.startswith("xarray."):  # layers of indexing
+    """Return the stored chunks of an array with this shape, such as one of Zarr or HDF5."""
+    while type(value).__module__.startswith("xarray."):  # Layers of indexing.
         value = getattr(value, "array", getattr(value, "_array", None))
     chunks = getattr(value, "chunks", None)
     if not isinstance(chunks, tuple) or getattr(value, "shape", None) != shape:
@@ -201,19 +201,19 @@ def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
 
 
 def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Find filters right after a read that could skip parts of files."""
+    """Yield filters right after a read that could skip parts of files."""
     for name, filters, skipped, groups in skippable_reads(x.source for x in built.values()):
         yield Warned(
             "medium",
             f"A filter right after read_parquet needs {groups - skipped:,} of {groups:,} row "
-            "groups, and all are read.",
+            "groups, but all of them are read.",
             f"Use dd.read_parquet(..., filters={filters!r}).",
             line_of_layer(name),
         )
 
 
 def _repeated(sent: SentGraph) -> Iterator[Warned]:
-    """Find calls of a delayed function with the same arguments at several lines."""
+    """Yield calls of a delayed function with the same arguments at several lines."""
     for function, keys in repeated_calls(sent):
         lines = sorted({line for key in keys if (line := line_of_layer(key)) is not None})
         if len(lines) > 1:
@@ -221,6 +221,6 @@ def _repeated(sent: SentGraph) -> Iterator[Warned]:
                 "low",
                 f"{function!r} is called with the same arguments at {' and '.join(lines[:5])}, and "
                 "each call is computed.",
-                "If it always returns the same result, call it once and use the result again.",
+                "If it always returns the same result, call it once and reuse the result.",
                 lines[0],
             )

@@ -1,1 +1,1 @@
-"""A trial: a program is run as it is and with a change, in turns, and its results are compared."""
+"""Trials: a program runs with and without a change in turns, and the results are compared."""

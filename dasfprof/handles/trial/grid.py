@@ -1,4 +1,4 @@
-"""The clusters that a host has room for, and what the replay of a run foretells of each."""
+"""Clusters that fit on a host, and the predictions of a run's replay for each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from dasfprof.handles.trial.process import Done
 from dasfprof.recording.probes.process import memory_group
 from dasfprof.text import format_size
 
-#: How many threads workers have together, by the host's cores: fewer leave cores idle, and more
-#: help tasks that wait.
+#: Total numbers of threads, as multiples of the host's cores. With fewer threads, cores are idle.
+#: More threads help tasks that wait.
 _THREADS = 0.5, 4.0
-#: Findings by which tasks of one process take turns, which a replay does not see.
+#: Findings that show that tasks of one process take turns, which a replay does not simulate.
 _TAKE_TURNS = ("per-process-lock", "gil-contention")
 
 
 @dataclass(frozen=True)
 class Host:
-    """What workers may have together, as far as this process may use it."""
+    """Resources that workers may use together, limited to what this process may use."""
 
     cores: int
     #: Bytes.
@@ -42,7 +42,7 @@ class Host:
 
     @classmethod
     def here(cls) -> Host:
-        """Return this one, by its control groups and affinity, as Dask has it."""
+        """Return this host, by its control groups and CPU affinity, as Dask does."""
         group = memory_group()
         there = psutil.virtual_memory().total
         return cls(cpu_count(), float(min(there, group[1]) if group else there))
@@ -67,20 +67,20 @@ def _powers(most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Foretold:
-    """What a recorded run foretells of other clusters on its host."""
+    """Predictions of a recorded run for other clusters on its host."""
 
     host: Host
-    #: The run; None: there were several clusters.
+    #: The run, or None if there were several clusters.
     run: Run | None
     #: Whether its workers are processes.
     processes: bool
-    #: By which finding tasks take turns; empty: none.
+    #: Finding that shows that tasks take turns, or empty.
     taking_turns: str = ""
     findings: pd.DataFrame | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, done: Done, host: Host) -> Foretold:
-        """Return what a run foretells."""
+        """Return the predictions of a run."""
         alone = done.runs[0] if len(done.runs) == 1 else None
         processes = all(one.get("processes", True) for one in done.clusters)
         if alone is None:
@@ -91,20 +91,18 @@ class Foretold:
 
     @property
     def limits(self) -> list[str]:
-        """What the replay does not know."""
+        """Limits of the replay, as sentences."""
         if self._replay is None:
-            return ["The program makes several clusters, of which nothing is foretold."]
+            return ["The program creates several clusters, so nothing can be predicted."]
         if self._replay.obstacle:
-            return [f"Nothing is foretold: {self._replay.obstacle}."]
+            return [f"Nothing can be predicted: {self._replay.obstacle}."]
         if self.taking_turns:
             return [
-                f"Tasks of a process take turns ({self.taking_turns}), so that each worker was "
-                "replayed as if it had one thread. How long they would take otherwise only runs "
-                "tell."
+                f"Tasks of a process take turns ({self.taking_turns}), so each worker was "
+                "replayed with one thread. Only runs show how long they take otherwise."
             ]
         return [
-            "Replays know nothing of Python's lock, caches and disks that threads share: the runs "
-            "decide."
+            "Replays do not include the GIL, caches, and disks that threads share, so runs decide."
         ]
 
     @cached_property
@@ -118,7 +116,7 @@ class Foretold:
         return MemoryThresholds() if self.run is None else memory_thresholds(self.run)
 
     def lacks_memory(self, limit: Value) -> bool:
-        """Return whether the cluster as it was had too little memory, and the limit gives more."""
+        """Return whether the baseline cluster had too little memory, and the limit gives more."""
         if self.run is None or not self.processes:
             return False
         recorded = self.run.workers["memory_limit"].dropna().to_numpy(dtype=float)
@@ -130,7 +128,7 @@ class Foretold:
         )
 
     def _need(self, workers: int | None, threads: int | None) -> float:
-        """Return the bytes that the fullest worker's process would take; NaN: unknown."""
+        """Return the bytes of the fullest worker's process, or NaN if unknown."""
         if self.run is None or not self.processes:
             return math.nan
         forecast = memory_forecast_of(self.run)
@@ -140,13 +138,13 @@ class Foretold:
         return forecast.peaks(cluster).process.likely
 
     def point(self, change: Mapping[str, Value], workers: int, threads: int, limit: Value) -> Point:
-        """Return what is foretold of a cluster."""
+        """Return the predictions for a cluster."""
         need, most = self._need(workers, threads), float(parse_bytes(limit))
         if need > self._thresholds.kills * most:
             return Point(
                 change,
                 memory=need,
-                left_out=f"Its fullest worker would take {format_size(need)}, and may take "
+                left_out=f"Its fullest worker would need {format_size(need)}, but has a limit of "
                 f"{format_size(most)}.",
             )
         if self._replay is None:

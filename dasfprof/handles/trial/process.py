@@ -1,4 +1,4 @@
-"""`TrialProcess`: one run of a program in a process of its own, recorded, and what came of it."""
+"""`TrialProcess`: one recorded run of a program in a separate process, and its result."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from dasfprof.handles.trial.results import files_below, written_since
 from dasfprof.handles.trial.settings import Settings
 from dasfprof.text import excerpt
 
-#: What the process runs, which gets the path of a plan.
+#: Code that the process runs. It gets the path of a plan.
 _MODULE = "dasfprof.handles.trial.trial_run"
 #: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
 _GRACE = (10.0, 3.0)
-#: In the commands of processes that Python itself starts: on a busy machine they end a while later.
+#: Parts of the commands of processes that Python itself starts. On a busy host, they end a while
+#: later.
 _HELPER = "from multiprocessing."
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is run: a script or a module with its arguments, or a pickled function."""
+    """The program of a trial: a script or a module with its arguments, or a pickled function."""
 
     name: str
     #: A script's path or a module's name, and its arguments.
     command: tuple[str, ...] = ()
     as_module: bool = False
-    #: The file of a pickled function, of whose process this one's paths are.
+    #: File of a pickled function. The paths are those of the process that pickled it.
     function: str = ""
     #: Options of the recording.
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -54,31 +55,31 @@ class Done:
     """How a run ended, and what it left."""
 
     exit_code: int
-    #: Whether it was ended, as it took too long.
+    #: Whether it was ended because it took too long.
     is_late: bool
-    #: From the program's begin to its end; NaN: it did not come to it.
+    #: Seconds from the program's start to its end, or NaN if it did not reach its end.
     program_seconds: float
-    #: The commands of processes that it left behind, which were ended.
+    #: Commands of processes that it left behind, which were ended.
     left_behind: list[str]
-    #: What it printed, and the last of what it printed on standard error.
+    #: Its output, and the end of its standard error.
     printed: str
     complaint: str
-    #: Of each local cluster, see `ChangedOptions.clusters`.
+    #: Facts about each local cluster. See `ChangedOptions.clusters`.
     clusters: list[dict[str, Any]]
-    #: Settings of Dask's config that were others in the end.
+    #: Settings of Dask's config that had other values at the end.
     missed_config: list[str]
-    #: Why clusters were not recorded.
+    #: Reasons why clusters were not recorded.
     refusals: list[str]
-    #: From the first submission to the last finish, of all its clusters; NaN: none was seen, or
-    #: not to its end.
+    #: Seconds from the first submission to the last finish, over all its clusters, or NaN if none
+    #: was recorded to its end.
     seconds: float
-    #: How many clusters were recorded.
+    #: Number of recorded clusters.
     recorded: int
-    #: How many task runs ended.
+    #: Number of finished task runs.
     tasks: int
     #: Its traces.
     runs: list[ComparedRun]
-    #: The file of the value that a function returned.
+    #: File with the value that a function returned.
     value: Path
     #: The contents of files that it wrote below its working directory; None: too many to look at.
     written: Mapping[str, list[Any]] | None = field(default_factory=dict)
@@ -89,7 +90,7 @@ class Done:
 def run_program(
     program: Program, settings: Settings, work: Path, traces: Path, limit: float
 ) -> Done:
-    """Run a program in the working directory, with a change, for so many seconds at most.
+    """Run a program in the working directory, with a change, for at most this number of seconds.
 
     Parameters
     ----------
@@ -128,12 +129,12 @@ def run_program(
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=complaints,
-            # What ends it ends its workers too, and Ctrl-C comes to it from here alone.
+            # A signal to it must also end its workers, and Ctrl-C must reach it only from here.
             start_new_session=True,
         )
         try:
             is_late = not _ended(process, limit)
-            # What is ended tells that it was, and when.
+            # A process that is ended prints that it was, and when.
             came_to_end = told.exists()
         finally:
             _end(process)
@@ -168,7 +169,7 @@ def _ended(process: subprocess.Popen[bytes], limit: float) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that goes on: as by Ctrl-C, or else by force."""
+    """End a process that is still running, with Ctrl-C or else by force."""
     for number, grace in zip((signal.SIGINT, signal.SIGTERM), _GRACE, strict=True):
         if process.poll() is not None:
             return
@@ -179,10 +180,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_group(group: int) -> list[str]:
-    """End what a program started and left behind; return the commands of it.
+    """End what a program started and left behind, and return its commands.
 
-    The next run would meet it, as at its port. What ends with the program, such as its workers, has
-    some time to.
+    Otherwise the next run would find it, for example at its port. Processes that end with the
+    program, such as its workers, have some time to do so.
     """
     left = []
     for one in psutil.process_iter():
@@ -202,7 +203,7 @@ def _end_group(group: int) -> list[str]:
 
 
 def _last_line(text: str) -> str:
-    # A traceback ends with its error; what is indented is the code that a warning is about.
+    # A traceback ends with its error. Indented lines are code that a warning is about.
     lines = [line for line in text.splitlines() if line[:1].strip()]
     return excerpt(lines[-1]) if lines else ""
 

@@ -1,4 +1,4 @@
-"""Results of runs: whether what they print or return is the same, and what files they wrote."""
+"""Results of runs: whether output or return values are equal, and which files were written."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _differs(does: str) -> Agreement:
 
 
 def same_line(one: str, other: str, tolerance: float) -> bool:
-    """Return whether two lines are the same but for the last digits of numbers."""
+    """Return whether two lines are the same except for the last digits of numbers."""
     if one == other:
         return True
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
@@ -106,7 +106,7 @@ def _same_number(one: str, other: str, tolerance: float) -> bool:
     if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit():
         return False
     first, second = float(one), float(other)
-    # A number beyond any float, such as a hash that looks like one, is compared as a text.
+    # A number that exceeds floats, such as a hash that looks like one, is compared as text.
     return math.isfinite(first) and math.isclose(first, second, rel_tol=tolerance)
 
 
@@ -130,7 +130,7 @@ def same_value(one: object, other: object, tolerance: float) -> bool:
         )
     try:
         return bool(one == other)
-    except Exception:  # of a type with an equality of its own
+    except Exception:  # The type has its own equality.
         return False
 
 

@@ -1,4 +1,4 @@
-"""`ProgramRuns`: the runs of a program, as it is and with settings, and what of them counts."""
+"""`ProgramRuns`: the runs of a program without and with settings, and which of them count."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dasfprof.handles.trial.results import Outputs, compare_outputs
 from dasfprof.handles.trial.settings import Settings, Shape
 from dasfprof.text import clean, count_of, elide, format_duration, name_first
 
-#: A run with a change is ended after so many times what one without takes, and some seconds.
+#: Time limit of a run with a change: multiple of the time of a run without it, plus seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
-#: What a program did whose process ended with success, but before our own code in it.
+#: Description of a program whose process ended successfully, but before our own code in it.
 _CUT_OFF = "ended its own process, as os._exit does, before its recording could end"
 _TICK = 0.02
-#: Characters of a change in a line of progress, or of a command.
+#: Maximum number of characters of a change in a line of progress, or of a command.
 _LONGEST = 100
-#: The setting of Dask's config for arrays' chunks.
+#: Setting of Dask's config for the chunks of arrays.
 _CHUNKS = "array.chunk-size"
-#: Directories of the traces of runs as they are, and of the first one, which is not compared.
+#: Directories with the traces of baseline runs, and of the first one, which is not compared.
 _AS_IT_IS, _FIRST = "as-it-is", "first"
 
 
@@ -38,9 +38,9 @@ class Variant:
     """A way to run a program: with settings, with other code, or with both."""
 
     settings: Settings
-    #: In a sentence: ``with n_workers=4``.
+    #: Description in a sentence: ``with n_workers=4``.
     how: str
-    #: The directory of its traces.
+    #: Directory of their traces.
     directory: str
     #: The program with other code; None: its code is as it is.
     program: Program | None = None
@@ -51,7 +51,7 @@ PLAIN = Variant(Settings(), "as it is", _AS_IT_IS)
 
 @dataclass
 class ProgramRuns:
-    """The runs of a program within a time.
+    """The runs of a program within a time limit.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class ProgramRuns:
     time_limit: float
     tolerance: float
     tell: Callable[[str], object] = lambda _: None
-    #: All runs as they are, the first of which is not compared: files were read for the first time.
+    #: All baseline runs. The first one is not compared, because it read files for the first time.
     plain: list[Done] = field(default_factory=list)
     count: int = 0
     shape: Shape = field(init=False)
@@ -89,16 +89,16 @@ class ProgramRuns:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, at least a moment."""
+        """The remaining seconds, which are always positive."""
         return max(self._deadline - time.monotonic(), _TICK)
 
     @property
     def usual(self) -> float:
-        """The seconds of the program as it is."""
+        """The seconds of the program without a change."""
         return self.plain[0].program_seconds
 
     def begin(self) -> Done:
-        """Run the program as it is for the first time.
+        """Run the program without a change for the first time.
 
         Raises
         ------
@@ -120,14 +120,14 @@ class ProgramRuns:
         with_traces: bool = False,
         turn: int = 0,
     ) -> Done:
-        """Run the program once more, for so many times what it usually takes at most.
+        """Run the program again, with a limit that is a multiple of its usual time.
 
-        `turn`: how often each side will have run in turns then; 0: it is not one of these.
+        `turn` is the number of this run on its side, or 0 if it is not part of a comparison.
         """
         done = self._run(side, patience * self.usual + _PATIENCE_SECONDS, turn)
         if side is PLAIN and not done.is_late and done.exit_code == 0:
             self.plain.append(replace(done, runs=[]))
-        # Of most runs nothing but the seconds is asked for.
+        # For most runs, only the seconds are needed.
         return done if with_traces else replace(done, runs=[])
 
     def _run(self, side: Variant, limit: float, turn: int = 0) -> Done:
@@ -145,7 +145,7 @@ class ProgramRuns:
         return done
 
     def _why_not(self, done: Done) -> str:
-        """Say why a program that did so as it is cannot be compared; empty if it can."""
+        """Return why a program with such a baseline run cannot be compared, or an empty text."""
         if done.is_late and math.isfinite(done.program_seconds):
             return (
                 f"The program came to its end after {format_duration(done.program_seconds)}, but "

@@ -1,7 +1,7 @@
-"""What a change sets: keywords of local clusters, the environment, Dask's config, arguments.
+"""Settings that a change consists of: cluster keywords, environment, Dask's config, arguments.
 
-``n_workers=4``, ``OMP_NUM_THREADS=1``, ``array.chunk-size=64MiB`` and ``--chunk=5000`` tell by
-their names what they are of. They are read and checked here.
+Names like ``n_workers=4``, ``OMP_NUM_THREADS=1``, ``array.chunk-size=64MiB`` and ``--chunk=5000``
+determine the kind of setting. They are parsed and checked here.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _RELATIVE = (MORE, FEWER)
 
 @dataclass(frozen=True)
 class Shape:
-    """The cluster of a run, by its trace."""
+    """The cluster of a run, from its trace."""
 
     workers: int
     threads: int
-    #: Bytes; NaN: none, or unknown.
+    #: Bytes, or NaN if there is no limit or it is unknown.
     memory_limit: float
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A change, by what it is of."""
+    """The settings of a change, by kind."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Keywords of clusters to which the program gives none of that name.
+    #: Default keywords of clusters that the program creates without these keywords.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Settings:
     def of(
         cls, change: Mapping[str, Value], *, defaults: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Divide a change, which was checked, by what it is of."""
+        """Divide a checked change by the kind of setting."""
         options = {name: value for name, value in change.items() if name in OF_CLUSTERS}
         environment = {n: str(value) for n, value in change.items() if _VARIABLE.fullmatch(n)}
         arguments = {n: str(value) for n, value in change.items() if _ARGUMENT.fullmatch(n)}
@@ -60,7 +60,7 @@ class Settings:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment of a process that has it, Dask's config among it."""
+        """Environment variables of a process with the change, including Dask's config."""
         config = {
             "DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
             for name, value in self.config.items()
@@ -69,7 +69,7 @@ class Settings:
 
 
 def read_change(text: str) -> tuple[str, Value]:
-    """Read ``NAME=VALUE``.
+    """Parse ``NAME=VALUE``.
 
     Raises
     ------
@@ -78,12 +78,12 @@ def read_change(text: str) -> tuple[str, Value]:
     """
     name, equals, value = text.partition("=")
     if not equals or not value:
-        raise InvalidArgumentError(f"{text!r} sets nothing: give NAME=VALUE, such as n_workers=4.")
+        raise InvalidArgumentError(f"{text!r} sets nothing. Pass NAME=VALUE, such as n_workers=4.")
     return name, checked(name, value)
 
 
 def read_values(text: str) -> tuple[str, list[Value]]:
-    """Read ``NAME=VALUE,VALUE``.
+    """Parse ``NAME=VALUE,VALUE``.
 
     Raises
     ------
@@ -93,12 +93,12 @@ def read_values(text: str) -> tuple[str, list[Value]]:
     name, _, values = text.partition("=")
     found = [read_change(f"{name}={value.strip()}")[1] for value in values.split(",")]
     if relative := [value for value in found if name in OF_CLUSTERS and value in _RELATIVE]:
-        raise InvalidArgumentError(f"{name}={relative[0]}: give numbers.")
+        raise InvalidArgumentError(f"{name}={relative[0]}: expected numbers.")
     return name, found
 
 
 def checked_parameter(name: str) -> None:
-    """Refuse what is no argument and no variable of the environment.
+    """Raise an error unless a name is an argument or an environment variable.
 
     Raises
     ------
@@ -107,13 +107,13 @@ def checked_parameter(name: str) -> None:
     """
     if not (_VARIABLE.fullmatch(name) or _ARGUMENT.fullmatch(name)):
         raise InvalidArgumentError(
-            f"{name!r} is no parameter of a program: give an argument, such as --chunk, or a "
-            "variable of the environment."
+            f"{name!r} is not a parameter of a program. Pass an argument, such as --chunk, or an "
+            "environment variable."
         )
 
 
 def checked(name: str, value: Value) -> Value:
-    """Return the value of a setting as its keyword takes it.
+    """Return the value of a setting in the type of its keyword.
 
     Raises
     ------
@@ -128,15 +128,16 @@ def checked(name: str, value: Value) -> Value:
         return value if value in _RELATIVE else _size(name, value)
     if name in OF_PROGRAMS:
         raise InvalidArgumentError(
-            f"{name!r} is in the program's own code: change it there, and compare the runs with "
-            "dasfprof compare. What the program reads can be tried: array.chunk-size of Dask's "
-            "config, a variable of the environment, an argument such as --chunk."
+            f"{name!r} is set in the program's own code. Change it there, and compare the runs "
+            "with dasfprof compare. Settings that the program reads can be tested: "
+            "array.chunk-size of Dask's config, an environment variable, or an argument such as "
+            "--chunk."
         )
     if _VARIABLE.fullmatch(name) or _CONFIG.fullmatch(name) or _ARGUMENT.fullmatch(name):
         return value
     raise InvalidArgumentError(
-        f"there is no setting {name!r}: give one of {', '.join(OF_CLUSTERS)}; a variable of the "
-        "environment, such as OMP_NUM_THREADS; a setting of Dask's config with its dots, such as "
+        f"there is no setting {name!r}. Pass one of {', '.join(OF_CLUSTERS)}; an environment "
+        "variable, such as OMP_NUM_THREADS; a setting of Dask's config with its dots, such as "
         "array.chunk-size; or an argument of the script, such as --chunk."
     )
 
@@ -148,7 +149,7 @@ def _whole(name: str, value: Value) -> int:
         number = 0
     if number < 1 or isinstance(value, bool):
         raise InvalidArgumentError(
-            f"{name}={value!r}: give a whole number from 1 on, {MORE} or {FEWER}."
+            f"{name}={value!r}: expected a positive integer, {MORE} or {FEWER}."
         )
     return number
 
@@ -156,7 +157,7 @@ def _whole(name: str, value: Value) -> int:
 def _switch(name: str, value: Value) -> bool:
     found = value if isinstance(value, bool) else _SWITCHES.get(str(value).lower())
     if found is None:
-        raise InvalidArgumentError(f"{name}={value!r}: give true or false.")
+        raise InvalidArgumentError(f"{name}={value!r}: expected true or false.")
     return found
 
 
@@ -166,12 +167,14 @@ def _size(name: str, value: Value) -> Value:
     except ValueError:
         size = 0
     if not size > 0 or isinstance(value, bool):
-        raise InvalidArgumentError(f"{name}={value!r}: give a size such as 4GB, {MORE} or {FEWER}.")
+        raise InvalidArgumentError(
+            f"{name}={value!r}: expected a size such as 4GB, {MORE} or {FEWER}."
+        )
     return value if isinstance(value, str) and not value.isdigit() else int(size)
 
 
 def in_numbers(change: Mapping[str, Value], shape: Shape) -> dict[str, Value]:
-    """Return a change with numbers for ``more`` and ``fewer``: twice as many, and half of them.
+    """Return a change with numbers for ``more`` and ``fewer``: twice as many, or half as many.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`Trials`: tries changes of a program, in turns with it as it is; `try_`: those of a function."""
+"""`Trials`: tests changes of a program in turns with its baseline. `try_` tests a function."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant, gain_of
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers
 from dasfprof.text import count_of, format_size
 
-#: Of runs as they are and with the change, those of a pair in turns: what changes by and by on the
-#: machine meets both.
+#: Order of runs without and with the change in pairs, which alternates so that slow drifts of the
+#: host affect both.
 _TURNS = ((False, True), (True, False))
 
 
 @dataclass(frozen=True)
 class Suggested:
-    """A change, and the finding that says it."""
+    """A change, and the finding that suggests it."""
 
     change: Mapping[str, Value]
     rule: str = ""
@@ -45,7 +45,7 @@ class Suggested:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a trial has of the finding."""
+        """The fields of a trial about the finding."""
         return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
 
     def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
@@ -65,17 +65,17 @@ class Suggested:
 
 @dataclass
 class Trials:
-    """What is tried of a program."""
+    """Changes to test for a program."""
 
     runs: ProgramRuns
-    #: The argument or variable by which the program takes the size of its chunks or batches: what
-    #: findings say of these is tried by it. Empty: none.
+    #: Argument or environment variable with which the program takes the size of its chunks or
+    #: batches, to test what findings suggest about these, or empty.
     parameter: str = ""
 
     def try_all(
         self, change: Mapping[str, Value] | None, program: Program | None = None
     ) -> list[Trial]:
-        """Try a change, or, without one, what findings say: the best first, until one gains.
+        """Test a change. Without one, test what findings suggest, best first, until one saves time.
 
         Parameters
         ----------
@@ -114,16 +114,16 @@ class Trials:
         left = found[len(tried) :]
         if left:
             words = "; ".join(f"{in_words(one.change)} ({one.rule})" for one in left)
-            tried[-1].notes.append(f"Findings say as well, and it was not tried: {words}.")
+            tried[-1].notes.append(f"Other suggestions of findings that were not tested: {words}.")
         return tried
 
     def _try(self, suggested: Suggested) -> Trial:
-        """Run in pairs until it is certain what a change gains, or that it gains nothing."""
+        """Run in pairs until it is certain what a change saves, or that it saves nothing."""
         runs, about = self.runs, suggested.about
         try:
             change = in_numbers(suggested.change, runs.shape)
         except InvalidArgumentError as error:
-            return Trial(suggested.change, **about, obstacle=f"Nothing was tried: {error}")
+            return Trial(suggested.change, **about, obstacle=f"Nothing was tested: {error}")
         if suggested.rule and (obstacle := beyond_memory(change, runs.shape)):
             return Trial(change, **about, obstacle=obstacle)
         changed = suggested.variant(change, runs.shape)
@@ -146,7 +146,7 @@ class Trials:
             if pairs in LOOKS and gain_of(sides).kind != "cannot tell":
                 break
         words = suggested.condition
-        notes = [f"The finding's words hold if {words}."] if words else []
+        notes = [f"This suggestion applies if {words}."] if words else []
         trial = runs.told(change, about, sides, obstacle=obstacle, notes=notes)
         if suggested.program is None or trial.gain is None or trial.gain.pairs < LOOKS[0]:
             return trial
@@ -155,19 +155,20 @@ class Trials:
 
 
 def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:
-    """Say that all workers together might take more memory than this host has, if so."""
+    """Return a warning if all workers together might need more memory than this host has."""
     limit = change.get("memory_limit", 0)
     of_all = parse_bytes(limit) * int(change.get("n_workers", shape.workers))
     there = psutil.virtual_memory().total
     if of_all <= there:
         return ""
     return (
-        f"It was not tried: {count_of(shape.workers, 'worker')} might take {format_size(of_all)} "
-        f"then, and this host has {format_size(there)}. --change tries it nevertheless."
+        f"It was not tested: {count_of(shape.workers, 'worker')} might need "
+        f"{format_size(of_all)}, but this host has {format_size(there)}. Use --change to test it "
+        "anyway."
     )
 
 
-#: What a finding says of the program's own code, as a setting; None: it is none.
+#: Function that turns a finding about the program's own code into a setting, or None.
 _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None]
 
 
@@ -194,22 +195,25 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
         return best, ""
     count = len(findings)
     if not count:
-        return [], "None of the known faults was found: there is nothing to try."
+        return [], "No known problem was found, so there is nothing to test."
     said = f" In the program's own code: {'; '.join(own)}." if own else ""
     if any("persist" in words for words in own):
-        said += " To persist has to be done by hand, as only the program knows what it uses again."
+        said += " Add persist() yourself, because only the program knows what it uses again."
     if any(name in words for words in own for name in ("chunks", "batch")):
-        said += " Where an argument or a variable says how large these are, name it: --parameter."
+        said += (
+            " If an argument or an environment variable sets their size, pass its name with "
+            "--parameter."
+        )
     return [], (
-        f"No finding says a setting that can be tried ({count_of(count, 'finding')}). Give one "
-        f"with --change, or see what they say with dasfprof run.{said}"
+        f"No finding suggests a setting that can be tested ({count_of(count, 'finding')}). Pass "
+        f"one with --change, or read the findings with dasfprof run.{said}"
     )
 
 
 def as_parameter(
     name: str, arguments: Sequence[str], data: Mapping[str, Any]
 ) -> Mapping[str, Value] | None:
-    """Return a finding's larger chunks or batches as a parameter's value; None: neither.
+    """Return a finding's larger chunks or batches as a parameter's value, or None.
 
     Raises
     ------
@@ -221,14 +225,14 @@ def as_parameter(
     value = given_value(name, arguments)
     if not value.isdecimal():
         raise InvalidArgumentError(
-            f"{name}={value!r}: the program is to be given a whole number by it, which can be made "
-            "larger."
+            f"{name}={value!r}: expected the program to get an integer with it, which can be "
+            "increased."
         )
     return {name: str(max(round(int(value) * data["times"]), 1))}
 
 
 def given_value(name: str, arguments: Sequence[str]) -> str:
-    """Return what a program is given by an argument or a variable of the environment."""
+    """Return the value that a program gets by an argument or an environment variable."""
     for place, one in enumerate(arguments):
         if one == name:
             return "".join(arguments[place + 1 : place + 2])
@@ -237,7 +241,7 @@ def given_value(name: str, arguments: Sequence[str]) -> str:
     return os.environ.get(name, "")
 
 
-# --- A function is run as it is and with a change, in turns ---------------------------------------
+# --- Trials of a function -------------------------------------------------------------------------
 
 
 def try_(
@@ -250,7 +254,7 @@ def try_(
     tolerance: float = 1e-6,
     parameter: str = "",
 ) -> Trial:
-    """Run a function as it is and with a change, and say what that gains and how sure it is.
+    """Run a function with and without a change, and report the time that the change saves.
 
     Each run is in a process of its own, with a cluster of its own, and recorded; runs as it is and
     with the change are in turns, three to nine pairs. What the function returns has to be equal.
@@ -297,7 +301,7 @@ def try_(
     change = None if changes is None else {n: checked(n, value) for n, value in changes.items()}
     if any(name.startswith("-") for name in (*(change or {}), parameter)):
         raise InvalidArgumentError(
-            "a function is given no arguments of a command: name a variable."
+            "a function has no command arguments. Pass the name of an environment variable."
         )
     with tempfile.TemporaryDirectory(prefix="dasfprof-try-") as place:
         program = program_of(function, cluster, Path(place))
@@ -305,14 +309,14 @@ def try_(
         runs = ProgramRuns(program, Path(place) / "runs", traces, time_limit, tolerance)
         tried = Trials(runs, parameter).try_all(change)
     best = next((trial for trial in tried if trial.kind == "gained"), tried[0])
-    best.notes.extend(f"Tried as well: {trial}" for trial in tried if trial is not best)
+    best.notes.extend(f"Also tested: {trial}" for trial in tried if trial is not best)
     return best
 
 
 def program_of(
     function: Callable[..., object], cluster: Mapping[str, object] | None, place: Path
 ) -> Program:
-    """Pickle a function into a directory, to be run in processes of their own; see `try_`.
+    """Pickle a function into a directory, to be run in separate processes. See `try_`.
 
     Raises
     ------
@@ -326,7 +330,7 @@ def program_of(
         payload = dumps((list(sys.path), dumps(function), options))
     except Exception as error:
         raise InvalidArgumentError(
-            f"{function!r} cannot be pickled, to be run in another process: {error}"
+            f"{function!r} cannot be pickled for another process: {error}"
         ) from error
     source = place / "function"
     source.write_bytes(payload)

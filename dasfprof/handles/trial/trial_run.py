@@ -1,7 +1,7 @@
-"""One run of a trial, as `dasfprof.handles.trial` starts it with the path of a plan.
+"""One run of a trial, which `dasfprof.handles.trial` starts with the path of a plan.
 
-It runs a script as ``dasfprof run`` does, or a function, with the options of local clusters that
-the plan names, and writes what came of it into the file that the plan names.
+It runs a script as ``dasfprof run`` does, or a function, with the options of local clusters in the
+plan, and writes the result to a file that the plan names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dasfprof.handles.script import (
 
 
 def main(path: str) -> int:
-    """Run what a plan says; return the exit code."""
+    """Run a plan, and return the exit code."""
     plan = json.loads(Path(path).read_text())
     program, told = plan["program"], Path(plan["told"])
     arguments = plan["settings"].pop("arguments")
@@ -75,7 +75,10 @@ def _imported_originals(program: dict[str, Any]) -> list[str]:
 
 
 def _call(source: Path, value: Path) -> Outcome:
-    """Call a pickled function, with a client of a new cluster if it takes one; pickle its value."""
+    """Call a pickled function, with a client of a new cluster if it accepts one.
+
+    Pickle its value.
+    """
     import pickle
 
     try:
@@ -91,7 +94,7 @@ def _call(source: Path, value: Path) -> Outcome:
     try:
         value.write_bytes(dumps(result))
     except Exception as error:
-        sys.stderr.write(f"what the function returns cannot be pickled: {error!r}\n")
+        sys.stderr.write(f"the return value of the function cannot be pickled: {error!r}\n")
     return Outcome(0, remains=result)
 
 

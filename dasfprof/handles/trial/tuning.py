@@ -1,4 +1,4 @@
-"""`Tuner`: finds the workers, threads and parameters with which a program is shortest here."""
+"""`Tuner`: finds the workers, threads and parameters with which a program is fastest here."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from dasfprof.handles.trial.settings import Settings, in_numbers
 from dasfprof.handles.trial.trial import Suggested, beyond_memory, suggestions
 from dasfprof.text import count_of
 
-#: So many settings are run by turns: the best by replay, and of findings.
+#: Maximum number of settings that run in turns: the best by replay, and suggestions of findings.
 _BEST, _OF_FINDINGS = 3, 2
-#: Predictions within such a factor are the same: fewer threads come first.
+#: Threshold (ratio): predictions that are closer count as equal, and fewer threads come first.
 _SAME = 1.03
-#: Settings whose runs are all so much longer than all of the best, after so many, run no more.
+#: Number of runs after which settings stop if all their runs are much longer than all runs of the
+#: best.
 _CLEAR, _CLEAR_AFTER = 1.1, 2
-#: Settings within this share of the best need not be told from it: from the first look on they run
-#: no more, so that the best and the program as it is have the time that is left.
+#: Threshold (fraction): settings this close to the best need not be distinguished from it. They
+#: stop at the first test, so that the best settings and the baseline get the remaining time.
 _CLOSE = 0.05
-#: A run may take so many times as long as one as it is.
+#: Time limit of a run, as a multiple of the baseline.
 _PATIENCE = 3.0
-#: The share of the time that runs may take which only find out what is worth more of them.
+#: Fraction of the time for runs that only find out which settings deserve more runs.
 _SCREENING = 0.4
-#: Sets of values of parameters, each of which takes a run at least.
+#: Maximum number of combinations of parameters, each of which needs at least one run.
 _MOST_VALUES = 12
 
 
 @dataclass
 class _Candidate:
-    """Settings that are run by turns with the program as it is."""
+    """Settings that run in turns with the baseline."""
 
     point: Point
     side: Variant
     about: dict[str, object]
     done: list[Done] = field(default_factory=list)
-    #: Why it is run no more; empty: it is.
+    #: Reason why it stopped, or empty.
     obstacle: str = ""
     is_over: bool = False
 
@@ -82,8 +83,8 @@ class Tuner:
         self._own = [dict(zip(own, each, strict=True)) for each in product(*own.values())]
         if len(self._own) > _MOST_VALUES:
             raise InvalidArgumentError(
-                f"the parameters have {len(self._own)} sets of values, and each takes a run: give "
-                f"{_MOST_VALUES} at most."
+                f"the parameters have {len(self._own)} combinations, each of which needs a run. "
+                f"The maximum is {_MOST_VALUES}."
             )
 
     def tune(self) -> Tuning:
@@ -97,8 +98,9 @@ class Tuner:
         first = self._runs.begin()
         if not first.clusters and not any(self._own):
             raise TrialError(
-                "The program makes no LocalCluster, nor a Client that makes one; what it connects "
-                "to is started elsewhere. Name parameters of the program with --parameter."
+                "The program creates no LocalCluster, and no Client that creates one. The "
+                "cluster that it connects to is started outside of it. Name parameters of the "
+                "program with --parameter."
             )
         foretold = Foretold.of(first, self._host)
         points = self._points(first, foretold)
@@ -109,10 +111,11 @@ class Tuner:
         self._run_by_turns(candidates)
         return self._told(first, points, candidates)
 
-    # --- What is looked at, and what replays say of it --------------------------------------------
+    # --- Settings to consider, and their predictions
+    # -----------------------------------------------
 
     def _points(self, first: Done, of_first: Foretold) -> list[Point]:
-        """Return all settings, with what replays foretell of each."""
+        """Return all settings with their predictions."""
         points: list[Point] = []
         for change in self._own:
             done, why = (first, "") if not change else self._recorded(change)
@@ -134,7 +137,7 @@ class Tuner:
         return done, self._why_left_out(done, side)
 
     def _why_left_out(self, done: Done, side: Variant) -> str:
-        """Return why a run says nothing for its settings; empty: it does."""
+        """Return why a run is invalid for its settings, or an empty text."""
         if fault := self._runs.fault(done, side):
             return fault
         agreement = self._runs.agreement([done])
@@ -159,7 +162,7 @@ class Tuner:
         return found
 
     def _best(self, points: Sequence[Point]) -> list[Point]:
-        """Return the points that are shortest by replay: of those that are alike, the smallest."""
+        """Return the points that are fastest by replay, and the smallest of similar ones."""
         known = [point for point in points if math.isfinite(point.predicted) and not point.left_out]
         least = min((point.predicted for point in known), default=math.nan)
 
@@ -172,7 +175,10 @@ class Tuner:
         return sorted(known, key=rank)[:_BEST]
 
     def _screened(self, points: list[Point]) -> tuple[list[Point], list[Point]]:
-        """Run each point once where no replay tells; return the shortest, and all points."""
+        """Run each point once if there are no predictions.
+
+        Return the fastest points, and all points.
+        """
         until, tried = self._runs.left * (1 - _SCREENING), 0
         seconds: dict[int, float] = {}
         order = sorted(range(len(points)), key=lambda at: self._from_cores(points[at]))
@@ -180,7 +186,7 @@ class Tuner:
             if points[at].left_out:
                 continue
             if self._runs.left < until:
-                points[at] = replace(points[at], left_out="There was no time to run it.")
+                points[at] = replace(points[at], left_out="There was no time left to run it.")
                 continue
             side, tried = self._side(points[at].change), tried + 1
             done = self._runs.run(side, patience=_PATIENCE)
@@ -189,14 +195,16 @@ class Tuner:
             if not why:
                 seconds[at] = done.seconds
         if tried:
-            self._limits.append(f"So {count_of(tried, 'setting')} ran once, to find the best.")
+            self._limits.append(
+                f"Therefore {count_of(tried, 'setting')} ran once, to find the best."
+            )
         return [points[at] for at in sorted(seconds, key=seconds.__getitem__)[:_BEST]], points
 
     def _from_cores(self, point: Point) -> float:
         workers, threads = (point.change.get(n, 1) for n in ("n_workers", "threads_per_worker"))
         return abs(math.log(int(workers) * int(threads) / self._host.cores))
 
-    # --- Runs by turns ----------------------------------------------------------------------------
+    # --- Runs in turns ----------------------------------------------------------------------------
 
     def _candidates(
         self, first: Done, best: Sequence[Point], foretold: Foretold
@@ -216,7 +224,7 @@ class Tuner:
         ]
 
     def _of_finding(self, change: Mapping[str, Value], foretold: Foretold) -> Point:
-        """Return a finding's change in numbers, with room for its workers; empty: it has none."""
+        """Return a finding's change in numbers, limited to what fits, or an empty point."""
         shape = self._runs.shape
         try:
             found = in_numbers(change, shape)
@@ -234,7 +242,7 @@ class Tuner:
         return Point({}) if point.left_out or beyond_memory(found, shape) else point
 
     def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
-        """Run candidates and the program as it is in turns, until the best of them is certain."""
+        """Run candidates and the baseline in turns until the best of them is certain."""
         began, rounds = self._runs.left, 0
         while candidates:
             going = [one for one in candidates if not one.obstacle and not one.is_over]
@@ -249,7 +257,7 @@ class Tuner:
                 break
 
     def _run_one(self, candidate: _Candidate | None, turn: int) -> bool:
-        """Run a candidate, or the program as it is; return whether to go on."""
+        """Run a candidate, or the baseline, and return whether to continue."""
         side = PLAIN if candidate is None else candidate.side
         done = self._runs.run(side, patience=_PATIENCE, turn=turn)
         if self._runs.is_over(done):
@@ -275,13 +283,13 @@ class Tuner:
         others = (one for one in going if one is not best)
         return all(gain_of((one.done, best.done)).kind != "cannot tell" for one in others)
 
-    # --- What they have shown ---------------------------------------------------------------------
+    # --- Results ----------------------------------------------------------------------------------
 
     def _told(
         self, first: Done, points: Sequence[Point], candidates: Sequence[_Candidate]
     ) -> Tuning:
         tried = [replace(one.point, trial=self._trial(one, len(candidates))) for one in candidates]
-        # A candidate that was left behind has fewer runs than the best.
+        # A candidate that stopped has fewer runs than the best.
         most = max((len(one.done) for one in candidates), default=0)
         fit = [
             point

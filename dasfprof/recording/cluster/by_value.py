@@ -19,7 +19,7 @@ import cloudpickle
 
 
 class ByValue:
-    """A function that is pickled as its source text, and can be called in this process, too.
+    """A function that is pickled as its source text, and that can also be called in this process.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class ByValue:
 
 
 def by_value(function: Callable[..., Any]) -> ByValue:
-    """Return a function that is pickled as its source text; also a decorator."""
+    """Return a function that is pickled as its source text. Also a decorator."""
     return function if isinstance(function, ByValue) else ByValue(function)
 
 
@@ -66,9 +66,9 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 class WithModules(ByValue):
-    """A function that is pickled with what it uses of dasfprof's modules.
+    """A function that is pickled together with the parts of dasfprof that it uses.
 
-    What it uses of them are functions and classes, never modules: cloudpickle would send these with
+    These must be functions and classes, never modules, because cloudpickle would send modules with
     everything in them. Unlike source text, byte code needs the same minor version of Python.
     """
 
@@ -78,17 +78,17 @@ class WithModules(ByValue):
 
 @by_value
 def load_function(pickled: bytes, version: tuple[int, int]) -> Any:
-    """Return a function that was pickled by this version of Python; others could crash of it."""
+    """Return a function that was pickled by this version of Python. Other versions could crash."""
     import pickle
     import sys
 
     if sys.version_info[:2] != version:
         client, here = (f"{major}.{minor}" for major, minor in (version, sys.version_info[:2]))
-        raise RuntimeError(f"it has Python {here}, and the process that asks has {client}")
+        raise RuntimeError(f"it has Python {here}, but the process that asks has {client}")
     return pickle.loads(pickled)
 
 
-#: Registering a package at cloudpickle is global: for what other threads pickle, too.
+#: Registering a module with cloudpickle is global, and also affects what other threads pickle.
 _registering = threading.Lock()
 
 

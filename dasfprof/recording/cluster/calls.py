@@ -1,6 +1,7 @@
 """Functions that the client runs on workers and on the scheduler.
 
-Those marked `by_value` also run on workers without dasfprof; they import everything they use.
+Functions marked `by_value` also run on workers without dasfprof, so they import everything they
+use.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dasfprof.recording.guard import in_thread
 
 @by_value
 def check_process(directory: str, storage: str) -> str | None:
-    """Return why this process cannot record; None if it can.
+    """Return why this process cannot record, or None if it can.
 
-    With a storage's URL no directory may be given: it is this host's directory for temporary files.
+    With a storage's URL, the directory may be empty: it is this host's directory for temporary
+    files.
     """
     import os
     import tempfile
@@ -66,8 +68,8 @@ async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
 async def settle_worker(prefix: str, dask_worker: Any) -> None:
     """Return when everything that a run's plugins recorded is on disk.
 
-    On a closing worker, return when their files are closed: the worker may have been told to close
-    at the same time.
+    On a closing worker, return when their files are closed, because the worker may have been told
+    to close at the same time.
     """
     import asyncio
 
@@ -133,14 +135,14 @@ def hear_of_client(name: str, dask_scheduler: Any) -> bool:
 
 @by_value
 def ping() -> None:
-    """Do nothing: the answer shows that the process responds."""
+    """Do nothing. The answer shows that the process responds."""
 
 
 @by_value
 async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: Any) -> Any:
     """Run a pickled function on the scheduler.
 
-    The scheduler keeps each function that it runs in its log of events, and no arguments.
+    The scheduler stores each function that it runs in its log of events, but not its arguments.
     """
     import inspect
     import pickle
@@ -153,11 +155,11 @@ async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: An
 def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
     """Return the names of dasfprof's plugins on the scheduler or registered for its workers.
 
-    With an owner, without those of the runs of other owners.
+    With an owner, plugins of other owners' runs are left out.
     """
     try:
         from dasfprof.recording.dask_internals.undocumented import registered_for_workers
-    except ImportError:  # a scheduler without dasfprof records no run
+    except ImportError:  # A scheduler without dasfprof records no run.
         return []
     others: tuple[str, ...] = ()
     if owner is not None:
@@ -180,7 +182,7 @@ def runs_on_scheduler(dask_scheduler: Any) -> list[tuple[Any, list[str]]]:
 
 @by_value
 async def aside(function: Any, *args: Any) -> Any:
-    """Run a function that reads a disk in a thread: the event loop does not wait for it."""
+    """Run a function that reads a disk in a thread, so that the event loop does not wait for it."""
     import asyncio
     from functools import partial
 
@@ -189,9 +191,9 @@ async def aside(function: Any, *args: Any) -> Any:
 
 @by_value
 def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, str]]:
-    """Return name, size and identity of the run's files and of profiles of calls beside them.
+    """Return name, size and identity of the run's files and of profiles of calls next to them.
 
-    Copies of one file have the same identity. A worker without dasfprof has no files.
+    Copies of a file have the same identity. A worker without dasfprof has no files.
     """
     from glob import escape
     from pathlib import Path

@@ -1,11 +1,10 @@
-"""`ChangedOptions`: local clusters of this process get other options than the program gives them.
+"""`ChangedOptions`: gives local clusters of this process other options than the program does.
 
-``LocalCluster(...)`` and ``Client(n_workers=...)`` both end in `LocalCluster.__init__`, which is
-replaced; the program's files stay as they are. What came of it is noted: whether there was such a
-cluster, and whether the environment and Dask's config were as wanted when it began.
-
-The options are those of a trial, or else of a resource profile, as ``dasfprof tune`` writes it:
-Dask's config ``dasfprof.tuned``, since Dask itself reads none of them from there.
+``LocalCluster(...)`` and ``Client(n_workers=...)`` both call `LocalCluster.__init__`, which is
+replaced. The program's files stay unchanged. The result is recorded: whether there was such a
+cluster, and whether the environment and Dask's config were as requested when it started. The
+options come from a trial, or from a resource profile that ``dasfprof tune`` wrote: Dask's config
+``dasfprof.tuned``, because Dask itself does not read such options.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from dasfprof.recording.dask_internals.patch import Patch
 logger = logging.getLogger(__name__)
 
 _MODULE = "distributed.deploy.local"
-#: Where a resource profile stands in Dask's config.
+#: Key of a resource profile in Dask's config.
 TUNED = "dasfprof.tuned"
-#: What of it is of clusters.
+#: Keys of it that are about clusters.
 _OF_CLUSTERS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
 
 
 @dataclass
 class ChangedOptions:
-    """What to change in this process, and what became of it.
+    """The options to change in this process, and the result.
 
-    Nothing of Dask is imported for it: `place` is called once `distributed.deploy.local` is.
+    It imports nothing of Dask: `place` is called once `distributed.deploy.local` is imported.
     """
 
     #: Keywords of clusters.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Keywords that clusters get to which the program gives none of that name.
+    #: Default keywords of clusters that the program creates without these keywords.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    #: Variables of the environment, and settings of Dask's config, as they ought to be.
+    #: Environment variables, and settings of Dask's config, with the requested values.
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    #: For each cluster what the program gave of `options`, as text, what did not reach it, and
-    #: whether its workers are processes of their own.
+    #: For each cluster: what the program passed for `options` as text, what did not reach it, and
+    #: whether its workers are separate processes.
     clusters: list[dict[str, Any]] = field(default_factory=list)
     _patch: Patch | None = None
 
@@ -60,7 +59,7 @@ class ChangedOptions:
 
         def begin(cluster: Any, *args: Any, **kwargs: Any) -> None:
             noted: list[dict[str, Any]] = []
-            # Workers that run this program's file anew make no clusters of it.
+            # Workers that run this program's file again create no clusters.
             if patch.active and multiprocessing.parent_process() is None:
                 try:
                     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -86,7 +85,7 @@ class ChangedOptions:
         return {**given, **absent, **tuned_options(), **self.options}
 
     def otherwise_in_config(self) -> list[str]:
-        """Return the settings of Dask's config that are other than wanted."""
+        """Return the settings of Dask's config that differ from the requested values."""
         if not self.config:
             return []
         import dask
@@ -99,7 +98,7 @@ class ChangedOptions:
 
 
 def tuned_options() -> dict[str, Any]:
-    """Return the options of local clusters that Dask's config says; see `TUNED`."""
+    """Return the options of local clusters in Dask's config. See `TUNED`."""
     import dask
 
     told = dask.config.get(TUNED, default=None)

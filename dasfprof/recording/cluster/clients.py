@@ -1,4 +1,4 @@
-"""The client of what a user profiles: whether its cluster can be recorded, and removal."""
+"""The client of the object to profile: checks whether its cluster can be recorded, and removal."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     if isinstance(pipeline, Cluster) or isinstance(address, str):
         status = status_of(pipeline)
         if status in ("closed", "closing", "failed"):
-            raise RegistrationError(f"{pipeline!r} is {status}; start a new one.")
+            raise RegistrationError(f"{pipeline!r} is {status}. Start a new one.")
         asynchronous = bool(pipeline.asynchronous)
         return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
-    # A DASF pipeline has an executor, whose `client` is Dask's; its own `register_plugin`
+    # A DASF pipeline has an executor with Dask's client as `client`. Its own `register_plugin`
     # calls a method that Dask no longer has.
     candidates = (
         pipeline,
@@ -79,7 +79,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
             f"there is no cluster to observe. {_WHAT_TO_PASS}"
         )
     if client.status not in ("running", "connecting", "newly-created"):
-        raise RegistrationError(f"{client!r} is {client.status}; connect a new client.")
+        raise RegistrationError(f"{client!r} is {client.status}. Connect a new client.")
     return client, False
 
 
@@ -98,14 +98,14 @@ NO_ANSWER = (
     "not all processes of the cluster answer ({}). Wait until they are no longer busy, "
     "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
 )
-#: Processes that a message names.
+#: Maximum number of processes that a message names.
 _MOST_NAMED = 3
 
 
 async def check_processes(client: Client, settings: RunSettings) -> None:
-    """Raise an error if a cluster cannot be recorded; warn of workers that will not be.
+    """Raise an error if a cluster cannot be recorded, and warn about workers that will not be.
 
-    The scheduler needs dasfprof: only its file holds graphs, steals and workers.
+    The scheduler needs dasfprof, because only its file contains graphs, steals and workers.
     """
     directory = "" if settings.storage else settings.directory
     reasons = dict(await client.run(check_process, directory, settings.storage))
@@ -125,14 +125,14 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
         unfit = {"the scheduler": scheduler, **unfit}
     raise RegistrationError(
         f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
-        "scheduler and at least one worker have to: install dasfprof where they run, and pass a "
-        f"directory that they can write to (tried: {settings.directory!r}). Nothing was "
+        "scheduler and at least one worker must be able to. Install dasfprof where they run, and "
+        f"pass a directory that they can write to (tried: {settings.directory!r}). Nothing was "
         "registered."
     )
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Describe the first processes and why they cannot record."""
+    """Return a description of the first processes and why they cannot record."""
     named = [f"{where}: {reason}" for where, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
@@ -146,13 +146,13 @@ async def check_answers(link: ClusterLink) -> None:
         raise RegistrationError(NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
 
 
-#: Seconds between two looks at workers that were silent, and the most.
+#: Seconds between two checks of workers that were silent, and the maximum.
 _LOOK, _LONGEST_LOOK = 1.0, 30.0
 
-#: Stands for files of which ends may be on a worker's disk alone.
+#: Placeholder for files whose ends may only be on a worker's disk.
 _ANY_FILE = "any"
 
-#: What the scheduler does by itself: its event loop alone would not keep it.
+#: Tasks of the scheduler in the background, which must be referenced to stay alive.
 _going_on: set[asyncio.Task[None]] = set()
 
 
@@ -247,17 +247,17 @@ async def end_run(names: list[str], limit: float, ending: dict[str, Any], schedu
 
 
 def go_on_with(work: Coroutine[Any, Any, None]) -> None:
-    """Do work beside whatever calls this."""
+    """Run a coroutine in the background of the caller."""
     task = asyncio.get_running_loop().create_task(work)
     _going_on.add(task)
     task.add_done_callback(_going_on.discard)
 
 
 async def _stop_when_heard(address: str, names: list[str], limit: float, scheduler: Any) -> None:
-    """Remove plugins from a worker that was silent, such as one that SIGSTOP had stopped.
+    """Remove plugins from a worker that was silent, for example because of SIGSTOP.
 
-    It is asked once the scheduler has heard of it, so that no calls wait there meanwhile. One that
-    has left has closed its files, or died.
+    It is called once the scheduler has received a message from it, so that no calls wait there
+    meanwhile. A worker that has left has closed its files, or died.
     """
     function, arguments = dumps(stop_on_worker), dumps((names,))
     heard, look = _last_heard(address, scheduler), _LOOK

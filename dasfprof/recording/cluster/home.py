@@ -1,4 +1,4 @@
-"""`Home`: brings the files of a run to the client's disk, or sees them stored; `FileCollector`."""
+"""`Home`: copies the files of a run to the client's disk, or checks uploads. `FileCollector`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from dasfprof.text import name_first
 
 logger = logging.getLogger(__name__)
 
-#: Seconds within which a storage has to answer as a run is registered: libraries try several times.
+#: Seconds within which a storage has to answer during registration. Libraries try several times.
 _ANSWER_LIMIT = 30.0
-#: Seconds that `stop` waits for what is on its way, and between two looks.
+#: Seconds that `stop` waits for uploads in progress, and seconds between two checks.
 _LIMIT, _LOOK = 30.0, 0.25
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
-    """Raise an error if the scheduler, whose file is needed, cannot write there.
+    """Raise an error if the scheduler, whose file is needed, cannot write to the storage.
 
     Raises
     ------
@@ -49,14 +49,14 @@ async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
     if why is not None:
         raise RegistrationError(
             f"the scheduler cannot write to {shown(settings.storage)}: {why}. Its process, and "
-            "each worker's, has to find credentials itself. Nothing was registered."
+            "each worker's process, needs credentials of its own. Nothing was registered."
         )
 
 
 async def wait_for_storage(
     link: ClusterLink, settings: RunSettings, lacking: dict[str, list[str]]
 ) -> None:
-    """Wait for files that are on their way; log which have not come.
+    """Wait for uploads in progress, and log which files are missing.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def _tell(settings: RunSettings, left: dict[str, dict[str, Any]]) -> None:
     names = [f"{name} on {process}" for process, files in left.items() for name in files]
     reasons = sorted({why for files in left.values() for why in files.values() if why})
     logger.warning(
-        "run %r: not all is in %s: %s%s. They are tried again for some minutes while these "
-        "processes live, and stay in %s on their hosts until then.",
+        "run %r: some files are not in %s yet: %s%s. Uploads are repeated for some minutes while "
+        "these processes are running, and until then the files stay in %s on their hosts.",
         settings.name,
         shown(settings.storage),
         name_first(names),
@@ -110,7 +110,7 @@ def _tell(settings: RunSettings, left: dict[str, dict[str, Any]]) -> None:
 
 
 class Home:
-    """The client's directory, to which the run's files come if they are written elsewhere.
+    """The client's directory, to which the run's files are copied if they are written elsewhere.
 
     Parameters
     ----------
@@ -122,11 +122,11 @@ class Home:
         self._settings = settings
         self._mark = settings.directory, settings.uuid
         self._collector = FileCollector(settings, Path(settings.directory))
-        #: Whether the scheduler has the same directory, so that what it writes is here.
+        #: Whether the scheduler uses the same directory, so that its files are here.
         self._is_shared = True
 
     async def prepare(self, link: ClusterLink) -> None:
-        """Mark the directory, and find out whether the scheduler has it, too.
+        """Mark the directory, and find out whether the scheduler uses the same.
 
         Raises
         ------
@@ -140,12 +140,12 @@ class Home:
             self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
 
     async def leave(self) -> None:
-        """Remove the mark: no worker looks for it any more."""
+        """Remove the mark, which no worker needs any more."""
         if not self._settings.storage:
             await aside(remove_mark, *self._mark)
 
     def files(self) -> list[Path]:
-        """Return the run's files on this machine, those of a storage copied here as far as needed.
+        """Return the run's files on this host. Those in a storage are copied here if needed.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class Home:
         return [path for path, _ in without_copies(here)]
 
     def copy_to(self, destination: Path) -> list[Path]:
-        """Copy the same files into a directory, with the profiles of calls beside them."""
+        """Copy the same files into a directory, with the profiles of calls next to them."""
         copies = []
         for path in self.files():
             copy = destination / path.name
@@ -182,13 +182,13 @@ class Home:
 
     @property
     def copies(self) -> set[Path]:
-        """The files that were brought here."""
+        """The files that were copied here."""
         return self._collector.paths
 
     async def bring(
         self, link: ClusterLink, lacking: dict[str, list[str]] | None = None
     ) -> dict[str, str]:
-        """Copy what the scheduler has more than this directory.
+        """Copy what the scheduler has in addition to this directory.
 
         Parameters
         ----------
@@ -211,8 +211,8 @@ class Home:
             return {}
         if link.is_closed:
             logger.warning(
-                "run %r: its cluster has closed; what its scheduler received after the last "
-                "flush() is in %s on the scheduler's host, if that is still there",
+                "run %r: its cluster has closed. What its scheduler received after the last "
+                "flush() is in %s on the scheduler's host, if that still exists",
                 self._settings.name,
                 self._settings.directory,
             )
@@ -224,14 +224,15 @@ class Home:
             return {}
 
 
-# --- `FileCollector`: copies a run's files from the disks of a cluster's hosts to this machine ----
+# --- `FileCollector`: copies a run's files from the disks of a cluster's hosts to this host
+# --------
 
 #: Bytes that one call reads from a remote disk.
 CHUNK_BYTES = 1 << 20
 
 
 class _Found(NamedTuple):
-    """A file, and the process that has it on its disk; None: this one."""
+    """A file, and the process whose disk has it, or None for this process."""
 
     process: str | None
     name: str
@@ -241,8 +242,8 @@ class _Found(NamedTuple):
 class FileCollector:
     """Copies the files of one run into one directory.
 
-    Of a file that several disks have, as a worker's own and what the scheduler received of it, the
-    longest is copied. Called again, it copies what has been added since.
+    If several disks have a file, such as a worker's own and the scheduler's copy, the longest is
+    used. When called again, it copies what has been added since.
 
     Parameters
     ----------
@@ -259,15 +260,15 @@ class FileCollector:
     def __init__(
         self, settings: RunSettings, destination: Path, copies: Container[Path] = ()
     ) -> None:
-        #: The copies, those of profiles of calls too, by the file's identity.
+        #: Copies, including profiles of calls, by the file's identity.
         self.files: dict[str, Path] = {}
         self._source = Path(settings.directory)
         self._arguments = (settings.directory, settings.uuid)
         self._destination = destination
         self._copies = copies
-        #: Copies that an earlier collection left, by the file's identity.
+        #: Copies of an earlier collection, by the identity of the file.
         self._there: dict[str, Path] = {}
-        #: Bytes of each copy, by where it came from.
+        #: Bytes of each copy, by its origin.
         self._fetched: dict[tuple[str | None, str], tuple[Path, int]] = {}
 
     @property
@@ -278,7 +279,7 @@ class FileCollector:
     async def collect(
         self, link: ClusterLink, workers: list[str] | None = None, *, without: Container[str] = ()
     ) -> dict[str, str]:
-        """Copy files of this machine, of the scheduler's and of the workers' that are not here.
+        """Copy files of this host, the scheduler and the workers that are not here.
 
         Parameters
         ----------
@@ -328,7 +329,7 @@ class FileCollector:
         workers: list[str] | None,
         without: Container[str],
     ) -> dict[str, str]:
-        """Replace what is longer on other disks, or on no disk that this machine sees."""
+        """Replace files that are longer on other disks, or that are on no disk of this host."""
         here = dict(best)
         arguments = (list_with_profiles, *self._arguments)
         of_scheduler = await link.on_scheduler(aside, *arguments)
@@ -342,7 +343,7 @@ class FileCollector:
                 if known is not None and known.size >= size:
                     continue
                 if local is not None and local.name == name and not self._is_copy(name):
-                    continue  # on a disk that both see
+                    continue  # The file is on a disk that both see.
                 best[identity] = _Found(process, name, size)
         return answers.silent
 
@@ -351,7 +352,7 @@ class FileCollector:
         return path in self._copies or path in self.paths
 
     async def _take(self, found: _Found) -> Path:
-        """Copy a file of this machine, if it is not there already."""
+        """Copy a file of this host, if it is not there already."""
         path = self._source / found.name
         if self._is_home:
             return path
@@ -360,12 +361,12 @@ class FileCollector:
         return copy
 
     async def _fetch(self, link: ClusterLink, found: _Found, identity: str) -> Path:
-        """Copy what a file on another disk has beyond its copy."""
+        """Copy what a file on another disk has in addition to its copy."""
         assert found.process is not None
         origin = found.process, found.name
         path, have = self._fetched.get(origin) or self._begin_copy(found.name, identity)
         if path.suffix != ".msgpack":
-            have = 0  # profiles are written anew each time
+            have = 0  # Profiles are written completely each time.
         source = str(self._source / found.name)
         while have < found.size:
             data = await link.on_process(
@@ -383,13 +384,13 @@ class FileCollector:
         return self._destination.resolve() == self._source.resolve()
 
     def _begin_copy(self, name: str, identity: str) -> tuple[Path, int]:
-        """Return a copy and its bytes; one of an earlier call goes on, as files only grow."""
+        """Return a copy and its size in bytes. An earlier copy is continued, as files only grow."""
         if identity in self._there and not self._is_home:
             return self._there[identity], self._there[identity].stat().st_size
         return self._new_path(name), 0
 
     def _new_path(self, name: str) -> Path:
-        """Return a path for a copy; with a number if the name is that of another file."""
+        """Return a path for a copy, with a number if the name is that of another file."""
         path = self._destination / name
         if self._is_home:
             with _writing(path):
@@ -403,7 +404,10 @@ class FileCollector:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Say what cannot be written: other errors mean that a process does not answer."""
+    """Raise an error with the path that cannot be written.
+
+    Other errors mean that a process does not answer.
+    """
     try:
         yield
     except OSError as error:

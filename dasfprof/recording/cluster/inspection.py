@@ -1,7 +1,6 @@
-"""Asks a live cluster what it has under way, with a time limit for each process.
+"""Requests to a live cluster about its work in progress, with a time limit for each process.
 
-Nothing is installed there and nothing changed: functions are sent by value, and no client is
-registered.
+Nothing is installed or changed there: functions are sent by value, and no client is registered.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from dasfprof.recording.dask_internals.inspection.looks import (
 )
 from dasfprof.recording.dask_internals.inspection.processes import state_of_listener
 
-#: Seconds between two looks at a worker.
+#: Seconds between two snapshots of a worker.
 PAUSE = 0.6
 #: Seconds to wait for each process.
 LIMIT = 2.0
-#: Schemes of addresses that have a host and a port, at which something listens or not.
+#: Schemes of addresses with a host and a port.
 _WITH_PORT = ("tcp", "tls", "ws", "wss")
 
 
 async def views_of(
     address: str, connection_args: dict[str, Any] | None = None, limit: float = LIMIT
 ) -> dict[str, Any]:
-    """Ask the processes of a live cluster what they have under way.
+    """Ask the processes of a live cluster for their work in progress.
 
-    Takes little longer than the limit if only workers do not answer, however many.
+    If only workers do not answer, this takes little longer than the limit, however many there are.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ async def views_of(
     workers = last = None
     if first is not None:
         asked = [dumps(WithModules(look)) for look in (look_at_worker, state_of_nannys_process)]
-        # It waits for the workers, so it gets more time than they do.
+        # The scheduler waits for the workers, so it gets more time than they do.
         workers = await call.scheduler(
             look_at_workers, *asked, min(PAUSE, limit / 3), limit, limit=2 * limit
         )
@@ -92,10 +91,10 @@ class _Calls:
         self.limit = limit
 
     async def _check_listening(self) -> None:
-        """Raise an error if nothing listens.
+        """Raise an error if nothing listens at the address.
 
-        Only of an address that did not answer: a scheduler with TLS would log a warning of a
-        connection that says nothing.
+        Called only for an address that did not answer, because a scheduler with TLS logs a warning
+        about a connection without a handshake.
         """
         if self.address.partition("://")[0] not in _WITH_PORT:
             return
@@ -104,17 +103,18 @@ class _Calls:
             _, writer = await within(self.limit, asyncio.open_connection(host, port))
         except asyncio.TimeoutError:
             raise NoSchedulerError(
-                f"nothing accepts a connection at {self.address} in {self.limit:g} s: a wrong "
-                "address, a firewall, or a host that is down. `--limit` sets the seconds."
+                f"nothing accepts a connection at {self.address} in {self.limit:g} s. Possible "
+                "reasons are a wrong address, a firewall, or a host that is down. Set the "
+                "seconds with `--limit`."
             ) from None
         except (OSError, ValueError) as error:
             raise NoSchedulerError(f"nothing listens at {self.address} ({error}).") from error
         writer.close()
 
     async def check_is_scheduler(self) -> bool:
-        """Return whether a scheduler answers in time; raise an error if another process does.
+        """Return whether a scheduler answers in time, or raise an error if another process does.
 
-        A worker or a nanny would log an error of a call that only schedulers know.
+        A worker or a nanny would log an error for a call that only schedulers know.
         """
         identity = await self._answer(self._identity(), self.limit)
         if identity is None:
@@ -123,10 +123,10 @@ class _Calls:
         if not isinstance(identity, dict) or "workers" in identity:
             return True
         scheduler = identity.get("scheduler")
-        address = scheduler if isinstance(scheduler, str) else "usually of port 8786"
+        address = scheduler if isinstance(scheduler, str) else "usually with port 8786"
         raise NoSchedulerError(
-            f"a {identity.get('type')} listens at {self.address}, and no scheduler. Pass the "
-            f"scheduler's address: {address}; client.scheduler_info() has it."
+            f"a {identity.get('type')} listens at {self.address}, not a scheduler. Pass the "
+            f"scheduler's address: {address}. client.scheduler_info() shows it."
         )
 
     async def _identity(self) -> Any:
@@ -134,7 +134,7 @@ class _Calls:
             return await server.identity()
 
     async def _answer(self, answer: Coroutine[Any, Any, Any], limit: float) -> Any:
-        """Return an answer, or None if it does not come in time.
+        """Return an answer, or None if it does not arrive in time.
 
         Raises
         ------
@@ -147,16 +147,18 @@ class _Calls:
             return None
         except Exception as error:
             raise NoSchedulerError(
-                f"what listens at {self.address} does not answer as a Dask scheduler does ({error})"
-                ". Pass the scheduler's address (usually of port 8786), not its dashboard's or a "
-                "worker's; a cluster with TLS has tls:// there, and its certificates in Dask's "
-                "configuration (distributed.comm.tls)."
+                f"the process at {self.address} does not answer like a Dask scheduler ({error}). "
+                "Pass the scheduler's address (usually with port 8786), not that of its "
+                "dashboard or of a worker. A cluster with TLS needs tls://, and its certificates "
+                "in Dask's configuration (distributed.comm.tls)."
             ) from error
 
     async def scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None
     ) -> Any:
-        """Run a function on the scheduler, sent by value; None if it does not answer in time.
+        """Run a function on the scheduler, sent by value.
+
+        Return None if it does not answer in time.
 
         Raises
         ------
@@ -169,8 +171,8 @@ class _Calls:
         if not isinstance(response, dict) or response.get("status") != "OK":
             reason = response.get("exception_text") if isinstance(response, dict) else response
             raise NoSchedulerError(
-                f"the process at {self.address} refused to be looked at ({reason}). Pass the "
-                "scheduler's address; it has to allow functions (distributed.scheduler.pickle)."
+                f"the process at {self.address} refused the request ({reason}). Pass the "
+                "scheduler's address. It has to allow functions (distributed.scheduler.pickle)."
             )
         return response["result"]
 

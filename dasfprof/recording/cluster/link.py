@@ -1,9 +1,9 @@
 """`ClusterLink`: calls functions in the processes of a cluster, each with a time limit.
 
-A worker may not answer: C code holds the interpreter's lock, SIGSTOP has stopped it, the network is
-down. All workers are called at once, each with the same time limit, and those that do not answer
-are named. The scheduler calls the workers, so that one call to it is enough, even after the client
-has closed.
+A worker may not answer, because C code holds the GIL, SIGSTOP has stopped it, or the network is
+down. All workers are called at the same time, with the same time limit, and those that do not
+answer are reported. The scheduler calls the workers, so one call to it is enough, even after the
+client has closed.
 """
 
 from __future__ import annotations
@@ -59,31 +59,31 @@ def _ignore_outcome(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-#: What calls to a process raise that has ended, is closing or does not answer.
+#: Errors of calls to a process that has ended, is closing or does not answer.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
 
-#: The scheduler's name among the processes.
+#: Name of the scheduler among the processes.
 SCHEDULER = "the scheduler"
 
 
 @dataclass
 class Answers:
-    """What the processes of a cluster answered."""
+    """Answers of the processes of a cluster."""
 
     #: Return values of the function, by the process's address.
     results: dict[str, Any] = field(default_factory=dict)
-    #: Reasons for no answer, by the process's address.
+    #: Reasons for missing answers, by the process's address.
     silent: dict[str, str] = field(default_factory=dict)
 
 
 def status_of(cluster: Any) -> str:
-    """Return a cluster's status, empty without one: dask-gateway's is a text, Dask's an enum."""
+    """Return a cluster's status, or empty. dask-gateway's is a text, and Dask's is an enum."""
     status = getattr(cluster, "status", "")
     return str(getattr(status, "name", status))
 
 
 class ClusterLink:
-    """The connection from a client's process to a cluster, also after the client has closed.
+    """The connection from a client's process to a cluster, which outlives the client.
 
     Parameters
     ----------
@@ -97,13 +97,13 @@ class ClusterLink:
         self.limit = limit
         self._client = client
         self._cluster = client.cluster
-        #: The scheduler's address.
+        #: Address of the scheduler.
         self.address = str(client.scheduler.address)
         self._connection_args = client.connection_args
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cluster is known to have closed; its processes wrote their files then."""
+        """Whether the cluster is known to have closed. Its processes wrote their files then."""
         return status_of(self._cluster) in ("closed", "failed")
 
     async def on_scheduler(
@@ -122,7 +122,7 @@ class ClusterLink:
     async def on_workers(
         self, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
     ) -> Answers:
-        """Run a function on all workers, or on some, at once.
+        """Run a function on all workers, or on some, at the same time.
 
         Raises
         ------
@@ -170,9 +170,10 @@ class ClusterLink:
                 yield scheduler
 
     async def _check_listening(self) -> None:
-        """Raise an error at once if nothing listens: Dask would try again and again.
+        """Raise an error immediately if nothing listens. Dask would try again and again.
 
-        Not with TLS, as schedulers log a warning of connections that say nothing.
+        With TLS this is not checked: a scheduler logs a warning about a connection without a
+        handshake.
         """
         if self.address.startswith("tcp://"):
             _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
@@ -182,7 +183,7 @@ class ClusterLink:
 async def ask_workers(
     function: bytes, args: bytes, limit: float, workers: list[str] | None, dask_scheduler: Any
 ) -> dict[str, tuple[bool, Any]]:
-    """Run a pickled function on workers at once, from the scheduler.
+    """Run a pickled function on workers at the same time, from the scheduler.
 
     Returns
     -------
@@ -221,12 +222,12 @@ def _result(response: dict[str, Any]) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an error says, or its type where it says nothing."""
+    """Return the message of an error, or its type if the message is empty."""
     return str(error) or type(error).__name__
 
 
 def silent_processes(silent: dict[str, str]) -> str:
-    """Name processes that did not answer, each with the reason."""
+    """Return a text with processes that did not answer, each with the reason."""
     return name_first([f"{process} ({reason})" for process, reason in silent.items()])
 
 
@@ -265,32 +266,34 @@ def _are_final(list_files: Callable[[], list[Path]]) -> bool:
         return False
 
 
-# --- SchedulerWatch: notices that a client's scheduler has ended, for example by SIGKILL ----------
-#
-# It also tells the scheduler that the client's process is there, where the client itself is not.
+# --- SchedulerWatch: detects that a client's scheduler has ended, for example by SIGKILL
+# -----------  It also reports to the scheduler that the client's process exists, even without the
+# client.
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two checks of the client, and the most between two checks of its scheduler.
+#: Seconds between two checks of the client, and maximum seconds between two checks of its
+#: scheduler.
 _INTERVAL = 0.5
 _LONGEST_INTERVAL = 60.0
 #: Seconds to wait for a connection to the scheduler.
 _PATIENCE = 3.0
-#: How often, within the time for which it may be gone, a client's process tells that it is there.
+#: Number of times that a client's process reports its existence within the time for which it may be
+#: gone.
 _TIMES = 5
 
 
 def is_on_network(client: Client) -> bool:
-    """Return whether other connections to the scheduler of a connected client can be made."""
+    """Return whether further connections to the scheduler of a connected client are possible."""
     return str(client.scheduler.address).startswith(("tcp://", "tls://"))
 
 
 class SchedulerWatch:
-    """Calls a function, once and in a thread of its own, when a scheduler or its run has ended.
+    """Calls a function, once and in its own thread, when a scheduler or its run has ended.
 
-    A closed client says nothing about its scheduler, which may go on with other clients. So once
-    the client is not connected any more, its scheduler is contacted, less and less often, and told
-    that the client's process is there, so that its run goes on (see `Absence`).
+    A closed client shows nothing about its scheduler, which may continue with other clients. So
+    once the client is no longer connected, its scheduler is contacted, less and less often. It also
+    learns that the client's process exists, so that its run continues (see `Absence`).
 
     Parameters
     ----------
@@ -316,7 +319,7 @@ class SchedulerWatch:
         self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Start to watch, if the scheduler has a network address."""
+        """Start watching, if the scheduler has a network address."""
         if self._on_network:
             threading.Thread(target=self._run, name="dasfprof-scheduler-watch", daemon=True).start()
 
@@ -343,15 +346,15 @@ class SchedulerWatch:
             return True
         except OSError as error:
             logger.debug("the scheduler at %s: %r", self._link.address, error)
-            # The network may be down for a while; a closed client does not reconnect.
+            # The network may be down for a while. A closed client does not reconnect.
             return bool(self._client.status == "closed")
         return False
 
     def _has_ended(self) -> bool:
-        """Let the scheduler know that this process is there; return if it or its run is gone."""
+        """Let the scheduler know that this process is there; return whether it or its run is gone."""
         try:
             is_there = asyncio.run(self._link.on_scheduler(hear_of_client, self._plugin))
-        except Exception as error:  # it may be busy, or closing; the next time comes
+        except Exception as error:  # It may be busy, or closing. The next call tries again.
             logger.debug("the scheduler at %s: %r", self._link.address, error)
             return self._is_gone()
         return is_there is False

@@ -1,4 +1,4 @@
-"""Why workers leave: who asked them to, `ClusterChanges`; how they ended, `WorkerExits`."""
+"""Why workers leave: `ClusterChanges` records requests, and `WorkerExits` how processes ended."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.text import format_duration
 
-# `WorkerExits`: how the processes of workers ended that left the cluster, as nannies log it.
-#
-# Only a nanny sees the exit code of its worker's process. Without one, or where its log leaves out
+# `WorkerExits`: how the processes of workers ended that left the cluster, from the logs of nannies.
+# Only a nanny sees the exit code of its worker's process. Without a nanny, or if its log omits
 # messages of level INFO, the code stays unknown.
 
-#: Seconds until a nanny is asked again, how often that is, and how long it may take to answer.
+#: Seconds until a nanny is asked again, number of requests, and time limit of an answer.
 _PAUSE, _TRIES, _LIMIT = 0.5, 10, 5.0
-#: Seconds for which the end of a recording waits.
+#: Seconds that the end of a recording waits.
 _END = 2.0
-#: Messages of the log that are read, and characters of what is kept of one.
+#: Maximum number of messages that are read, and maximum characters of a stored message.
 _LAST, _LONGEST = 200, 300
 
-#: Called with a worker's address, its exit code (negative: the signal; None: unknown), and why its
-#: nanny ended it.
+#: Called with a worker's address, its exit code (negative for a signal, None if unknown), and the
+#: reason why its nanny ended it.
 Listener = Callable[[str, "int | None", "str | None"], object]
 
 
@@ -56,12 +55,12 @@ class WorkerExits:
         self._connection_args = connection_args
         self._listener, self._guard = listener, guard
         self._loop = asyncio.get_running_loop()
-        #: By worker: address of its nanny, and its process.
+        #: By worker: address of its nanny, and its process id.
         self._nannies: dict[str, tuple[str, int]] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
     def joined(self, address: str, state: Any) -> None:
-        """Note who a worker's nanny is."""
+        """Store a worker's nanny."""
         if state.nanny and state.pid:
             self._nannies[address] = str(state.nanny), int(state.pid)
 
@@ -76,7 +75,8 @@ class WorkerExits:
     async def _ask(self, address: str, nanny: str, pid: int) -> None:
         reason = None
         try:
-            # Why it ended its worker it logs before, and goes soon after where the program ends.
+            # A nanny logs the reason before it ends its worker, and ends soon after if the program
+            # ends.
             for _ in range(_TRIES):
                 logs = await within(_LIMIT, self._logs(nanny))
                 found, reason = exit_in(logs, pid), reason or _reason(logs, pid)
@@ -85,7 +85,7 @@ class WorkerExits:
                     return
                 await asyncio.sleep(_PAUSE)
         except (OSError, asyncio.TimeoutError):
-            if reason is not None:  # the nanny has gone as well
+            if reason is not None:  # The nanny has ended as well.
                 self._listener(address, None, reason)
         except Exception:
             self._guard.caught("how a worker's process ended")
@@ -95,19 +95,19 @@ class WorkerExits:
             return [str(text) for _, text in await server.get_logs(n=_LAST)]
 
     async def finish(self) -> None:
-        """Wait for answers, for some seconds: a run often ends as a worker's death ends it."""
+        """Wait for answers for some seconds, because a run often ends after a worker's death."""
         if self._asking:
             await asyncio.wait(self._asking, timeout=_END)
 
     def stop(self) -> None:
-        """Ask no more. Called in any thread."""
+        """Stop asking. Called in any thread."""
         for task in list(self._asking):
-            with contextlib.suppress(RuntimeError):  # the event loop has ended, and the task too
+            with contextlib.suppress(RuntimeError):  # The event loop has ended, and the task too.
                 self._loop.call_soon_threadsafe(task.cancel)
 
 
 def exit_in(logs: list[str], pid: int) -> tuple[int, str | None] | None:
-    """Find in a nanny's log, the newest first, how a process ended and why the nanny ended it."""
+    """Return how a process ended and why its nanny ended it, from the nanny's log, newest first."""
     for text in logs:
         killed = re.search(rf"Worker process {pid} was killed by signal (\d+)", text)
         ended = re.search(rf"Worker process {pid} exited with status (\d+)", text)
@@ -118,7 +118,7 @@ def exit_in(logs: list[str], pid: int) -> tuple[int, str | None] | None:
 
 
 def _reason(logs: list[str], pid: int) -> str | None:
-    """Return what a nanny says as it ends a process: that it takes too much memory."""
+    """Return a nanny's reason for ending a process: that it uses too much memory."""
     for text in logs:
         found = re.search(rf"Worker \S+ \(pid={pid}\) (exceeded .*)", text)
         if found:
@@ -126,17 +126,17 @@ def _reason(logs: list[str], pid: int) -> str | None:
     return None
 
 
-# `ClusterChanges`: who restarts, retires, pauses or gives up workers, cancels tasks, or adapts.
-#
-# It hears what Dask's scheduler logs as events, and what adaptive clusters ask the scheduler.
+# `ClusterChanges`: restarts, retirements, pauses and removals of workers, cancelled tasks, and
+# adaptive scaling. It reads what Dask's scheduler logs as events, and observes what adaptive
+# clusters ask the scheduler.
 
-#: Called with an action, who asked for it, the workers' addresses and a number: see the schema's
-#: ``CLUSTER_CHANGE``.
+#: Called with an action, its requester, the workers' addresses and a number. See ``CLUSTER_CHANGE``
+#: in the schema.
 ChangeListener = Callable[[str, "str | None", list[str], "float | None"], object]
 
-#: Clients that are not of a program: of tasks, and Dask's own.
+#: Clients that do not belong to a program: those of tasks, and Dask's own.
 _NOBODY = ("Client-worker-", "fire-and-forget")
-#: How the stimulus ids of a restart of all workers begin.
+#: Prefix of the stimulus ids of a restart of all workers.
 _RESTART = "client-restart"
 
 
@@ -156,9 +156,9 @@ class ClusterChanges:
     def __init__(self, scheduler: Any, listener: ChangeListener, guard: HookGuard) -> None:
         self._scheduler, self._tell = scheduler, listener
         self._target: int | None = None
-        #: Addresses of the workers that adaptive wants to close.
+        #: Addresses of the workers that adaptive scaling wants to close.
         self._surplus: set[str] = set()
-        #: Tasks that a restart took away before they were sent to a worker.
+        #: Number of tasks that a restart cancelled before they were assigned to a worker.
         self._never_sent = 0
         self._restarting = False
         self._undo = [
@@ -170,7 +170,7 @@ class ClusterChanges:
         ]
 
     def stop(self) -> None:
-        """Hear no more of what adaptive asks."""
+        """Stop observing adaptive scaling."""
         while self._undo:
             self._undo.pop()()
 
@@ -184,18 +184,18 @@ class ClusterChanges:
         self._surplus.update(ws.address for ws in states if {ws.name, ws.address} & set(names))
 
     def never_sent(self, stimulus_id: str) -> None:
-        """Count a task that was taken away before a worker was sent it, if by a restart."""
+        """Count a task that was cancelled before its assignment, if a restart cancelled it."""
         self._never_sent += stimulus_id.startswith(_RESTART)
 
     def restart(self) -> None:
-        """Report that all workers are restarted, after their tasks were taken away."""
+        """Report that all workers are restarted, after their tasks were cancelled."""
         clients = [name for name in self._scheduler.clients if not name.startswith(_NOBODY)]
         who = clients[0] if len(clients) == 1 else None
         self._tell("restart", who, list(self._scheduler.workers), self._never_sent)
         self._never_sent, self._restarting = 0, True
 
     def logged(self, topic: str, event: dict[str, Any]) -> None:
-        """Take an event that the scheduler logs."""
+        """Handle an event that the scheduler logs."""
         action, workers = event.get("action"), list(event.get("workers") or ())
         if action == "worker-ttl-timed-out":
             for address in workers:
@@ -213,25 +213,26 @@ class ClusterChanges:
             adaptive = bool(retired) and self._surplus.issuperset(retired)
             self._tell("retire", "adaptive" if adaptive else None, retired, None)
         elif action == "restart-workers" and topic == "all" and event.get("client"):
-            if not self._restarting:  # some workers; of all, `restart` has told
+            if not self._restarting:  # Only some workers. `restart` has reported a restart of all.
                 self._tell("restart", event["client"], workers, 0)
             self._restarting = False
 
 
-# --- `Absence`: ends a run whose client is gone for good, as after SIGKILL ------------------------
+# --- `Absence`: ends a run whose client is permanently gone, as after SIGKILL
+# ----------------------
 
 logger = logging.getLogger(__name__)
 
-#: The time for which a client may be gone is counted in so many steps.
+#: Number of steps into which the time without a client is divided.
 _STEPS = 20
 
 
 class Absence:
-    """Ends a run once the client that registered it has been gone for some time.
+    """Ends a run after the client that registered it has been gone for some time.
 
     Used on the scheduler's event loop. A client that has closed may have left its process behind,
-    which goes on with other clients: it tells that it is there (`heard`). Time in which the event
-    loop stands counts as one step, as nobody can come back then.
+    which continues with other clients and reports its existence (`heard`). Time for which the event
+    loop is blocked counts as one step, because no client can return then.
 
     Parameters
     ----------
@@ -248,26 +249,26 @@ class Absence:
         self._stopped = False
 
     def begin(self, scheduler: Any, writer: TraceWriter, guard: HookGuard) -> None:
-        """Begin to watch: the client may be gone already."""
+        """Start watching. The client may be gone already."""
         self._scheduler, self._writer, self._guard = scheduler, writer, guard
         if self._settings.client not in scheduler.clients:
             self.left(self._settings.client)
 
     def left(self, client: str) -> None:
-        """Note that a client has left the scheduler."""
+        """Record that a client has left the scheduler."""
         if client and client == self._settings.client and self._next is None:
             self._since = time()
             self.heard()
             self._wait()
 
     def came(self, client: str) -> None:
-        """Note that a client has connected, maybe again."""
+        """Record that a client has connected, possibly again."""
         if client == self._settings.client and self._next is not None:
             self._next.cancel()
             self._next = None
 
     def heard(self) -> None:
-        """Note that the client's process is there."""
+        """Record that the client's process exists."""
         self._steps_left = _STEPS
 
     def stop(self) -> None:
@@ -290,7 +291,7 @@ class Absence:
     async def _end(self) -> None:
         try:
             logger.warning(
-                "the client of run %r has been gone for %s: its recording ends",
+                "the client of run %r has been gone for %s, so its recording ends",
                 self._settings.name,
                 format_duration(time() - self._since),
             )
