@@ -82,8 +82,8 @@ class Losses:
             self._warned = True
             why = f" ({error})" if error else ""
             logger.warning(
-                "%s the trace %s%s; %s dropped so far. The number of all is logged when it is "
-                "closed, and is in the trace if that can be written again.",
+                "%s the trace %s%s; %s dropped so far. The total is logged when the trace is "
+                "closed. The trace also contains it if it can be written again.",
                 what,
                 self._path(),
                 why,
@@ -132,7 +132,7 @@ def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     >>> describe_losses(3, {"disk full": 3})
     '3 facts: 3 found the disk full'
     >>> describe_losses(3, {"disk full": 2})
-    '3 facts: 2 found the disk full, 1 for an unknown cause'
+    '3 facts: 2 found the disk full, 1 for an unknown reason'
     """
     known = {cause: by_cause[cause] for cause in CAUSES if cause in by_cause}
     told = [f"{count:,} {CAUSES[cause]}" for cause, count in known.items()]

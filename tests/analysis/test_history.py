@@ -154,7 +154,7 @@ def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
 def test_nothing_to_list(tmp_path: Path) -> None:
     with pytest.raises(dasfprof.errors.SourceNotFoundError, match="no run in"):
         dasfprof.history(tmp_path)
-    with pytest.raises(dasfprof.errors.SourceNotFoundError, match="no directory"):
+    with pytest.raises(dasfprof.errors.SourceNotFoundError, match="does not exist"):
         dasfprof.history(tmp_path / "typo")
     with pytest.raises(dasfprof.errors.InvalidArgumentError, match="give one of name, graph"):
         dasfprof.history(tmp_path, by="size")  # type: ignore[arg-type]

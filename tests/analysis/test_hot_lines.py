@@ -390,7 +390,7 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     assert hottest_line(analyser(tmp_path / "hidden", hidden).run, "step") == ""
     sleeping = [sample(0.005 * n, 1, cpu=0.0, activity="waiting") for n in range(150)]
     words = hottest_line(analyser(tmp_path / "sleeps", sleeping).run, "step")
-    assert words.endswith(f"is spent at {WORK}:41 step: 100 % waiting. ")
+    assert words.endswith(f" at {WORK}:41 step: 100 % waiting. ")
     # A quarter of a line's samples are in no library's Python code, such as time.sleep.
     mixed = [sample(0.005 * n, 2 if n % 4 else 1, activity="waiting", cpu=0.0) for n in range(160)]
     words = hottest_line(analyser(tmp_path / "mixed", mixed).run, "step")

@@ -283,7 +283,7 @@ def test_times_that_are_none() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"workers": 0}, "workers=0: give a whole number, 1 or more"),
+        ({"workers": 0}, "workers=0: expected a positive integer"),
         ({"workers": 1.5}, "workers=1.5"),
         ({"workers": True}, "workers=True"),
         ({"workers": "4"}, "workers='4'"),

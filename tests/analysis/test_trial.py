@@ -195,7 +195,7 @@ def test_what_findings_say_of_chunks_is_a_parameter_of_the_program(
     monkeypatch.setenv("ROWS", "3")
     assert as_parameter("ROWS", (), {**data, "times": 2.5}) == {"ROWS": "8"}
     assert as_parameter("--rows", ("--rows", "5"), Change({"n_workers": 2}).as_data()) is None
-    with pytest.raises(InvalidArgumentError, match="given a whole number"):
+    with pytest.raises(InvalidArgumentError, match="expected the program to get an integer"):
         as_parameter("--rows", ("--rows", "auto"), data)
 
 

@@ -324,4 +324,4 @@ def test_only_a_span_of_time_is_read(trace: Path) -> None:
 def test_a_span_that_is_none_is_an_error(trace: Path) -> None:
     result = CliRunner().invoke(cli, ["analyse", str(trace), "--between", "noon", "night"])
     assert result.exit_code
-    assert "must be two times" in result.output + str(result.exception)
+    assert "expected two times" in result.output + str(result.exception)

@@ -93,7 +93,8 @@ def test_what_recorders_lost(tmp_path: Path) -> None:
     text = flat(info(path))
     assert "lost see 1 file below" in text
     assert (
-        "1,234 facts: 1,234 came faster than they were written; 5 errors during recording" in text
+        "1,234 facts: 1,234 came faster than they could be written; 5 errors during recording"
+        in text
     )
 
 
@@ -131,9 +132,15 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
     [
         ({"process_started": 1.0}, "ended without closing"),  # its number is another's now
         ({"pid": 1 << 22}, "ended without closing"),
-        ({"pid_namespace": "pid:[1]"}, "still being written elsewhere, or ended without closing"),
-        ({"boot_id": "another"}, "still being written elsewhere, or ended without closing"),
-        ({"process_started": None}, "still being written elsewhere, or ended without closing"),
+        (
+            {"pid_namespace": "pid:[1]"},
+            "still being written on another host, or ended without closing",
+        ),
+        ({"boot_id": "another"}, "still being written on another host, or ended without closing"),
+        (
+            {"process_started": None},
+            "still being written on another host, or ended without closing",
+        ),
     ],
 )
 def test_a_process_is_told_by_more_than_its_number(

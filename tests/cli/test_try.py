@@ -218,16 +218,16 @@ def test_nothing_to_try(tmp_path: Path) -> None:
     done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
 
     assert done.returncode == 0
-    assert "setting that can be tried" in done.stdout or "nothing to try" in done.stdout
+    assert "setting that can be tested" in done.stdout or "nothing to test" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--change", "threads=2", "program.py"), "there is no setting 'threads': give one of"),
+        (("--change", "threads=2", "program.py"), "there is no setting 'threads'. Pass one of"),
         (("--time-limit", "soon", "program.py"), "--time-limit"),
         (("no.py",), "no.py"),
-        (("--parameter", "rows", "program.py"), "no parameter of a program"),
+        (("--parameter", "rows", "program.py"), "not a parameter of a program"),
     ],
 )
 def test_wrong_usage(

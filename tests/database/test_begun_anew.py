@@ -144,7 +144,7 @@ def test_a_disk_that_is_unmounted_and_comes_back(
         subprocess.run(["mount", "--bind", str(disk), str(other)], check=True)
         subprocess.run(["umount", str(disk)], check=True)
         record(database, 30, 10)
-        assert "was removed, moved, cut or unmounted. 30 events in 1 block" in caplog.text
+        assert "was removed, moved, truncated or unmounted. 30 events in 1 block" in caplog.text
         assert "lost 30 events of files" in info(disk)
         # It comes back over that directory.
         subprocess.run(["mount", "--bind", str(other), str(disk)], check=True)

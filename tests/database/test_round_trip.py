@@ -462,5 +462,5 @@ def test_the_profiler_records_each_class_by_its_name(
     unnamed.record_instant_event("b", 3.0)
     unnamed.close()
     assert len([*tmp_path.glob("traces-????????.msgpack")]) == 1
-    with pytest.raises(InvalidArgumentError, match="pass only one of them"):
+    with pytest.raises(InvalidArgumentError, match="Pass only one of them"):
         EventProfiler("t.msgpack", database=profiler.database)

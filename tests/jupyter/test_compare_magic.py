@@ -38,5 +38,5 @@ def test_two_sides_are_compared(tmp_path: Path) -> None:
     assert "one run each: differences below" in told
     assert "RunComparison of 1 run and 1 run: slower" in told
     assert "3 clean" in told
-    assert told.count("takes two sources, or several of each side with --") == 2
+    assert told.count("takes two sources, or several for each side with --") == 2
     assert "no trace file, directory, pattern or run 'nowhere'" in told

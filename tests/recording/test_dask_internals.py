@@ -129,7 +129,9 @@ def test_a_run_without_a_name(path: str, recorded: dict[str, dict[str, Any]]) ->
         assert expected <= {lost.removesuffix("_of_tomorrow") for lost in missing}
         assert {_last(lost) for lost in inherited} <= {_last(lost) for lost in expected}
     if set(names.plugins) & told["missing"].keys():
-        notes = [note for note in told["notes"] if note.startswith("The recorded Dask has no")]
+        notes = [
+            note for note in told["notes"] if note.startswith("The recorded version of Dask has no")
+        ]
         assert any(path in note and names.loss in note for note in notes)
     assert ("Transfer" in counts) == ("no transfers" not in names.loss)
 

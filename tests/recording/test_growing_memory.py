@@ -105,6 +105,6 @@ def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> No
     assert set(rises) == {"processes of workers", "results in memory", "results of keep"}
     assert rises["results of keep"] == pytest.approx(3 * TASKS, rel=1e-3)
     (finding,) = found(analyser, tmp_path)
-    assert "Results stay" in finding["Finding"]
-    assert "which a client wanted" in finding["Evidence"]
-    assert "by futures made at test_growing_memory.py" in finding["Evidence"]
+    assert "Results of earlier computations stay" in finding["Finding"]
+    assert "which a client requested" in finding["Evidence"]
+    assert "through futures that were created at test_growing_memory.py" in finding["Evidence"]

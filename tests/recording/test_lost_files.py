@@ -70,11 +70,13 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     told = info(traces)
     assert f" lost {words} of deleted, truncated or damaged files" in told
     assert "It was removed, moved or unmounted while the run was recorded." in told
-    assert notes(traces, "lost-events")[0].startswith(f"{words} that had been recorded")
+    assert notes(traces, "lost-events")[0].startswith(f"{words} that had been written")
     said = finding(traces)
     assert words in said
     assert "moved can be put back" in said
-    assert "was removed, moved, cut or unmounted" in caplog.text  # the scheduler is in this process
+    assert (
+        "was removed, moved, truncated or unmounted" in caplog.text
+    )  # the scheduler is in this process
     assert not notes(traces, "not-closed")
     # Each file says what was before.
     for path in files:
@@ -85,7 +87,7 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     for path in files:
         path.rename(traces / path.name)
     assert " lost nothing " in info(traces)
-    assert "goes on in the next segment" in info(traces)
+    assert "continued in the next segment" in info(traces)
     trace = TraceAnalyser(traces, progress=False).trace
     assert len(trace.tasks) == 600
     kinds = {note.kind for note in trace.notes}
@@ -154,7 +156,7 @@ def test_a_whole_file_that_is_missing(client: Client, tmp_path: Path, plugin: st
             in told
         )
         (note,) = notes(tmp_path, "file-missing")
-        assert f"{label}: its process has a file of {plugin} too" in note
+        assert f"{label}: its process also has a file of {plugin}," in note
         assert f"a file of {plugin} too" in finding(tmp_path)
 
 

@@ -351,7 +351,9 @@ def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Pat
     size = files.size(names[2]) + files.size(names[3])
     for name in names[2:4]:
         files.rm(name)
-    with pytest.warns(UserWarning, match=rf"missing in .*\({size:,} bytes\); the rest is used"):
+    with pytest.warns(
+        UserWarning, match=rf"missing in .*\({size:,} bytes\)\. The remainder is used"
+    ):
         database = open_run(settings.source)
     found = [event.name for event in database]
     assert found == [f"event-{i}" for i in range(50) if not 20 <= i < 40]
@@ -429,7 +431,7 @@ def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
         ("gs://x", None): (MissingExtraError, "gs://x needs another package: .*gcsfs"),
         (S3, "none"): (InvalidArgumentError, "does not go with"),
         ("traces", "storage"): (InvalidArgumentError, "needs the storage's URL"),
-        (Path(S3), None): (InvalidArgumentError, "has lost a slash"),
+        (Path(S3), None): (InvalidArgumentError, "lost a slash"),
     }
     for (directory, ship), (kind, words) in choices.items():
         with pytest.raises(kind, match=words):

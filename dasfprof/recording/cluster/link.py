@@ -351,7 +351,7 @@ class SchedulerWatch:
         return False
 
     def _has_ended(self) -> bool:
-        """Let the scheduler know that this process is there; return whether it or its run is gone."""
+        """Contact the scheduler and return whether it or its run is gone."""
         try:
             is_there = asyncio.run(self._link.on_scheduler(hear_of_client, self._plugin))
         except Exception as error:  # It may be busy, or closing. The next call tries again.
