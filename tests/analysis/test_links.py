@@ -71,7 +71,7 @@ def test_without_the_scheduler_a_result_is_that_of_the_last_run_before(tmp_path:
     assert links(plan.write(tmp_path).run) == {*expected, ("early-0", 7.0, 8.0)}
 
 
-@examples(12)
+@examples(12, long=100)
 @given(ANY_RUNS)
 def test_links_of_random_traces(runs: list[dict[str, object]]) -> None:
     trace = made_trace(runs, workers=({}, {}))
