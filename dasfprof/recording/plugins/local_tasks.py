@@ -96,7 +96,7 @@ class LocalTasks(RecordingPart):
         frequency = self.settings.stack_frequency
         samples = SampleFile(writer, constants, rows.stacks, self._guard, frequency)
         self._undo.append(
-            samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, worker.executing))
+            samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, worker.executing, ()))
         )
         self._note = writer.extender(source)
         self._undo.append(self._stop_noting)
