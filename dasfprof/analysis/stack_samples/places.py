@@ -117,7 +117,16 @@ def places(run: Run, by: By) -> Places:
     - function: the innermost function, ``(file, function)``
     - library: of the innermost function
     """
-    return Places(_NAMES[by], all_stacks(run))
+    known = _known_places(run)
+    if by not in known:
+        known[by] = Places(_NAMES[by], all_stacks(run))
+    return known[by]
+
+
+@once_per_trace
+def _known_places(run: Run) -> dict[By, Places]:
+    """Return the places that were worked out."""
+    return {}
 
 
 @dataclass(frozen=True)

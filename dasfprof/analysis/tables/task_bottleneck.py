@@ -92,8 +92,7 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
         ``Mean GPU Memory Used (GB)``, weighted by time, where there was one at least; ``CPU (s)``,
         ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
         `per_function_bottleneck`; NA where it was not recorded, as of coroutines. Beyond a million
-        rows, texts that repeat are categories, those of keys are made when they are looked at, and
-        columns of NA alone are read-only.
+        rows, texts that repeat are categories, and columns of NA alone are read-only.
     """
     run = run.whole
     workers, tasks = run.named, run.tasks
