@@ -367,7 +367,7 @@ def merges_a_hot_key(_: Client, advised: bool) -> Any:
     return int(merged["rate"].sum().compute())
 
 
-@follows("per-process-lock", "threads_per_worker=", cluster=(1, 4), advised=(4, 1))
+@follows("per-process-lock", "threads_per_worker=", cluster=(2, 3), advised=(6, 1))
 def takes_a_lock(client: Client, _: bool) -> Any:
     return client.gather(client.map(locked, range(30)))
 

@@ -23,14 +23,23 @@ DIRECTORY = Path(__file__).with_suffix("")
 #: By program: the remedies by their arguments, and the findings that advise them.
 CAUSES = {
     "bag_of_items": {"partitions": "tasks-too-small", "together": "recomputation"},
+    "bag_of_lines": {"partitions": "too-few-tasks", "together": "recomputation"},
+    "blocks_in_loop": {"persist": "recomputation", "columns": "dominant-function"},
     "csv_in_blocks": {"blocks": "tasks-too-small", "columns": "row-wise"},
+    "delayed_chain": {"tree": "serial-chain", "scatter": "large-objects-in-graph"},
     "delayed_in_loop": {"together": "sequential-submission", "scatter": "large-objects-in-graph"},
+    "futures_of_items": {"batches": "tasks-too-small", "together": "repeated-gathers"},
     "grid_search": {"dispatch": "sequential-submission", "columns": "dominant-function"},
+    "joblib_of_texts": {"processes": "gil-contention", "scatter": "large-objects-in-graph"},
     "kmeans": {"chunks": "tasks-too-small", "persist": "recomputation"},
     "merge_of_hot_key": {"broadcast": "data-skew", "columns": "row-wise"},
+    "ml_predictions": {"chunks": "tasks-too-small", "together": "recomputation"},
     "models_and_requests": {"threads": "blocked-tasks", "once": "dominant-function"},
+    "parquet_columns": {"together": "recomputation", "rows": "row-wise"},
     "python_in_threads": {"chunks": "tasks-too-small", "processes": "gil-contention"},
     "submit_in_loop": {"together": "sequential-submission", "scatter": "large-objects-in-graph"},
+    "xarray_pixels": {"columns": "dominant-function", "chunks": "tasks-too-small"},
+    "zarr_by_year": {"chunks": "chunk-mismatch", "together": "sequential-submission"},
     "zarr_of_days": {"chunks": "tasks-too-small", "together": "recomputation"},
 }
 
