@@ -14,6 +14,7 @@ from traces import Plan, Plugin, T, Task, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.run_summary import start_in_words, summarise
+from dasfprof.schema.profiles import CLIENT_SAMPLE
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, STACK
 
 #: Recording begins at 0, the first graph is pickled from 2 s on and known at 3 s.
@@ -107,6 +108,32 @@ def test_a_start_of_under_a_tenth_of_a_second_is_not_told(tmp_path: Path) -> Non
     small = Plan(tasks, graphs=[3.0], taken_up=[2.98], graphs_sent=[sent], joined=[0.0, 0.0])
 
     assert "slow-startup" not in found(small, tmp_path)
+
+
+@pytest.mark.parametrize("is_traversed", [True, False])
+def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: bool) -> None:
+    """By 20 samples of 0.1 s each before the first graph is there."""
+    run = plan(turns=1, graphs_sent=[{**SENT, "start": 2.9, "at": 2.95, "optimising": 0.0}])
+    name = "unpack_collections" if is_traversed else "tokenize"
+    frames = [("main", "/mine.py", 7), (name, "/x/site-packages/dask/delayed.py", 100)]
+    facts = {"phase": "building", "activity": "running", "interval": 0.1, "cpu": 0.1}
+    samples = [
+        row(CLIENT_SAMPLE, timestamp=T + 0.5 + 0.1 * n, stack=1, run_queue=0.0, **facts)
+        for n in range(20)
+    ]
+    run.write_files(tmp_path)
+    stacks = [(T, n, [[*frame]], n - 1) for n, frame in enumerate(frames)]
+    Plugin(tmp_path, "StepRecorder", host="laptop").write((STACK, stacks), (CLIENT_SAMPLE, samples))
+    (late,) = [
+        one.to_dict()
+        for one in TraceAnalyser(tmp_path, progress=False).findings()
+        if one.rule == "slow-startup"
+    ]
+    stake = late["Seconds at stake (s)"]
+    assert stake == pytest.approx(2.0) if is_traversed else np.isnan(stake)
+    advised = "traverse=False) before the calls that share it" in late["Suggestion"]
+    assert advised == is_traversed
+    assert ("Most of it is at /mine.py:7 main." in late["Suggestion"]) == is_traversed
 
 
 def test_nothing_is_guessed(tmp_path: Path) -> None:

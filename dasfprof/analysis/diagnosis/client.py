@@ -25,6 +25,7 @@ from dasfprof.analysis.stack_samples.places import (
     client_line,
     client_meanwhile,
     library_of,
+    traversing,
 )
 from dasfprof.analysis.under_way.state import Frame, is_of_user, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
@@ -281,6 +282,8 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
 #: Threshold (fraction of the time from the start of recording to the end of the last task): delay
 #: of the first task.
 _LATE = 0.1
+#: Threshold (fraction of the delay): delayed() goes over items of values.
+_TRAVERSED = 0.3
 #: Threshold (bytes): values in the first graph that are reported.
 _LARGE_VALUES = 10_000_000
 
@@ -315,6 +318,14 @@ _IMPORTING = (
 )
 
 
+#: Advice if it mostly builds graphs as delayed() goes over the items of values.
+_TRAVERSING = (
+    "Hand over large lists and dicts as one object, dask.delayed(value, traverse=False) before the "
+    "calls that share it: each call of a delayed function goes over all items of what it is given. "
+    "Most of it is at {at}."
+)
+
+
 @rule("slow-startup")
 def late_start(run: RunFigures) -> Iterator[Finding]:
     """Find a long delay before the first task reaches the scheduler."""
@@ -333,7 +344,11 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     )
     builds = longest is Stage.PROGRAM and BUILDS in client
     imports = longest is Stage.PROGRAM and IMPORTS in client
-    change, value = _IMPORTING if imports else _BUILDING if builds else _CHANGES[longest], ""
+    over_items = traversing(run.trace, first - found.late, first) if builds else 0.0
+    over_items = over_items if over_items >= _TRAVERSED * found.late else 0.0
+    build = _TRAVERSING if over_items else _BUILDING
+    at = client_line(run.trace, first - found.late, first)
+    change, value = _IMPORTING if imports else build if builds else _CHANGES[longest], ""
     sent = run.trace.sent_values
     sent = sent[sent["time"].to_numpy(dtype=float) <= first]
     size = (sent["size"] * sent["tasks"]).to_numpy(dtype=float)
@@ -359,6 +374,9 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
         client=client,
         by_value=Bytes(size.sum()) if carries else None,
         holds=elide(str(sent["name"].iloc[size.argmax()]), 60) if carries else None,
+        at="several lines" if at is None else write_frame(at),
+        seconds=over_items or float("nan"),
         costs=found.late,
-        at_most="low" if imports else "medium",
+        of_client=bool(over_items),
+        at_most="low" if imports else "high" if over_items else "medium",
     )

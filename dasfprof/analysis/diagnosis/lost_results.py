@@ -18,7 +18,7 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import RESTARTED, How, begins_with, given_up, stimulus_texts
 from dasfprof.analysis.run.worker_exits import Departure, Why
-from dasfprof.analysis.stack_samples.places import time_inside
+from dasfprof.analysis.stack_samples.calls import time_inside
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion

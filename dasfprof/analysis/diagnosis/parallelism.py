@@ -11,11 +11,11 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
+from dasfprof.analysis.stack_samples.calls import time_by_row
 from dasfprof.analysis.stack_samples.places import (
     OTHER_TASKS,
     hottest_frame,
     hottest_line,
-    time_by_row,
     waits_of,
 )
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share

@@ -409,6 +409,14 @@ def fetches_blocks(client: Client, advised: bool) -> Any:
     return float(blocks.sum().compute() if advised else blocks.sum())
 
 
+@follows("slow-startup", "dask.delayed()", "traverse=")
+def delays_a_dict(_: Client, advised: bool) -> Any:
+    names: Any = {number: str(number) for number in range(60_000)}
+    if advised:
+        names = dask.delayed(names, traverse=False)
+    return list(dask.compute(*[dask.delayed(looked_up)(names, n) for n in range(12)]))
+
+
 #: Calls without a program.
 WITHOUT: dict[str, set[str]] = {
     "cancelled-tasks": {"cancel()", "client.restart()"},

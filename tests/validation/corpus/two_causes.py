@@ -26,7 +26,7 @@ CAUSES = {
     "bag_of_lines": {"partitions": "too-few-tasks", "together": "recomputation"},
     "blocks_in_loop": {"persist": "recomputation", "columns": "dominant-function"},
     "csv_in_blocks": {"blocks": "tasks-too-small", "columns": "row-wise"},
-    "delayed_chain": {"tree": "serial-chain", "scatter": "large-objects-in-graph"},
+    "delayed_chain": {"tree": "serial-chain", "scatter": "slow-startup"},
     "delayed_in_loop": {"together": "sequential-submission", "scatter": "large-objects-in-graph"},
     "futures_of_items": {"batches": "tasks-too-small", "together": "repeated-gathers"},
     "grid_search": {"dispatch": "sequential-submission", "columns": "dominant-function"},
