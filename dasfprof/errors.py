@@ -1,20 +1,20 @@
-"""The errors that dasfprof raises, all of one tree.
+"""Errors that dasfprof raises, all derived from `DasfprofError`.
 
 ::
 
     DasfprofError
      ├── InvalidArgumentError   (also a ValueError)  a value that the call does not accept
      │    └── UnknownOptionError   (also a TypeError)  an option that the call does not have
-     ├── DoesNotFit             (also a MemoryError)  a graph that needs more memory than there is
+     ├── DoesNotFit             (also a MemoryError)  a graph that needs too much memory
      ├── DumpError              (also a ValueError)  a dump of a cluster that cannot be read
      ├── NoSchedulerError       (also a ConnectionError)  no Dask scheduler at an address
      ├── RegistrationError      the profiler could not be registered
      │    └── NoClientError     there is no Dask client to profile
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
-     │    ├── NotATraceError       a file, but not one of ours or DASF's
-     │    └── BeyondMemoryError    (also a MemoryError)  a question that needs more than is free
-     ├── TrialError             a program with which nothing can be tried
+     │    ├── NotATraceError       a file that is no trace of dasfprof or DASF
+     │    └── BeyondMemoryError    (also a MemoryError)  an analysis that needs too much memory
+     ├── TrialError             a program with which nothing can be tested
      ├── CannotWriteError       (also an OSError)  a file that cannot be created
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
      └── MissingExtraError      (also an ImportError)  an optional library is not installed
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 
 class DasfprofError(Exception):
-    """Base of all errors that dasfprof raises on purpose."""
+    """Base class of all errors that dasfprof raises itself."""
 
 
 class InvalidArgumentError(DasfprofError, ValueError):
@@ -39,14 +39,14 @@ class UnknownOptionError(InvalidArgumentError, TypeError):
 
 
 class DoesNotFit(DasfprofError, MemoryError):  # noqa: N818  (it reads as a sentence)
-    """A graph needs more memory than a worker has; see `dasfprof.estimate`.
+    """A graph needs more memory than a worker has. See `dasfprof.estimate`.
 
     Attributes
     ----------
     layer
-        The layer that needs most.
+        The layer that needs the most memory.
     line
-        The line that built it, such as ``"pipeline.py:12"``; None: unknown.
+        The line that built it, such as ``"pipeline.py:12"``, or None if unknown.
     """
 
     def __init__(self, message: str, layer: str | None = None, line: str | None = None) -> None:
@@ -55,15 +55,15 @@ class DoesNotFit(DasfprofError, MemoryError):  # noqa: N818  (it reads as a sent
 
 
 class NoSchedulerError(DasfprofError, ConnectionError):
-    """Nothing listens at an address, or what listens there is no Dask scheduler."""
+    """No process listens at an address, or that process is no Dask scheduler."""
 
 
 class DumpError(DasfprofError, ValueError):
-    """A file that is no dump of a cluster, or is damaged or too large."""
+    """A file is no dump of a cluster, or is damaged or too large."""
 
 
 class RegistrationError(DasfprofError):
-    """The profiler could not be registered with the cluster; nothing of it is left there."""
+    """The profiler could not be registered with the cluster, and was removed from it."""
 
 
 class NoClientError(RegistrationError):
@@ -71,19 +71,19 @@ class NoClientError(RegistrationError):
 
 
 class TraceError(DasfprofError):
-    """A trace that cannot be used."""
+    """A trace cannot be used."""
 
 
 class SourceNotFoundError(TraceError, FileNotFoundError):
-    """No trace file where the source points."""
+    """The source contains no trace file."""
 
 
 class NotATraceError(TraceError):
-    """A file that is neither a dasfprof nor a DASF trace."""
+    """A file is neither a dasfprof nor a DASF trace."""
 
 
 class BeyondMemoryError(TraceError, MemoryError):
-    """A question that needs the whole run in memory, where it does not fit."""
+    """An analysis needs the complete run in memory, but it does not fit."""
 
 
 class ReadOnlyError(DasfprofError):
@@ -91,12 +91,12 @@ class ReadOnlyError(DasfprofError):
 
 
 class TrialError(DasfprofError):
-    """A program that fails as it is, does not end, or computes nothing that can be recorded."""
+    """A program fails without a change, does not end, or computes nothing that can be recorded."""
 
 
 class CannotWriteError(DasfprofError, OSError):
-    """A trace file that cannot be created where it was asked for."""
+    """A trace file cannot be created at the requested path."""
 
 
 class MissingExtraError(DasfprofError, ImportError):
-    """An optional library is not installed; the message names the extra that installs it."""
+    """An optional library is not installed. The message names the extra that installs it."""

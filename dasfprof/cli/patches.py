@@ -34,7 +34,7 @@ def patch_of(edits: Iterable[Edit]) -> tuple[str, list[str]]:
         try:
             before = Path(file).read_text(encoding="utf-8").splitlines(keepends=True)
         except (OSError, UnicodeDecodeError):
-            obstacles.append(f"{clean(file)} cannot be read here.")
+            obstacles.append(f"{clean(file)} cannot be read on this computer.")
             continue
         after = list(before)
         for edit in of_file:

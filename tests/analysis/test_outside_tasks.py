@@ -81,8 +81,8 @@ def compute_at_once(client: Client) -> None:
     ("work", "words"),
     [
         (run_on_workers, "workers run test_outside_tasks.spin"),
-        (leave_threads_on, "a scheduler of Dask that uses no cluster"),
-        (compute_at_once, "the client's program goes on"),
+        (leave_threads_on, "one of Dask's local schedulers"),
+        (compute_at_once, "the client's program runs for"),
     ],
 )
 def test_where_the_work_of_a_program_is_done(

@@ -108,7 +108,7 @@ def test_no_gain_is_claimed_where_there_is_none(tmp_path: Path) -> None:
 
     assert trial["verdict"] == "nothing"
     notes = " ".join(trial["notes"])
-    assert "As many tasks ran as before (4): the program seems to choose its chunks" in notes
+    assert "The number of tasks did not change (4). The program probably sets its chunks" in notes
     runs = len(trial["runs"]) + 1
     assert (tmp_path / "out.txt").read_text() == "x" * runs
     assert f"out.txt. The program ran {runs} times" in notes
@@ -127,13 +127,13 @@ def test_programs_that_fail(tmp_path: Path) -> None:
     program(tmp_path, end="raise ValueError('no such file')")
     done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "fails as it is (exit code 1): nothing was tried" in done.stderr
+    assert "fails without a change (exit code 1), so nothing was tested" in done.stderr
     assert "no such file" in done.stderr
 
     program(tmp_path, end="print(total, flush=True); __import__('os')._exit(0)")
     done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "ended its own process, as os._exit does" in done.stderr
+    assert "ended its own process (for example with os._exit)" in done.stderr
 
     behind = "__import__('subprocess').Popen(['sleep', '3600'])"
     fails = "sys.exit(3 if sum(client.nthreads().values()) > 1 else 0)"
@@ -143,13 +143,15 @@ def test_programs_that_fail(tmp_path: Path) -> None:
     assert trial["verdict"] == "no result"
     assert "With threads_per_worker=2 the program fails (exit code 3)" in trial["obstacle"]
     (left,) = [note for note in trial["notes"] if "left processes behind" in note]
-    assert "left processes behind: sleep 3600. They were ended" in left
+    assert "left processes behind: sleep 3600. They were stopped" in left
 
     program(tmp_path, end="open('made', 'x').close()")
     (trial,), _ = tried(*change, cwd=tmp_path, code=1)
-    assert "The program as it is failed, though it had not before" in trial["obstacle"]
     assert (
-        "meets the files that the one before it left. Its last words: FileExistsError"
+        "The program without a change failed (exit code 1), but had not failed" in trial["obstacle"]
+    )
+    assert (
+        "Files that an earlier run left may be the cause. Its last output: FileExistsError"
         in (trial["obstacle"])
     )
 
@@ -157,11 +159,11 @@ def test_programs_that_fail(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "limit", "words"),
     [
-        ("time.sleep(3600)", "10s", "did not end within 10 s, so it was ended"),
+        ("time.sleep(3600)", "10s", "did not end within 10 s and was stopped"),
         pytest.param(
             "__import__('threading').Thread(target=time.sleep, args=[3600]).start()",
             "25s",
-            "but its process went on for all of 25 s and was ended",
+            "but its process was still running at the time limit of 25 s and was stopped",
             marks=pytest.mark.slow,
         ),
     ],
@@ -181,13 +183,13 @@ def test_changes_that_never_reach_a_cluster(tmp_path: Path) -> None:
         arguments = ("--change", "threads_per_worker=6", "program.py")
         (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
     assert trial["verdict"] == "no result"
-    assert trial["obstacle"].startswith("The change never reached a cluster: the program makes no")
+    assert trial["obstacle"].startswith("The change had no effect: the program creates no")
 
     client = f"__import__('os').environ.update(OMP_NUM_THREADS='4') or {CLIENT}"
     program(tmp_path, client=client)
     arguments = ("--change", "OMP_NUM_THREADS=1", "program.py")
     (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
-    assert "never reached a cluster: the program sets OMP_NUM_THREADS" in trial["obstacle"]
+    assert "had no effect: the program sets OMP_NUM_THREADS" in trial["obstacle"]
 
 
 def test_the_environment_and_the_config_reach_workers(
@@ -296,7 +298,7 @@ def test_time_that_is_up_after_the_first_run(monkeypatch: pytest.MonkeyPatch) ->
     trial = dasfprof.try_(fetches, {"threads_per_worker": 6}, cluster=cluster)
 
     assert trial.kind == "no result"
-    assert trial.obstacle.startswith("The time was up before it could be told")
+    assert trial.obstacle.startswith("The time limit was reached without a result")
 
 
 def test_a_function_that_raises() -> None:

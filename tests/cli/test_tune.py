@@ -124,13 +124,13 @@ def test_programs_that_cannot_be_tuned(tmp_path: Path) -> None:
     program(tmp_path, end="raise ValueError('no such file')")
     done = shell("dasfprof", "tune", "program.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "fails as it is (exit code 1)" in done.stderr
+    assert "fails without a change (exit code 1)" in done.stderr
 
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp") as here:
         program(tmp_path, client=f"Client({here.scheduler_address!r})")
         done = shell("dasfprof", "tune", "program.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "makes no LocalCluster" in done.stderr
+    assert "creates no LocalCluster" in done.stderr
 
 
 def test_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ _OUTSIDE = "The work runs outside of tasks: "
 
 @rule("work-outside-tasks", explains="client-bound slow-startup too-few-tasks load-imbalance")
 def outside_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find workers without tasks, as the work is done by the client, by actors, or by functions.
+    """Find workers without tasks while the client, actors or functions do the work.
 
-    What the client does before its first task and between tasks is left to other rules.
+    Other rules handle the client's work before its first task and between tasks.
     """
     accounts = make_accounts(run.trace)
     if run.trace.surroundings.local or not len(accounts.lives.ids):
@@ -66,34 +66,35 @@ def outside_tasks(run: RunFigures) -> Iterator[Finding]:
     if functions >= max(calls, client):
         what = f"workers run {_function(run)} for {{functions}}{at}"
         advice = (
-            "Divide this work into tasks, with client.submit() or client.map(). A function that "
-            "client.run() starts has one thread of each worker, and workers do not balance it."
+            "Divide this work into tasks with client.submit() or client.map(). client.run() uses "
+            "one thread of each worker, and does not balance the work between workers."
         )
     elif calls >= client:
         what = f"actors are called for {{calls}}{at}"
         advice = (
-            "Do the actor's work in tasks, or spread it over several actors, and make many calls "
-            "before you ask for the first result: an actor answers one call at a time."
+            "Do the actor's work in tasks, or distribute it over several actors. An actor runs one "
+            "call at a time, so submit many calls before you wait for the first result."
         )
     elif local:
-        what = f"a scheduler of Dask that uses no cluster computes in the client{at}"
+        what = f"one of Dask's local schedulers computes in the client's process{at}"
         advice = (
             'Remove scheduler="threads", "processes" or "sync" from compute(), dask.config.set() '
-            "and the configuration of Dask. Then the cluster computes."
+            "and the configuration of Dask, so that the cluster computes."
         )
     else:
-        what = f"the client's program goes on for {{client}}{at}"
+        what = f"the client's program runs for {{client}}{at}"
         advice = (
-            "Do this work in tasks: map_partitions(), map_blocks() or client.submit(). If a "
-            "library computes there, call it in tasks, or use its version for Dask. If nothing "
-            "is left for the cluster, close it before."
+            "Do this work in tasks with map_partitions(), map_blocks() or client.submit(). If a "
+            "library computes there, call it in tasks, or use its Dask version. If the cluster "
+            "has no more work, close it earlier."
         )
     yield Finding.of(
         "work-outside-tasks",
-        f"{_OUTSIDE}{what}. Meanwhile, workers have no tasks, for {{idle}} in all ({{share}} of "
-        "their time).",
-        "Functions that clients run on workers took {functions} of that, calls of actors {calls}, "
-        f"and the client's program {{client}}. {client_meanwhile(run.trace, *spans)}See "
+        f"{_OUTSIDE}{what}. Meanwhile, workers have no tasks, for a total of {{idle}} "
+        "({{share}} of their time).",
+        "Of this time, functions that clients run on workers took {functions}, calls of actors "
+        "took {calls}, and the client's program took {client}. "
+        f"{client_meanwhile(run.trace, *spans)}See "
         "time_accounting(), client_activity() and client_calls().",
         advice,
         idle=Seconds(seconds),

@@ -140,7 +140,7 @@ def _apply(patch: Path, directories: Sequence[Path]) -> None:
     """Apply a patch whose file names are relative to one of the directories."""
     tool = next((name for name in _TOOLS if shutil.which(name)), None)
     if tool is None:
-        raise TrialError("A patch needs git or patch: install either, or use --with.")
+        raise TrialError("Patches require git or patch. Install one of them, or use --with.")
     command, check = _TOOLS[tool]
     # A copy may lie within a repository, of which it is no part.
     ceiling = os.pathsep.join(str(directory.parent) for directory in directories)

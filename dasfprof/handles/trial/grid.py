@@ -99,7 +99,7 @@ class Foretold:
         if self.taking_turns:
             return [
                 f"Tasks of a process take turns ({self.taking_turns}), so each worker was "
-                "replayed with one thread. Only runs show how long they take otherwise."
+                "replayed with one thread. Only runs show how long they take with more threads."
             ]
         return [
             "Replays do not include the GIL, caches, and disks that threads share, so runs decide."

@@ -58,7 +58,9 @@ def compare_outputs(
             does, did = (f"writes to {name}", "wrote") if name else verbs
             lines = outputs.get(name, ())
             if name not in outputs or len(lines) != len(are_same):
-                return _differs(f"{does} {count_of(len(lines), 'line')}, as it is {len(are_same)}")
+                return _differs(
+                    f"{does} {count_of(len(lines), 'line')}, without it {len(are_same)}"
+                )
             for at, pair in enumerate(zip(lines, first[name], strict=True)):
                 if are_same[at] and not same_value(*pair, tolerance):
                     new, old = (excerpt(one, _LONGEST) for one in pair)
@@ -72,22 +74,22 @@ def compare_outputs(
     count = sum(len(steady.get(name, [False])) for name in names)
     same = sum(map(sum, steady.values()))
     if same == count:
-        prints = f"{verbs[0]} the same" if count else f"{verbs[0]} nothing and ends well,"
+        prints = f"{verbs[0]} the same" if count else f"{verbs[0]} nothing and succeeds"
         files = name_first([name for name in names if name])
         writes = f" It writes the same to {files}." * bool(files)
-        return Agreement("equal", f"It {prints} with the change and without.{writes}")
-    varies = f"The program {verbs[0]} or writes other things each time"
+        return Agreement("equal", f"It {prints} with and without the change.{writes}")
+    varies = f"What the program {verbs[0]} or writes differs in each run"
     if not same:
-        return Agreement("not comparable", f"{varies}: results cannot be compared.")
+        return Agreement("not comparable", f"{varies}, so results cannot be compared.")
     return Agreement(
         "in part",
-        f"{varies} ({count - same} of {count_of(count, 'line')}): results cannot be compared "
-        "there. The other lines are the same with the change and without.",
+        f"{varies} ({count - same} of {count_of(count, 'line')}), so these cannot be compared. "
+        "The other lines are the same with and without the change.",
     )
 
 
 def _differs(does: str) -> Agreement:
-    return Agreement("differ", f"With the change the program {does}: results differ.")
+    return Agreement("differ", f"With the change, the program {does}, so results differ.")
 
 
 def same_line(one: str, other: str, tolerance: float) -> bool:

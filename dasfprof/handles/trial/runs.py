@@ -23,7 +23,7 @@ from dasfprof.text import clean, count_of, elide, format_duration, name_first
 #: Time limit of a run with a change: multiple of the time of a run without it, plus seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
 #: Description of a program whose process ended successfully, but before our own code in it.
-_CUT_OFF = "ended its own process, as os._exit does, before its recording could end"
+_CUT_OFF = "ended its own process (for example with os._exit) before its recording had ended"
 _TICK = 0.02
 #: Maximum number of characters of a change in a line of progress, or of a command.
 _LONGEST = 100
@@ -148,48 +148,48 @@ class ProgramRuns:
         """Return why a program with such a baseline run cannot be compared, or an empty text."""
         if done.is_late and math.isfinite(done.program_seconds):
             return (
-                f"The program came to its end after {format_duration(done.program_seconds)}, but "
-                f"its process went on for all of {format_duration(self.time_limit)} and was ended: "
-                "nothing can be compared. A thread of its own may have no end."
+                f"The program ended after {format_duration(done.program_seconds)}, but its process "
+                f"was still running at the time limit of {format_duration(self.time_limit)} and "
+                "was stopped, so nothing can be compared. One of its threads may never end."
             )
         if done.is_late:
             return (
-                f"The program did not end within {format_duration(self.time_limit)}, so it was "
-                "ended: nothing can be compared. Give more time with --time-limit, or see what "
-                "it waits for with dasfprof stuck."
+                f"The program did not end within {format_duration(self.time_limit)} and was "
+                "stopped, so nothing can be compared. Increase --time-limit, or run dasfprof stuck "
+                "to see what it waits for."
             )
         if done.exit_code != 0:
             where = " in a copy of its directory" * bool(self.program.moved)
-            reason = f"({_exit(done)}){where}: nothing was tried.{_said(done)}"
-            return f"The program fails as it is {reason}"
+            reason = f"({_exit(done)}){where}, so nothing was tested.{_said(done)}"
+            return f"The program fails without a change {reason}"
         if math.isnan(done.program_seconds):
-            return f"The program {_CUT_OFF}: nothing can be compared. Let it end with sys.exit."
+            return f"The program {_CUT_OFF}, so nothing can be compared. End it with sys.exit."
         if not math.isfinite(done.seconds):
             why = f" {done.refusals[0]}" if done.refusals else ""
             return (
-                "The program ran nothing on a distributed cluster that could be recorded: nothing "
-                f"can be compared.{why}"
+                "The program computed nothing on a distributed cluster that could be recorded, so "
+                f"nothing can be compared.{why}"
             )
         return ""
 
     def is_over(self, done: Done) -> bool:
-        """Return whether a run was ended since the time for all of them was up."""
+        """Return whether a run was stopped because the time for all runs was over."""
         return done.is_late and self.left < 1
 
     def fault(self, done: Done, side: Variant) -> str:
-        """Say why a run says nothing of what it was given; empty if it does."""
+        """Return why a run cannot be used, or an empty text."""
         who = f"{side.how[:1].upper()}{side.how[1:]} the program"
         if side is PLAIN:
-            who = "The program as it is"
+            who = "The program without a change"
         if done.is_late:
             return (
-                f"{who} did not end in time, at first it took {format_duration(self.usual)}: it "
-                "was ended."
+                f"{who} did not end in time and was stopped. The first run took "
+                f"{format_duration(self.usual)}."
             )
         if done.exit_code != 0 and side is PLAIN:
             return (
-                f"{who} failed, though it had not before ({_exit(done)}): each run meets the files "
-                f"that the one before it left.{_said(done)}"
+                f"{who} failed ({_exit(done)}), but had not failed before. Files that an earlier "
+                f"run left may be the cause.{_said(done)}"
             )
         if done.exit_code != 0:
             return f"{who} fails ({_exit(done)}).{_said(done)}"
@@ -197,17 +197,17 @@ class ProgramRuns:
             return f"{who} {_CUT_OFF}."
         if done.unpatched:
             return (
-                "The patch never reached the program, which imports "
+                "The patch had no effect, because the program imports "
                 f"{name_first([clean(file) for file in done.unpatched])} and not its copy."
             )
         if side is not PLAIN and (missed := _missed(done, side.settings)):
-            return f"The change never reached a cluster: {missed}."
+            return f"The change had no effect: {missed}."
         if not math.isfinite(done.seconds):
-            return f"{who} was not recorded to its end: nothing can be compared."
+            return f"{who} was not recorded to its end, so nothing can be compared."
         if done.recorded != (first := self.plain[0].recorded):
             return (
-                f"{who} had {count_of(done.recorded, 'cluster')} recorded, at first {first}: their "
-                "times cannot be compared."
+                f"{count_of(done.recorded, 'cluster')} of this run were recorded, but {first} of "
+                "the first run, so the times cannot be compared."
             )
         return ""
 
@@ -217,12 +217,12 @@ class ProgramRuns:
         try:
             plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
         except Exception:  # of values that no pickle takes, or that unpickle nowhere else
-            text = "What the function returns cannot be pickled: results cannot be compared."
+            text = "What the function returns cannot be pickled, so results cannot be compared."
             return Agreement("not comparable", text)
         agreement = compare_outputs(plain, others, self.tolerance, verbs)
         if agreement.kind == "differ" or all(done.written is not None for done in changed):
             return agreement
-        text = "Files were not compared: there are too many in the working directory."
+        text = "Files were not compared, because the working directory has too many."
         return Agreement("in part", f"{agreement.text} {text}")
 
     def _outputs(self, done: Done) -> Outputs:
@@ -260,14 +260,14 @@ class ProgramRuns:
         """
         notes = [*notes, *_already(sides[1], change), *self._same_chunks(sides[1], change)]
         if not obstacle and not all(sides):
-            obstacle = "The time was up before it could be told: give more with --time-limit."
+            obstacle = "The time limit was reached without a result. Increase --time-limit."
         if obstacle:
             return Trial(change, **about, obstacle=obstacle, notes=notes)  # type: ignore[arg-type]
         gain = gain_of(sides, tests=tests)
         if gain.pairs < LOOKS[-1] and gain.kind == "cannot tell" and self.left < 2 * self.usual:
             notes.append(
-                f"The time was up after {count_of(gain.pairs, 'pair')} of runs: more of them "
-                "may tell. Give more with --time-limit."
+                f"The time limit was reached after {count_of(gain.pairs, 'pair')} of runs. More "
+                "pairs may give a result. Increase --time-limit."
             )
         return Trial(
             change,
@@ -284,30 +284,30 @@ class ProgramRuns:
         )
 
     def _same_chunks(self, changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
-        """Say that a size of chunks changed nothing, if so."""
+        """Return a note if a chunk size had no effect."""
         tasks = self.plain[0].tasks
         if _CHUNKS not in change or not changed or any(one.tasks != tasks for one in changed):
             return []
         return [
-            f"As many tasks ran as before ({tasks}): the program seems to choose its chunks "
-            f"itself, and {_CHUNKS} is for those that Dask chooses."
+            f"The number of tasks did not change ({tasks}). The program probably sets its chunks "
+            f"itself, and {_CHUNKS} applies only to chunks that Dask chooses."
         ]
 
     def notes_of_all(self) -> list[str]:
-        """Say what all runs left: files of the working directory, and processes."""
+        """Return notes about files and processes that the runs left behind."""
         notes = []
         if self._written:
             notes.append(
                 f"Files changed in the working directory: {name_first(sorted(self._written))}. The "
-                f"program ran {count_of(self.count, 'time')}, and wrote what it writes as often; "
-                f"what is there now is of the last run, {self._last.how}, or has been added to by "
-                "each."
+                f"program ran {count_of(self.count, 'time')} and wrote its files each time. They "
+                f"now have the contents of the last run, {self._last.how}, or of all runs if the "
+                "program appends."
             )
         if self._left_behind:
             left = name_first([elide(command, _LONGEST) for command in self._left_behind])
             notes.append(
                 f"The program left processes behind: {left}. They were "
-                "ended after each run, as the next one would have met them."
+                "stopped after each run, so that they do not disturb the next run."
             )
         return notes
 
@@ -357,17 +357,17 @@ def _exit(done: Done) -> str:
 
 
 def _said(done: Done) -> str:
-    """Return the last words of a run that failed, as a sentence; empty if it had none."""
+    """Return a sentence with the last output of a failed run, or an empty text."""
     more = ". Its standard input is empty." if done.complaint.startswith("EOFError") else ""
-    return f" Its last words: {done.complaint}{more}" if done.complaint else ""
+    return f" Its last output: {done.complaint}{more}" if done.complaint else ""
 
 
 def _missed(done: Done, settings: Settings) -> str:
-    """Say what of a change did not get there; empty if all did."""
+    """Return which part of a change had no effect, or an empty text."""
     if (settings.options or settings.environment) and not done.clusters:
         return (
-            "the program makes no LocalCluster, nor a Client that makes one; what it connects to "
-            "is started elsewhere"
+            "the program creates no LocalCluster, and no Client that creates one. The cluster that "
+            "it connects to is started outside of it"
         )
     missed = {name for cluster in done.clusters for name in cluster["missed"]}
     names = sorted(missed | set(done.missed_config))
@@ -377,9 +377,9 @@ def _missed(done: Done, settings: Settings) -> str:
 
 
 def _already(changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
-    """Say that the program itself had a change already, if so."""
+    """Return a note if the program already has the change."""
     given = [cluster["given"] for done in changed for cluster in done.clusters]
     wanted = {name: repr(value) for name, value in change.items()}
     if given and all(each == wanted for each in given):
-        return ["The program sets just that itself: both sides are the same."]
+        return ["The program already sets this itself, so both sides are the same."]
     return []

@@ -195,9 +195,7 @@ class Tuner:
             if not why:
                 seconds[at] = done.seconds
         if tried:
-            self._limits.append(
-                f"Therefore {count_of(tried, 'setting')} ran once, to find the best."
-            )
+            self._limits.append(f"To find the best setting, {count_of(tried, 'setting')} ran once.")
         return [points[at] for at in sorted(seconds, key=seconds.__getitem__)[:_BEST]], points
 
     def _from_cores(self, point: Point) -> float:
