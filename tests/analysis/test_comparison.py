@@ -269,7 +269,7 @@ def test_what_lies_on_the_path_by_chance_is_not_what_changed(tmp_path: Path) -> 
     before = two_threads(tmp_path / "before", 0.09)
     after = compare(before, two_threads(tmp_path / "after", 0.126))
 
-    assert after.sentences[1].startswith("By the median of their tasks: fit takes 38 % longer")
+    assert after.sentences[1].startswith("Median durations of tasks: fit takes 38 % longer")
     path = next(text for text in after.sentences if text.startswith("On the critical path"))
     assert path.startswith("On the critical path: fit +1.3")
     assert "load" not in path
@@ -313,7 +313,7 @@ def test_a_renamed_function_is_known_by_its_place(tmp_path: Path) -> None:
     functions = comparison.functions.set_index("Function")["Tasks"].to_dict()
     assert functions == dict.fromkeys(("load → read", "clean → scrub", "sum", "total"), "same")
     assert set(comparison.waterfall()["Function"]) == set(functions)
-    assert "2 functions are taken to be renamed" in comparison.notes[0]
+    assert "2 functions are assumed to be renamed" in comparison.notes[0]
 
 
 def test_two_that_may_be_the_renamed_one_are_new(tmp_path: Path) -> None:
