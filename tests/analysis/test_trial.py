@@ -45,7 +45,7 @@ def test_a_loss_nothing_and_what_cannot_be_told() -> None:
     assert judge_gain(before, before - 0.05).kind == "nothing"
     varies = judge_gain(np.array([8.0, 10.0, 12.0]), np.array([7.0, 9.0, 12.0]))
     assert varies.kind == "cannot tell"
-    assert varies.text.startswith("Cannot tell whether anything was gained: −")  # noqa: RUF001
+    assert varies.text.startswith("Cannot tell whether anything was saved: −")  # noqa: RUF001
     assert judge_gain(before[:1], before[:1]).kind == "cannot tell"
 
 

@@ -275,7 +275,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (["nothing"], 1, "'nothing'"),
         (["empty"], 1, "'empty' holds no trace file"),
         (["notes.txt"], 1, "notes.txt is neither a dasfprof nor a DASF trace"),
-        (["several/on"], 1, "'several/on' holds 2 runs: once, one"),
+        (["several/on"], 1, "'several/on' contains 2 runs: once, one"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
         (["mine.msgpack", "-a", "gpu"], 2, "no question 'gpu'"),
         (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is no question"),

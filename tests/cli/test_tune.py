@@ -138,7 +138,7 @@ def test_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path)
     (tmp_path / "mine.yaml").write_text("array:\n  chunk-size: 1GiB\n")
     for arguments, words in (
-        (("-o", "mine.yaml"), "mine.yaml is there, and no resource profile"),
+        (("-o", "mine.yaml"), "mine.yaml exists and is not a resource profile"),
         (("--parameter", "threads=2"), "there is no setting 'threads'"),
         (("--parameter", "n_workers=2,more"), "n_workers=more: give numbers"),
         (("--parameter", f"--size={','.join(map(str, range(1, 20)))}"), "give 12 at most"),

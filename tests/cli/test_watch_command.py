@@ -232,7 +232,9 @@ def test_crossed_locks_whose_client_is_killed(tmp_path: Path) -> None:
     # What still waits in the workers' threads would do so for ever.
     first, verdict = hung.splitlines()[0], " ".join(hung.split())
     assert re.search(r"  goes on, .* since the first task$", first)
-    cause = "2 tasks wait for each other's locks, and none can go on. → Take the locks in one order"
+    cause = (
+        "2 tasks wait for each other's locks, so none of them can continue. → Acquire the locks in"
+    )
     assert cause in verdict
     assert verdict.index(cause) < verdict.index("1 of 3 done, 2 on workers")
     assert "goes on without its client, whose process is gone" in killed

@@ -71,7 +71,7 @@ def test_a_file_of_user_code_keeps_its_name(
     assert [path.name for path in tmp_path.iterdir()] == ["t.msgpack"]
     kept = [*range(30 - gone), *range(30, 35)]
     assert numbers_in(database.path) == kept
-    assert f"lost {gone} events of files that are gone, cut or damaged; see 1 file" in info(
+    assert f"lost {gone} events of deleted, truncated or damaged files; see 1 file" in info(
         tmp_path
     )
     (text,) = lost_events(tmp_path)
@@ -93,7 +93,7 @@ def test_a_file_of_a_run_goes_on_in_the_next_segment(
     database.close()
     assert [path.name for path in database.paths] == ["t.msgpack", "t.segment0002.msgpack"]
     assert numbers_in(tmp_path) == [*range(30 - gone), *range(30, 40)]
-    assert f"lost {gone} events of files that are gone, cut or damaged; see 1 file" in info(
+    assert f"lost {gone} events of deleted, truncated or damaged files; see 1 file" in info(
         tmp_path
     )
     assert "ended without closing" not in info(tmp_path)

@@ -100,7 +100,7 @@ def test_the_newest_run_of_a_directory_is_opened(
 ) -> None:
     for name, uuid, created in (("a", "1", 100.0), ("b", "2", 300.0), ("c", "3", 200.0)):
         write_run(tmp_path, name, uuid, created)
-    words = r"holds 2 other runs: the newest, 'b', is opened\. To choose one, name it, .*info "
+    words = r"contains 2 other runs\. The newest, 'b', is opened\. To choose another.*info "
     with pytest.warns(UserWarning, match=words) as caught:
         assert names(open_run(tmp_path)) == names_of("2")
     assert caught[0].filename == __file__
@@ -116,7 +116,7 @@ def test_runs_of_which_none_is_known_to_be_the_newest_are_named_in_the_error(
 ) -> None:
     write_run(tmp_path, "Tutorial", "1", 100.0)
     write_run(tmp_path, "Other", "2", 100.0)
-    with pytest.raises(InvalidArgumentError, match="holds 2 runs: Other, Tutorial") as raised:
+    with pytest.raises(InvalidArgumentError, match="contains 2 runs: Other, Tutorial") as raised:
         open_run(tmp_path)
     assert f"for example '{tmp_path}/Tutorial'" in str(raised.value)
 
@@ -124,7 +124,7 @@ def test_runs_of_which_none_is_known_to_be_the_newest_are_named_in_the_error(
 def test_a_prefix_of_several_names_chooses_none(tmp_path: Path) -> None:
     write_run(tmp_path, "run-1", "1", 100.0)
     write_run(tmp_path, "run-2", "2", 200.0)
-    with pytest.raises(InvalidArgumentError, match="holds 2 runs: run-1, run-2"):
+    with pytest.raises(InvalidArgumentError, match="contains 2 runs: run-1, run-2"):
         open_run(tmp_path / "run")
 
 
@@ -208,7 +208,7 @@ def test_many_databases_are_one(two_runs: Path) -> None:
     assert [*MultiEventDatabase([])] == []
     with pytest.raises(InvalidArgumentError, match="takes a list of databases"):
         MultiEventDatabase(path)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="got int; pass databases"):
+    with pytest.raises(InvalidArgumentError, match="got int: expected databases"):
         MultiEventDatabase([5])  # type: ignore[list-item]
     for missing in (two_runs / "missing.msgpack", two_runs):
         with pytest.raises(SourceNotFoundError, match="there is no trace file"):

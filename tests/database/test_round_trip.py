@@ -338,7 +338,7 @@ def test_close_twice_is_once_and_nothing_can_be_recorded_after(tmp_path: Path) -
     database.close()
     written = database.path.read_bytes()
     database.close()
-    with pytest.raises(ReadOnlyError, match=r"t\.msgpack was closed; record into a new file"):
+    with pytest.raises(ReadOnlyError, match=r"t\.msgpack.* was closed\. Record into a new file"):
         database.record(InstantEvent("late", 2.0))
     database.commit()
     assert database.path.read_bytes() == written

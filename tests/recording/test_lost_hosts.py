@@ -184,5 +184,5 @@ def test_a_clock_that_is_wrong_is_aligned(hosts: Hosts, tmp_path: Path) -> None:
     assert (times["done"] <= times["known"] + TICK)[of_wrong].all()
     findings = run.analyser(progress=False).findings()
     (ours,) = [one for one in findings if "The clock of wrong is 3" in one.text]
-    assert "as far as messages tell, to within" in ours.evidence
+    assert "as accurately as messages" in ours.evidence
     assert not refute(tmp_path / "traces", [ours])
