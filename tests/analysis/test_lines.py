@@ -110,7 +110,10 @@ def test_what_was_fused_into_several_tasks_is_computed_again(
     repeated = [one.to_dict() for one in findings if one.rule == "recomputation"]
     assert len(repeated) == is_repeated
     for finding in repeated:
-        assert "persist() what is built at pipeline.py:1 (text 1)" in finding["Suggestion"]
+        assert (
+            "persist() on the collection that is built at pipeline.py:1 (text 1)"
+            in finding["Suggestion"]
+        )
         # Of two threads.
         assert finding["Seconds at stake (s)"] == pytest.approx(1.5)
         assert finding["Figures"]["tasks"]["value"] == 1 and finding["Figures"]["fused"]

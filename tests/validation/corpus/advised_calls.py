@@ -241,7 +241,7 @@ def sends_a_table(client: Client, advised: bool) -> Any:
     return client.gather([client.submit(picked, table, n, pure=False) for n in range(30)])
 
 
-@follows("large-objects-in-graph", "pickle.dumps()", "pickle.loads()", "scatter()")
+@follows("large-objects-in-graph", "pickle.dumps()", "pickle.loads()")
 def sends_a_dict(client: Client, advised: bool) -> Any:
     import pickle
 
@@ -466,8 +466,7 @@ WITHOUT: dict[str, set[str]] = {
     "garbage-collection": {"client.run()"},
     "chunk-mismatch": {"chunks=", "rechunk()"},
     "small-requests": {"block_size=", "cache_type=", "chunks=", "fsspec.open()"},
-    "io-bound": {"threads_per_worker="},
-    "shared-bottleneck": {"threads_per_worker="},
+    "cpu-quota": {"threads_per_worker="},
     "gpu-idle": {"dask.config.set()"},
     "gpu-memory-full": {"enable_cudf_spill="},
     "incomplete-trace": {"run.collect()", "run.stop()"},

@@ -12,7 +12,8 @@ def test_each_call_has_a_program_or_is_listed_without() -> None:
     listed = {slug: set(calls) for slug, calls in WITHOUT.items()}
     for program in PROGRAMS.values():
         listed.setdefault(program.rule, set()).update(program.calls)
-    assert listed == advised_calls()
+    missing = {slug: calls - listed.get(slug, set()) for slug, calls in advised_calls().items()}
+    assert not {slug: calls for slug, calls in missing.items() if calls}
 
 
 @pytest.mark.whole_program
