@@ -120,7 +120,7 @@ def test_what_takes_turns_is_not_foretold(tmp_path: Path) -> None:
     analyser = recorded(tmp_path, 8, 1.0, annotations={"resources": {"GPU": 1}})
     table = analyser.cluster_sizing(deadline=3.0)
     assert table["Likely (s)"].isna().all()
-    assert table["Verdict"][0].startswith("Cannot be predicted: tasks that ask for the resource")
+    assert table["Verdict"][0].startswith("Cannot be predicted: tasks that require the resource")
 
 
 @pytest.mark.parametrize(
