@@ -36,7 +36,7 @@ def test_a_gain_with_its_interval() -> None:
     assert (gain.kind, gain.pairs) == ("gained", 3)
     off = 2.776 * 0.1 * np.sqrt(2 / 3)
     assert (gain.low, gain.high) == pytest.approx((8.9 - off, 8.9 + off), rel=1e-3)
-    assert gain.text.startswith("Gained 8.9 s of 11.5 s (95 %: 8.67 s to 9.13 s; 3 pairs of runs")
+    assert gain.text.startswith("Saved 8.9 s of 11.5 s (95 %: 8.67 s to 9.13 s; 3 pairs of runs")
 
 
 def test_a_loss_nothing_and_what_cannot_be_told() -> None:

@@ -105,7 +105,7 @@ def test_a_gain_is_a_line_and_a_profile() -> None:
     found = tuning(point([4.0, 4.1, 3.9], [2.0, 2.1, 1.9], **more))
     assert found.kind == "tuned"
     assert found.line == 'LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="4 GiB")'
-    assert found.sentences[0].startswith("Gained 2 s of 4 s")
+    assert found.sentences[0].startswith("Saved 2 s of 4 s")
     assert yaml.safe_load(found.profile) == {
         "distributed": {"nanny": {"pre-spawn-environ": {"OMP_NUM_THREADS": "1"}}},
         "array": {"chunk-size": "64MiB"},

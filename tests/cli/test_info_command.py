@@ -211,7 +211,7 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     assert "Run first" in info(tmp_path / "first").stdout
     assert "Run second" in result.stdout, "the newest is shown besides"
     assert "Run first" not in result.stdout
-    assert "1 other run: the newest, 'second', is opened. To choose" in " ".join(
+    assert "1 other run. The newest, 'second', is opened. To choose" in " ".join(
         result.stderr.split()
     )
 

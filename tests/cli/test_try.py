@@ -265,7 +265,7 @@ def test_a_function() -> None:
     assert 1.0 < trial.gain.seconds < trial.gain.before
     assert trial.results is not None
     assert trial.results.kind == "equal"
-    assert str(trial).startswith("threads_per_worker=6: Gained ")
+    assert str(trial).startswith("threads_per_worker=6: Saved ")
 
 
 def waits_beside_another(client: Client) -> int:

@@ -132,7 +132,7 @@ def test_of_two_runs_of_one_name_the_newest_is_opened(tmp_path: Path) -> None:
     old = write_run(tmp_path, "Tutorial", "old", 100.0)
     new = write_run(tmp_path, "Tutorial", "new", 200.0)
     assert not {*old} & {*new}
-    with pytest.warns(UserWarning, match="2 runs are named 'Tutorial'; the newest is") as caught:
+    with pytest.warns(UserWarning, match="2 runs are named 'Tutorial'. The newest is") as caught:
         opened = open_run(tmp_path)
     assert names(opened) == names_of("new")
     assert caught[0].filename == __file__
@@ -218,7 +218,7 @@ def test_many_databases_are_one(two_runs: Path) -> None:
 def test_a_file_that_cannot_be_read_is_left_out(two_runs: Path) -> None:
     """The memory of a process: the kernel opens it, and reads nothing at its begin."""
     (two_runs / "Other-TracePlugin-host-2.msgpack").symlink_to("/proc/self/mem")
-    with pytest.warns(UserWarning, match=r"Other-TracePlugin-host-2\.msgpack is left out"):
+    with pytest.warns(UserWarning, match=r"Other-TracePlugin-host-2\.msgpack is skipped"):
         assert names(open_run(two_runs / "Other")) == names_of("2")
 
 

@@ -436,7 +436,7 @@ def test_what_is_no_event_is_refused(tmp_path: Path, event: Any) -> None:
     ids=repr,
 )
 def test_senseless_limits_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match="at least 1"):
+    with pytest.raises(InvalidArgumentError, match="expected a positive integer"):
         FileDatabase(tmp_path / "t.msgpack", **options)
 
 
