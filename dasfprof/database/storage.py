@@ -398,8 +398,8 @@ def open_stored(url: str) -> list[Path]:
         if gaps:
             size = sum(end - begin for begin, end in gaps)
             warnings.warn(
-                f"{path.name}: at least {count_of(len(gaps), 'piece')} of it are missing in "
-                f"{shown(place)} ({size:,} bytes). The remainder is used.",
+                f"{path.name} lacks at least {count_of(len(gaps), 'piece')} in {shown(place)} "
+                f"({size:,} bytes). The remainder is used.",
                 stacklevel=3,
             )
     return files

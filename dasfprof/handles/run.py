@@ -222,7 +222,7 @@ class ProfiledRun:
         """The address of the run's page on Dask's dashboard, or the reason why there is none."""
         link = None if self._link.is_closed else self._client.dashboard_link
         if self._stopped or not link:
-            return "no page: " + ("there is no dashboard" if self._stopped else "no dashboard runs")
+            return "no page: " + ("the run has ended" if self._stopped else "there is no dashboard")
         return f"{str(link).rpartition('/')[0]}/dasfprof"
 
     def watch(self) -> LiveView:

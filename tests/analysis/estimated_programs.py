@@ -153,7 +153,7 @@ PLANTED: dict[str, tuple[Program, str]] = {
     "outer_product": (outer_product, "20,000 times as many values"),
     "many_tasks": (many_tasks, "tasks for 100 chunks"),
     "tiny_chunks": (tiny_chunks, "makes 10,000 chunks of 4"),
-    "embedded": (embedded, "has 3.2 MB of objects of type ndarray"),
+    "embedded": (embedded, "embeds 3.2 MB of objects of type ndarray"),
     "misaligned": (misaligned, "reads 40 times from 10 stored chunks"),
     "late_filter": (late_filter, "needs 1 of 8 row groups"),
     "called_twice": (called_twice, "'fetch' is called with the same arguments"),

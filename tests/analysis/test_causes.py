@@ -237,7 +237,7 @@ def test_the_users_line_is_the_innermost_outside_of_libraries() -> None:
     assert describe_stack((USER, LOCK, WAIT)).endswith(
         ", inside it threading.py:363 Condition.wait"
     )
-    assert describe_stack((USER, LOCK)).endswith(", in it distributed/lock.py:84 Lock.acquire")
+    assert describe_stack((USER, LOCK)).endswith(", inside it distributed/lock.py:84 Lock.acquire")
 
 
 def test_hostile_names_stay_in_one_line() -> None:

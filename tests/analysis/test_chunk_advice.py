@@ -43,7 +43,7 @@ def advised(analyser: TraceAnalyser) -> str:
 
 
 def test_no_chunk_is_larger_than_the_array(tmp_path: Path) -> None:
-    """An array of 1.28 MB in 16 chunks: all of them are one that is 16 times larger."""
+    """An array of 1.28 MB in 16 chunks: all of them are one that is 16 times as large."""
     shape = {"size": 80_000, "shape": (100, 100), **ARRAY}
     rows = [ran(("inc", i, j), i * 4 + j, 0.001, **shape) for i in range(4) for j in range(4)]
     (found,) = written(tmp_path, *rows).chunk_sizing().to_dict("records")
@@ -99,7 +99,7 @@ def test_what_handles_chunks_one_by_one_has_no_inputs_of_the_user_s(tmp_path: Pa
         taken = {"size": 8000, "type": "tuple", "dependencies": [f"('xarray', {n}, 0)"]}
         rows.append(ran(f"getitem-{n}", 64 + n, 0.001, input_size=8000, **taken))
     words = advised(written(tmp_path, *rows))
-    assert words.startswith("Make the tasks of xarray about 11 times larger")
+    assert words.startswith("Make the tasks of xarray about 11 times as large")
     assert "chunks=(11, 1000) instead of (1, 1000)" in words
 
 
@@ -187,10 +187,10 @@ STORE = ((1, 90, 180), (730, 2, 1))
         (["f = dd.read_csv(x, blocksize=60_000)"], "Set blocksize=6000000 instead of 60000 at"),
         (["b = db.from_sequence(x, partition_size=2)"], "Set partition_size=200 instead of 2 at"),
         # Values that no literal tells are those of the tasks' lines alone.
-        (["da.ones(m, chunks=(n, 90))"], "Make chunks=(n, 90) at a.py:0 about 100 times larger."),
+        (["da.ones(m, chunks=(n, 90))"], "Make chunks=(n, 90) at a.py:0 about 100 times as large."),
         (
             ["da.ones(m, chunks=(n, n))"],
-            "Make chunks=(n, n) at a.py:0 about 100 times larger, 10",
+            "Make chunks=(n, n) at a.py:0 about 100 times as large, 10",
         ),
         (["x = f()", "x = da.ones(m, chunks=n)"], ""),
         (
@@ -202,9 +202,9 @@ STORE = ((1, 90, 180), (730, 2, 1))
         (["y = x.map_blocks(f, chunks=(1, 90, 180))"], ""),
         (
             ["ds.chunk({'t': -1, 'y': n, 'x': n})"],
-            "Make chunks={'t': -1, 'y': n, 'x': n} at a.py:0 about 100 times larger, 10",
+            "Make chunks={'t': -1, 'y': n, 'x': n} at a.py:0 about 100 times as large, 10",
         ),
-        (['ds.chunk({["a"]: 1})'], "Make chunks={['a']: 1} at a.py:0 about 100 times larger."),
+        (['ds.chunk({["a"]: 1})'], "Make chunks={['a']: 1} at a.py:0 about 100 times as large."),
         ([float("nan"), "x = ("], ""),
     ],
 )

@@ -440,7 +440,7 @@ def other_run(kind: str, directory: Path) -> Path:
         ("failed", "has 1 failed task"),
         ("different", "different pipelines"),
         ("damaged", "has damaged files"),
-        ("bereft", "no scheduler's file"),
+        ("bereft", "no file of the scheduler"),
         ("events", ""),
         ("dasf", ""),
     ],

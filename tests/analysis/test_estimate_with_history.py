@@ -155,9 +155,9 @@ def test_the_old_name(earlier: Path) -> None:
 
 def test_what_cannot_be_planned(tmp_path: Path, earlier: Path) -> None:
     array = da.ones(4, chunks=2)
-    with pytest.raises(InvalidArgumentError, match=r"17 of type int is no collection"):
+    with pytest.raises(InvalidArgumentError, match=r"17 of type int is not a collection"):
         layers(17, earlier)
-    with pytest.raises(InvalidArgumentError, match=r"history=\[\] has no run"):
+    with pytest.raises(InvalidArgumentError, match=r"history=\[\] contains no run"):
         layers(array, [])
     with pytest.raises(InvalidArgumentError, match="of type int"):
         layers(array, [17])  # type: ignore[list-item]

@@ -99,7 +99,7 @@ def test_imports_as_the_first_tasks_arrive_are_paid_once(
     (finding,) = sent_early().write(tmp_path).findings()
 
     assert (finding.rule, finding.severity) == ("warm-up", "low")
-    assert finding.text.startswith("Workers imported sklearn as their first tasks arrived")
+    assert finding.text.startswith("Workers imported sklearn when their first tasks arrived")
     assert finding.seconds == pytest.approx(5.0)
     assert finding.figures["share"] == pytest.approx(1.0)
     assert finding.figures["libraries"] == {"sklearn": pytest.approx(10.0)}

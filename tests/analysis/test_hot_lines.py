@@ -400,7 +400,7 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     shared = [sample(0.005 * n, n % 4 // 3, cpu=0.03, activity="lock") for n in range(150)]
     Plugin(tmp_path / "lock").write((STACK, lines), (COMPUTE, runs), (TASK_SAMPLE, shared))
     words = hottest_line(TraceAnalyser(tmp_path / "lock").run, "step")
-    assert words.endswith(": 100 % computing or waiting for the interpreter's lock. ")
+    assert words.endswith(": 100 % computing or waiting for the GIL. ")
     starved = [sample(0.005 * n, 1, cpu=0.05, run_queue=0.05) for n in range(150)]
     assert hottest_line(analyser(tmp_path / "starved", starved).run, "step") == ""
 

@@ -220,5 +220,5 @@ def test_the_command_says_that_it_looks_at_parts(recorded: Path) -> None:
     with dask.config.set({"dasfprof.analysis-memory": "400KB"}):
         done = CliRunner().invoke(cli, ["analyse", "--head", "3", str(recorded)])
     assert done.exit_code == 0
-    assert "analysed part by part" in done.output
+    assert "analysed in time windows" in done.output
     assert "Functions that took the most time" in done.output

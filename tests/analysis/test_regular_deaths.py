@@ -79,7 +79,7 @@ def test_another_death_keeps_its_cause(tmp_path: Path) -> None:
     lives = {**AGED, 4: (32.0, 42.0, 19 * GB // 10)}
     finding = lost_workers(plan_of(lives), tmp_path)
     assert "same age of 30 s to 30.3 s" in finding["Finding"]
-    assert "(3), or killed as memory ran out (1)" in finding["Finding"]
+    assert "(3), or killed because memory ran out (1)" in finding["Finding"]
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
     ("args", "code", "message"),
     [
         (["nothing"], 1, "'nothing'"),
-        (["empty"], 1, "'empty' holds no trace file"),
+        (["empty"], 1, "'empty' contains no trace files"),
         (["notes.txt"], 1, "notes.txt is neither a dasfprof nor a DASF trace"),
         (["several/on"], 1, "'several/on' contains 2 runs: once, one"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),

@@ -41,7 +41,10 @@ def test_files_that_are_not_as_they_were(tmp_path: Path) -> None:
     edits = [Edit(str(file), 1, "chunks=5,", "chunks=50,"), Edit("<cell>", 1, "a", "b")]
     diff, obstacles = patch_of(edits)
     assert diff == ""
-    assert obstacles == [f"{file}:1 has changed since the run.", "<cell> cannot be read here."]
+    assert obstacles == [
+        f"{file}:1 has changed since the run.",
+        "<cell> cannot be read on this computer.",
+    ]
 
 
 T = 1.7e9

@@ -75,7 +75,7 @@ def test_a_file_of_user_code_keeps_its_name(
         tmp_path
     )
     (text,) = lost_events(tmp_path)
-    assert text.startswith(f"{gone} events that had been recorded and written are gone")
+    assert text.startswith(f"{gone} events that had been written are missing")
 
 
 @pytest.mark.parametrize(("lose", "gone"), LOSSES)
@@ -110,7 +110,7 @@ def test_a_whole_segment_that_is_gone_is_counted(tmp_path: Path) -> None:
     database.close()
     assert "lost nothing" in info(tmp_path)
     database.paths[1].unlink()
-    assert "lost 11 events of files" in info(tmp_path)
+    assert "lost 11 events of deleted" in info(tmp_path)
 
 
 def test_what_was_lost_before_anything_was_written_is_no_loss(
@@ -145,13 +145,13 @@ def test_a_disk_that_is_unmounted_and_comes_back(
         subprocess.run(["umount", str(disk)], check=True)
         record(database, 30, 10)
         assert "was removed, moved, truncated or unmounted. 30 events in 1 block" in caplog.text
-        assert "lost 30 events of files" in info(disk)
+        assert "lost 30 events of deleted" in info(disk)
         # It comes back over that directory.
         subprocess.run(["mount", "--bind", str(other), str(disk)], check=True)
         record(database, 40, 5)
         database.close()
         assert numbers_in(disk) == [*range(30), *range(40, 45)]
-        assert "lost 10 events of files" in info(disk)
+        assert "lost 10 events of deleted" in info(disk)
     finally:
         for place in (disk, other):
             subprocess.run(["umount", "-l", str(place)], capture_output=True)

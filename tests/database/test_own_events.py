@@ -193,7 +193,7 @@ def test_bad_events_are_refused_at_the_call(tmp_path: Path, event: Any) -> None:
 
 
 def test_a_missing_duration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"duration=None: .* 0 or more"):
+    with pytest.raises(InvalidArgumentError, match=r"duration=None: .* non-negative"):
         EventProfiler(tmp_path / "t.msgpack").record_complete_event("n", 1.0)
 
 
@@ -225,7 +225,7 @@ def test_frames_are_handed_over_without_waits(
 @pytest.mark.parametrize("option", ["commit_threshold", "max_pending"])
 @pytest.mark.parametrize("value", ["x", "5000", 2.5, True])
 def test_settings_that_are_no_whole_numbers_are_refused(option: str, value: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{option}={value!r} must be a whole number"):
+    with pytest.raises(InvalidArgumentError, match=f"{option}={value!r} must be an integer"):
         make_settings(**{option: value})
 
 
@@ -241,7 +241,7 @@ def test_names_that_no_file_can_have_are_refused(options: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("path", [5, b"mine.msgpack", "a\0b"], ids=repr)
 def test_what_is_no_file_s_name_is_refused(path: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"a file's name|no file's name"):
+    with pytest.raises(InvalidArgumentError, match=r"file names?"):
         EventProfiler(path)
 
 

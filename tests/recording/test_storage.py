@@ -351,14 +351,12 @@ def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Pat
     size = files.size(names[2]) + files.size(names[3])
     for name in names[2:4]:
         files.rm(name)
-    with pytest.warns(
-        UserWarning, match=rf"missing in .*\({size:,} bytes\)\. The remainder is used"
-    ):
+    with pytest.warns(UserWarning, match=rf"lacks .*\({size:,} bytes\)\. The remainder is used"):
         database = open_run(settings.source)
     found = [event.name for event in database]
     assert found == [f"event-{i}" for i in range(50) if not 20 <= i < 40]
     told = info(settings.source)
-    assert "in 4 pieces from the storage; bytes" in told
+    assert "in 4 pieces from the storage, where bytes" in told
     assert f"{size:,} corrupt bytes in 1 places" in told
     # The first one has the header.
     files.rm(names[0])
@@ -427,8 +425,8 @@ def test_only_the_run_that_is_asked_for_is_read(tmp_path: Path) -> None:
 
 def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     choices = {
-        ("nosuch://x", None): (InvalidArgumentError, "no protocol 'nosuch'"),
-        ("gs://x", None): (MissingExtraError, "gs://x needs another package: .*gcsfs"),
+        ("nosuch://x", None): (InvalidArgumentError, "not know the protocol 'nosuch'"),
+        ("gs://x", None): (MissingExtraError, "gs://x requires another package: .*gcsfs"),
         (S3, "none"): (InvalidArgumentError, "does not go with"),
         ("traces", "storage"): (InvalidArgumentError, "needs the storage's URL"),
         (Path(S3), None): (InvalidArgumentError, "lost a slash"),

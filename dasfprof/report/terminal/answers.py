@@ -158,7 +158,7 @@ def print_answers(
         names = ", ".join(question.short or question.name for question in left_out)
         say(f"More than a screen: -a {names}; or --head {rows} for all.", err=err, apart=True)
     notes = [note.text for note in analyser.in_memory.notes]
-    if (asked or screen is not None) and len(notes) > 1:
+    if (asked or screen is not None) and len(notes) > 2:
         notes = [f"{len(notes)} notes on missing data: see dasfprof info."]
     print_notes(notes, err=err)
     return answers
