@@ -72,9 +72,9 @@ def test_what_cannot_be_told_apart_is_dotted(open_page: Opener, tmp_path: Path) 
     page = open_page(TraceAnalyser(tmp_path, progress=False).report(tmp_path / "report.html"))
 
     shown = titles(page)
-    apart = "33.3 % computing, 66.7 % waiting for the interpreter's lock"
+    apart = "33.3 % computing, 66.7 % waiting for the GIL"
     assert shown["step"] == f"step: 3 s, 100 %; {apart}"
-    either = "100 % computing or waiting for the interpreter's lock"
+    either = "100 % computing or waiting for the GIL"
     assert shown[f"first ({WORK})"] == f"first ({WORK}): 2 s, 66.7 %; {either}"
     kinds = "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => i.className))"
     found = page.tab.eval_on_selector_all("#flame button", kinds)

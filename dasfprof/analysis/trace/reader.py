@@ -363,9 +363,9 @@ class TraceReader:
         gone = sum(missing.events or 0 for missing in absent)
         if gone:
             text = (
-                f"{count_of(gone, 'event')} that had been written are missing, from "
-                f"{count_of(len(absent), 'file')} that no longer exist. What they contained is "
-                "unknown."
+                f"{count_of(gone, 'event')} that had been written are missing. "
+                f"{count_of(len(absent), 'file')} can no longer be found or read completely, and "
+                "the contents are unknown."
             )
             self.notes.append(Note("lost-events", "", text))
         for missing in absent:
