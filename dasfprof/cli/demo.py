@@ -105,7 +105,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
 
     with (
         step("normalise"),
-        _step("normalise", "read in chunks by the workers, normalised, and kept in their memory"),
+        _step("normalise", "read in chunks, normalised, and kept in memory"),
     ):
         points = normalise(read_points(paths, size))
         points = client.persist(points)

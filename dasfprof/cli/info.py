@@ -219,7 +219,9 @@ def _lost(contents: list[FileContents], is_absent: bool) -> str:
         told.append(f"{count_of(gone, 'event')} of deleted, truncated or damaged files")
     runs, lost_runs = lost_task_runs(contents)
     if lost_runs and len(contents) > 1:
-        told.append(f"{lost_runs:,} of {count_of(runs, 'task run')} are in no file of a worker")
+        told.append(
+            f"{lost_runs:,} of {count_of(runs, 'task run')} are missing from the workers' files"
+        )
     lost = [file for file in contents if file.losses or not (file.goes_on or file.is_closed)]
     if lost:
         told.append(f"see {count_of(len(lost), 'file')} below")

@@ -205,7 +205,9 @@ def slow_worker(client: Client, place: Path) -> bool:
 
 
 FAULTS: dict[str, Pipeline] = {
-    "a slow function": Pipeline(slow_function, ("dominant-function",), function="transform"),
+    "a slow function": Pipeline(
+        slow_function, ("dominant-function", "blocked-tasks"), function="transform"
+    ),
     "a fat partition": Pipeline(fat_partition, ("data-skew",), function="load"),
     "large transfers": Pipeline(large_transfers, ("transfer-bound",), function="load"),
     "a serial chain": Pipeline(serial_chain, ("serial-chain",), function="step"),

@@ -83,7 +83,7 @@ def test_facts(dumps: dict[str, Path], form: str) -> None:
     assert (task.key, task.function, task.state) == ("('sleep', 0, 'x')", "sleep", "executing")
     assert task.seconds is not None and task.seconds >= 0
     (held,) = state.held_back
-    assert (held.key, held.unmet) == ("held-0", "no worker has GPU=2; the most that one has is 0")
+    assert (held.key, held.unmet) == ("held-0", "no worker has GPU=2, and the maximum is 0")
     (failed,) = state.failed
     assert (failed.key, failed.function) == ("('fails', 1)", "fails")
     assert (failed.message, failed.dependents) == ("ValueError('a planted error')", 1)

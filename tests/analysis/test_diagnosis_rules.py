@@ -613,7 +613,8 @@ finds("sequential-submission", "one task at a time", one_by_one(12), tasks=12, g
     share=1.0, seconds=6.0, severity="high")
 # Client, scheduler and workers use three quarters of the cores, which leaves 3 s of 12 s.
 finds("sequential-submission", "one task at a time on busy cores", replace(one_by_one(12),
-    used=[(0, at, {"host_cpu": 75.0}) for at in (0.5, 6.0, 11.5)]), seconds=3.0)
+    used=[(0, at, {"host_cpu": 75.0}) for at in (0.5, 6.0, 11.5)], seen=[(0, 6.0, {"pid": 9,
+    "name": "other", "owner": "me", "cpu": 10.0, "memory": 0, "interval": 5.0})]), seconds=3.0)
 # Tasks of one graph that wait for each other occupy one thread of four: 12 chains of 2 s take 6 s.
 finds("sequential-submission", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0,
     share=1.0, seconds=18.0)

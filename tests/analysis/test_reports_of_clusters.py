@@ -86,7 +86,7 @@ def test_what_ran_beside_a_hog_is_not_blamed(tmp_path: Path) -> None:
     assert finding["Finding"].startswith("2 tasks were abandoned")
     assert "killed because memory ran out" in finding["Finding"]
     assert (finding["Function"], finding["Severity"]) == ("hog", "high")
-    assert "fewer tasks such as hog" in finding["Suggestion"]
+    assert "fewer tasks like hog" in finding["Suggestion"]
     for suggestion in findings["Suggestion"]:
         assert "such as nap" not in suggestion
         assert "threads_per_worker=" not in suggestion

@@ -100,7 +100,7 @@ def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -
     ("args", "words"),
     [
         (("a",), "Got 1 sources"),
-        (("a", "b", "c"), "with -- between"),
+        (("a", "b", "c"), "separated by --"),
         (("--", "b"), "One side has no runs"),
         (("a", "--"), "One side has no runs"),
         (("a", "--", "b", "--", "c"), "before and after a single --"),

@@ -305,5 +305,5 @@ def test_a_function_that_raises() -> None:
     def fails(client: Client) -> None:
         raise ValueError("no such file")
 
-    with pytest.raises(TrialError, match=r"fails as it is.*no such file"):
+    with pytest.raises(TrialError, match=r"fails without a change.*no such file"):
         dasfprof.try_(fails, {"n_workers": 1}, cluster={"n_workers": 1, "processes": False})

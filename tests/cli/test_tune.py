@@ -140,8 +140,8 @@ def test_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, words in (
         (("-o", "mine.yaml"), "mine.yaml exists and is not a resource profile"),
         (("--parameter", "threads=2"), "there is no setting 'threads'"),
-        (("--parameter", "n_workers=2,more"), "n_workers=more: give numbers"),
-        (("--parameter", f"--size={','.join(map(str, range(1, 20)))}"), "give 12 at most"),
+        (("--parameter", "n_workers=2,more"), "n_workers=more: expected numbers"),
+        (("--parameter", f"--size={','.join(map(str, range(1, 20)))}"), "The maximum is 12"),
     ):
         arguments = ["tune", *arguments, "program.py"]
         done = CliRunner().invoke(cli, arguments, env={"COLUMNS": "100"})

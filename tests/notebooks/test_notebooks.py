@@ -181,7 +181,7 @@ def test_it_ends_with_a_comparison_and_a_proven_gain(executed: Executed) -> None
     parts, whole = map(float, summed.groups())
     assert parts == whole < -1.0
     # A hundred reads of 50 ms: fifty on each of two threads, or ten on each of ten.
-    assert output(cells, "print(trial)").startswith("threads_per_worker=5: Gained ")
+    assert output(cells, "print(trial)").startswith("threads_per_worker=5: Saved ")
 
 
 # --- lines ---------------------------------------------------------------------------------------
@@ -230,8 +230,10 @@ def test_the_run_that_fits_takes_what_was_foretold(
 def test_causes_are_found_and_the_changes_help(executed: Executed) -> None:
     cells = executed("stuck")
     evidence = output(cells, 'print(crossed["Evidence"]')
-    assert all(f"hold {name} and wait" in evidence for name in ("north", "south"))
-    assert "2 tasks of sum_of_squares hold all 2 threads" in output(cells, 'print(parents["Cause"]')
+    assert all(f"holds {name} and waits" in evidence for name in ("north", "south"))
+    assert "2 tasks of sum_of_squares occupy all 2 threads" in output(
+        cells, 'print(parents["Cause"]'
+    )
     assert "GPU=1" in output(cells, "held_back[[", "text/html")
     copied = output(cells, "client.gather([client.submit(copy_in_order")
     assert copied.startswith("['b', 'a']")

@@ -123,7 +123,9 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
     cause = "it was truncated before" if how == "cut" else "It was removed, moved or unmounted"
     assert cause in note
     assert words in finding(tmp_path)
-    (lost,) = re.findall(r"([\d,]+) of ([\d,]+) task runs are in no file of a worker", told)
+    (lost,) = re.findall(
+        r"([\d,]+) of ([\d,]+) task runs are missing from the workers' files", told
+    )
     expected = 600 - len(TraceAnalyser(tmp_path, progress=False).trace.tasks)
     assert lost == (str(expected), "600")
 
@@ -145,7 +147,7 @@ def test_a_whole_file_that_is_missing(client: Client, tmp_path: Path, plugin: st
     assert "lost nothing" not in told
     if runs:
         assert f"The scheduler saw {runs} task runs end there" in told
-        assert f" lost {runs} of 400 task runs are in no file of a worker" in told
+        assert f" lost {runs} of 400 task runs are missing from the workers' files" in told
     if plugin == "both":
         assert "no file of 1 worker: tcp://" in told
     elif plugin == "SchedulerPlugin":

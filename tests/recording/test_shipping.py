@@ -534,12 +534,14 @@ def test_what_reached_the_scheduler_is_found(cluster: Cluster, end: str) -> None
         found = Directory(cluster.traces)
         record.wait_until(lambda: len(computed(Directory(cluster.traces))) == 600)
         assert all(was_received(p) for p in found.files() if "TracePlugin" in p.name)
-        assert_same_runs(Directory(cluster.traces), runs)
+        # Another client's tasks have no texts.
+        early = [row for row in runs if row["key"].startswith("early")]
+        assert_same_runs(Directory(cluster.traces), early, others=300)
         if end == "the cluster is shut down":
             client.shutdown()
             scheduler.wait(240)
             found = Directory(cluster.traces)
-            assert_same_runs(found, runs)
+            assert_same_runs(found, early, others=300)
             for path in found.files():
                 if was_received(path):
                     assert TraceFile(path).is_closed()

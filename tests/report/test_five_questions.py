@@ -149,7 +149,7 @@ def test_which_failures_where_and_the_first(page: OpenedPage, analyser: TraceAna
     evidence = told.locator(".evidence p").text_content()
     first = failed["done"].to_numpy().argmin()
     assert evidence == row["Evidence"]
-    assert f"The first: {keys[first]}: " in evidence
+    assert f"First error: {keys[first]}: " in evidence
     assert f"{Path(__file__).name}, line" in evidence or f"{Path(__file__).name}:" in evidence
 
 

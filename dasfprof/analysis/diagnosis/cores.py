@@ -303,10 +303,10 @@ def _other_programs(run: RunFigures) -> Figures | None:
 def idle_share(run: RunFigures) -> float:
     """Return the fraction of the hosts' CPU that was idle during the run.
 
-    1 where it is unknown, or where other programs used much of it.
+    1 where it is unknown, or where other programs used much of it or may have.
     """
     samples, others = run.trace.samples, _other_programs(run)
-    if "host_cpu" not in samples or (others is not None and others.cores >= BLAMED):
+    if "host_cpu" not in samples or others is None or others.cores >= BLAMED:
         return 1.0
     since = run.trace.since_begin(samples["time"]) - run.begin
     during = (since >= 0) & (since <= run.wall) & (samples["host_read"].to_numpy() == 1)

@@ -98,7 +98,8 @@ def _summary(
 ) -> Finding:
     longest, left = _longest(state), _what_was_left(state, end)
     seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
-    seconds = seconds or state.quiet or run.wall
+    # A worker may have been silent since before the first event.
+    seconds = min(seconds or state.quiet or run.wall, run.wall)
     failed, tasks = ended_with_the_run(run.trace), left["tasks"]
     late, late_in_words = None, ""
     if len(failed):

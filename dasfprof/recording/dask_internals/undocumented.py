@@ -66,7 +66,7 @@ def activity(worker: Any) -> tuple[Any, ...] | None:
     """Return what is another after each change of a worker's tasks and data; None: it is busy."""
     state = worker.state
     transitions = getattr(state, "transition_counter", None)
-    if transitions is None or state.executing_count or worker.active_threads:
+    if transitions is None or state.executing_count or getattr(worker, "active_threads", ()):
         return None
     turned = last_turn(worker)
     if turned is not None and time() - turned > 1.0 + turn_interval():  # its loop is blocked

@@ -124,7 +124,7 @@ export function spentWords({ seconds, computing, core, lock, uncertain }) {
   const active = [
     [computing, "computing"],
     [core || 0, "waiting for a core"],
-    [lock || 0, "waiting for the interpreter's lock"],
+    [lock || 0, "waiting for the GIL"],
   ];
   const ran = active.reduce((sum, [part]) => sum + part, 0);
   const isSome = ([part]) => seconds > 0 && part / seconds >= 0.005;
