@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import sys
 import uuid
 import weakref
 from dataclasses import replace
@@ -39,16 +40,14 @@ logger = logging.getLogger(__name__)
 #: Seconds between two attempts to connect to a scheduler that has not started yet.
 _RETRY_INTERVAL = 0.1
 
+#: Options of the preload of a scheduler; each is also a setting.
+_OPTIONS = ("--run-length", "--keep-size", "--keep-days")
 #: Runs that were started for clients.
 _client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakKeyDictionary()
 
 
-@click.command()
-@click.option("--run-length")
-@click.option("--keep-size")
-@click.option("--keep-days")
-async def dask_setup(service: Any, **limits: str | None) -> None:
-    """Start recording. Dask calls this with a starting scheduler, worker or client."""
+async def _start(service: Any, **limits: str | None) -> None:
+    """Start recording with a starting scheduler, worker or client."""
     from distributed import Client, Scheduler, Worker
 
     from dasfprof.recording.dask_internals.undocumented import use_dask_logging
@@ -63,6 +62,22 @@ async def dask_setup(service: Any, **limits: str | None) -> None:
         await _record_client(service)
     else:
         logger.warning("dasfprof.preload records nothing on a %s", type(service).__name__)
+
+
+def _with_options(setup: Any) -> Any:
+    """Return a setup as a command with options, which Dask calls with those that were given."""
+    for option in _OPTIONS:
+        setup = click.option(option)(setup)
+    return click.command()(setup)
+
+
+#: What Dask calls. It refuses commands in which two preloads accept options, such as those of
+#: `dask_cuda.initialize` or dask-gateway, so this preload accepts them only where they are given.
+dask_setup: Any = (
+    _with_options(_start)
+    if {argument.partition("=")[0] for argument in sys.argv} & set(_OPTIONS)
+    else _start
+)
 
 
 async def dask_teardown(service: Any) -> None:
@@ -84,7 +99,8 @@ async def _record_cluster(scheduler: Scheduler, limits: dict[str, Any]) -> None:
     from dasfprof.handles.rotation import Limits, Rotation
     from dasfprof.recording.cluster.calls import aside, check_process
 
-    limit = Limits(**{name: setting(name, given) for name, given in limits.items()})
+    names = [option.removeprefix("--").replace("-", "_") for option in _OPTIONS]
+    limit = Limits(**{name: setting(name, limits.get(name)) for name in names})
     settings = _new_run()
     reason = check_process(settings.directory, settings.storage)
     if reason is None and settings.storage:

@@ -211,7 +211,7 @@ def odd(tmp_path: Path) -> dict[str, Any]:
         "no task": (good, tmp_path / "empty", "has no task runs"),
         "another pipeline": (good, tmp_path / "x", "seem to be different pipelines"),
         "did not end": (good, tmp_path / "hung", "did not end"),
-        "DASF's": (write_as_dasf(tmp_path / "dasf", events), good, "no scheduler's file"),
+        "DASF's": (write_as_dasf(tmp_path / "dasf", events), good, "no file of the scheduler"),
     }
 
 
