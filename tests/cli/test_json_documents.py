@@ -212,8 +212,14 @@ def test_a_step_opens_what_the_one_before_it_had_opened(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--finding", "io-bound"], "has no finding 'io-bound'; there are: dominant-function"),
-        (["--function", "nobody"], "No task run is of 'nobody'; functions: "),
+        (
+            ["--finding", "io-bound"],
+            "no finding 'io-bound'. Findings of this run: dominant-function",
+        ),
+        (
+            ["--function", "nobody"],
+            "No task run belongs to the function 'nobody'. Functions of this run: ",
+        ),
         (["--finding", "x", "-a", "task"], "cannot be used together"),
     ],
 )
