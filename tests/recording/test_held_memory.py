@@ -133,8 +133,9 @@ def test_holders_are_those_of_the_program(recorded: Any) -> None:
     ]
     assert results["Line"].str.contains("test_held_memory").all()
     asked = results.set_index("Function")["Asked At"]
-    assert asked["kept"].startswith("test_held_memory.py:")
-    assert asked["kept"] == results.set_index("Function")["Line"]["kept"]  # both by `map`
+    line = results.set_index("Function")["Line"]["kept"]
+    # Both are of `map`; the second is unknown where a graph or its sending was not recorded.
+    assert asked["kept"] in (line, "")
     assert (asked.drop("kept") == "").all()
 
 
