@@ -21,6 +21,8 @@ from dask.base import tokenize
 from distributed import Client, Future, LocalCluster, as_completed, wait
 
 import dasfprof
+from dasfprof import TraceAnalyser
+from dasfprof.recording.dask_internals import client_calls
 
 #: Seconds for which what is slow sleeps: far longer than a busy machine holds up what is not.
 SLOW = 0.8
@@ -229,6 +231,28 @@ def test_what_is_sent(client: Client, tmp_path: Path) -> None:
     assert computed["Waiting (s)"] > 0 < computed["Pickling (s)"]
     sizes = run.analyser(progress=False).trace.graphs_sent["size"].to_numpy()
     assert sizes == pytest.approx([4e6, 4e6], rel=0.01)
+
+
+class SlowSet(set[int]):
+    """A set in which a thread loses its core."""
+
+    def add(self, item: int) -> None:
+        time.sleep(0.05)
+        super().add(item)
+
+
+def test_a_graph_is_sent_within_its_call(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread may lose its core at the begin of a call, which does not end earlier for that."""
+    monkeypatch.setattr(client_calls, "opened", SlowSet())
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        wait(client.map(double, range(3)))
+    trace = TraceAnalyser(run.files(), progress=False).trace
+    (sent,) = trace.graphs_sent["time"]
+    calls = trace.client_calls
+    ((begin, stop),) = calls[calls["call"] == "map"][["time", "stop"]].itertuples(index=False)
+    assert begin <= sent <= stop
 
 
 def test_where_the_client_s_time_went(client: Client, tmp_path: Path) -> None:

@@ -141,10 +141,11 @@ def _begin(name: str) -> OpenCall | None:
         if outer is not None and outer.is_open:
             return None
         is_main = threading.current_thread() is threading.main_thread()
-        call = OpenCall(name, current_line(), time(), is_main, is_open=True)
+        call = OpenCall(name, current_line(), 0.0, is_main, is_open=True)
         call.token = _current.set(call)
         opened.add(id(call))
-        call.began = monotonic()
+        # Side by side, and in this order: what happens in a call must not seem to be after its end.
+        call.began, call.start = monotonic(), time()
         return call
     except Exception:
         logger.debug("a call could not be noted", exc_info=True)
