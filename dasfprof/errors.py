@@ -12,7 +12,7 @@
      │    └── NoClientError     there is no Dask client to profile
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
-     │    ├── NotATraceError       a file that is no trace of dasfprof or DASF
+     │    ├── NotATraceError       a file that is not a trace of dasfprof or DASF
      │    └── BeyondMemoryError    (also a MemoryError)  an analysis that needs too much memory
      ├── TrialError             a program with which nothing can be tested
      ├── CannotWriteError       (also an OSError)  a file that cannot be created
@@ -55,11 +55,11 @@ class DoesNotFit(DasfprofError, MemoryError):  # noqa: N818  (it reads as a sent
 
 
 class NoSchedulerError(DasfprofError, ConnectionError):
-    """No process listens at an address, or that process is no Dask scheduler."""
+    """No process listens at an address, or that process is not a Dask scheduler."""
 
 
 class DumpError(DasfprofError, ValueError):
-    """A file is no dump of a cluster, or is damaged or too large."""
+    """A file is not a dump of a cluster, or is damaged or too large."""
 
 
 class RegistrationError(DasfprofError):

@@ -122,8 +122,7 @@ def _link(path: Path) -> str:
     return f'<a href="{escape(quote(where))}" target="_blank"><code>{escape(where)}</code></a>'
 
 
-# --- ``%dasfprof_compare``: comparison of two groups of runs in a notebook
-# -------------------------
+# --- ``%dasfprof_compare``: comparison of two groups of runs in a notebook ------------------------
 
 _ROWS = 8
 

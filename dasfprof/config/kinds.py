@@ -179,7 +179,7 @@ class Seconds(Option):
 
 
 class Days(Option):
-    """A number of days; None: no limit."""
+    """A number of days, or None for no limit."""
 
     def check(self, value: Any) -> float:
         """Return the number."""

@@ -266,7 +266,7 @@ def _decode_columns(
 # --- Schemas and rows of events of user code ------------------------------------------------------
 
 _CHUNK = 5_000
-#: Minimum number of events of a name for a schema of its own. Names with fewer share a schema,
+#: Minimum number of events of a name for a separate schema. Names with fewer share a schema,
 #: because each schema is a frame, which costs as much as 100 events.
 _FEW = 4
 

@@ -13,8 +13,7 @@ from dasfprof.database.compression import deflate
 from dasfprof.database.losses import Losses, cause_of
 from dasfprof.schema.events import Schema
 
-# --- `Source`: a list to which recorders append, and the function that turns it into events
-# --------
+# --- `Source`: a list to which recorders append, and the function that turns it into events -------
 
 #: Result of `fold`: rows of schemas, with their positions among all rows that it returns.
 Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]

@@ -165,8 +165,8 @@ def _files_of_host(path: Path) -> list[Path]:
     ]
 
 
-# --- DASF's own trace files: each event is an 8-byte big-endian length and a msgpack map
-# -----------  DASF stored the *end* of a task as the timestamp of its `Compute` event, on the
+# --- DASF's own trace files: each event is an 8-byte big-endian length and a msgpack map ----------
+# DASF stored the *end* of a task as the timestamp of its `Compute` event, on the
 # host's monotonic clock. The reader replaces it with the start. It keeps the clock. The analysis
 # converts to Unix time if `Resource Usage` events, which contain both times, give the offset.
 

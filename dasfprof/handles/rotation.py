@@ -134,7 +134,7 @@ def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
     now
         Unix seconds.
     """
-    runs = sorted(_ended_runs(settings), key=lambda run: run.created)
+    runs = sorted(_ended_runs(settings, now), key=lambda run: run.created)
     total = sum(run.size for run in runs)
     for run in runs:
         is_old = now - run.created > limits.keep_days * _DAY
@@ -147,7 +147,7 @@ def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
         logger.info("removed run %r (%s): %s", run.name, format_size(run.size), settings.directory)
 
 
-def _ended_runs(settings: RunSettings) -> Iterator[_Kept]:
+def _ended_runs(settings: RunSettings, now: float) -> Iterator[_Kept]:
     runs: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for path in Path(settings.directory).glob("*.msgpack"):
         header = intact_header(path)
@@ -157,7 +157,7 @@ def _ended_runs(settings: RunSettings) -> Iterator[_Kept]:
     for files in runs.values():
         facts = [path.stat() for path, _ in files]
         closed = any(h.get("plugin") == SCHEDULER and TraceFile(p).is_closed() for p, h in files)
-        if closed or time.time() - max(fact.st_mtime for fact in facts) > _LEFT_BEHIND:
+        if closed or now - max(fact.st_mtime for fact in facts) > _LEFT_BEHIND:
             name, created = str(files[0][1]["run"]), float(files[0][1]["run_created"])
             paths = [each for path, _ in files for each in (path, *profiles_of(path))]
             yield _Kept(name, created, paths, sum(fact.st_size for fact in facts))

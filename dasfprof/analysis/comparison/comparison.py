@@ -327,7 +327,8 @@ class ChangedFinding:
     rule: str
     function: str | None
     finding: str
-    #: Potential savings in seconds, medians of the runs of each side; NaN: unknown, or no finding.
+    #: Potential savings in seconds, medians of the runs of each side.
+    #: NaN if unknown, or if there is no finding.
     before: float
     after: float
     #: The rule of the finding that causes it.

@@ -146,7 +146,7 @@ def _files(source: str | os.PathLike[str]) -> list[Path]:
     if path.is_dir():
         found = [file for run in find_runs(path) for file in run.files]
         for inner in sorted(path.iterdir()) if not found else ():
-            if inner.is_dir():  # Each run is in a directory of its own.
+            if inner.is_dir():  # Each run has a separate directory.
                 found += [file for run in find_runs(inner) for file in run.files]
         if not found:
             raise SourceNotFoundError(

@@ -160,7 +160,7 @@ class Trial:
     gain_of_program: Gain | None = None
     results: Agreement | None = None
     runs: Sequence[TriedRun] = ()
-    #: The findings that other code removed, made smaller, or added; None: they were not compared.
+    #: Findings that other code removed, made smaller, or added. None if they were not compared.
     findings: Sequence[ChangedFinding] | None = None
     #: What to know besides.
     notes: list[str] = field(default_factory=list)

@@ -62,7 +62,7 @@ class LargerChunks(NamedTuple):
 
     #: Empty: it is not clear where they are set.
     words: str = ""
-    #: The name of the line to edit, and its new text; empty: no edit of one value does it.
+    #: Name of the line to edit, and its new text. Empty if editing one value is not enough.
     line: str = ""
     text: str = ""
 

@@ -21,7 +21,7 @@ from dasfprof.text import excerpt
 #: Environment variables that limit the threads of libraries, and the threshold (cores) at which
 #: other programs are named as the cause.
 LIMITS, BLAMED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 0.5
-#: Environment variables of libraries with thread pools of their own, by library.
+#: Environment variables of libraries that have thread pools, by library.
 _POOLS = {
     "polars": "POLARS_MAX_THREADS",
     "numba": "NUMBA_NUM_THREADS",

@@ -163,13 +163,13 @@ def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
     explain idle threads if they are not about the recording.
     """
     others = [one for one in findings if not _is_general(one) and one.rule not in OF_RECORDING]
-    grave = [one for one in others if one.severity_in(wall) in {"high", "medium"}]
+    severe = [one for one in others if one.severity_in(wall) in {"high", "medium"}]
 
     def is_explained(general: Finding) -> bool:
         if general.function is None:
             return len(others) > 0
         return any(
-            _explains(one, general) and one.function in {None, general.function} for one in grave
+            _explains(one, general) and one.function in {None, general.function} for one in severe
         )
 
     return [one for one in findings if not (_is_general(one) and is_explained(one))]
@@ -188,8 +188,7 @@ def _priced(one: Finding) -> Finding:
     return one.adding(words, measured=measured)
 
 
-# --- Findings that refute advice
-# -------------------------------------------------------------------
+# --- Findings that refute advice ------------------------------------------------------------------
 
 #: Reasons to refute advice that do not come from findings: facts of a run, and other advice.
 _FACTS = {
@@ -236,8 +235,7 @@ def _refuted(one: Finding, kind: str, why: Mapping[str, str]) -> Finding:
     return dataclasses.replace(one, suggestion=parts, seconds=seconds)
 
 
-# --- Findings that cause other findings, and their order
-# -------------------------------------------
+# --- Findings that cause other findings, and their order ------------------------------------------
 
 #: Minimum seconds of a cause, as a fraction of the seconds of a finding that it explains.
 _A_PART = 0.25

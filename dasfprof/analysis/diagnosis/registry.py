@@ -57,7 +57,7 @@ class Change:
     line: str | None = None
     #: Factor by which chunks or batches become larger, or None if the change is about neither.
     times: float | None = None
-    #: The edit of the program that makes the change; None: it takes more than one value at a line.
+    #: The edit of the program that makes the change. None if one value at a line is not enough.
     edit: Edit | None = None
 
     def as_data(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class Finding:
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
         """Return the finding as a symptom of other findings, which is not severe by itself.
 
-        If its cause explains it, the finding is evidence of the cause and has no advice of its own.
+        If its cause explains it, the finding is evidence of the cause and gives no advice.
         """
         words = f"This may follow from {', '.join(causes)}."
         found = self.adding(words, may_follow_from=tuple(causes))

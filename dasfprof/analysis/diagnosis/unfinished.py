@@ -31,7 +31,7 @@ _MOST_KEYS, _MOST_DEATHS = 3, 5
 #: Kinds of causes that also occur with healthy tasks, and kinds of a run whose tasks all finished.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere", "lost-keys")
-#: Kinds of causes that do not keep a run that goes on from its end: errors, and what may last for a
+#: Kinds of causes that do not keep a run in progress from its end: errors, and what may last for a
 #: moment.
 _ERRORS = ("error", "killed-worker-errors")
 _MOMENTS = ("loop-blocked", "scheduler-blocked", "worker-silent")
@@ -77,10 +77,10 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     if not causes and end.clients_stayed and len(run.restarted_keys):
         return  # the rule "cancelled-tasks" reports why they were released
     first = causes[0] if causes else None
-    grave = _severity(state, end, first)
+    severity = _severity(state, end, first)
     if end.how is How.GOES_ON and any(map(_keeps_from_its_end, causes)):
-        grave = "high"
-    yield _summary(run, state, end, first, grave)
+        severity = "high"
+    yield _summary(run, state, end, first, severity)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
     for cause in causes[1:]:
         # The rule killed-worker-errors reports these itself, and failed-tasks counts further errors
@@ -89,8 +89,8 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
             cause.kind == "error" and cause is not errors[cause.function]
         ):
             continue
-        less: Severity = "medium" if grave == "high" else grave
-        yield _of_cause(cause, grave if cause.certainty != "open" else less)
+        less: Severity = "medium" if severity == "high" else severity
+        yield _of_cause(cause, severity if cause.certainty != "open" else less)
 
 
 def _summary(
@@ -217,7 +217,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
 
 
 def _keeps_from_its_end(cause: Cause) -> bool:
-    """Return whether a run that goes on will not end, as far as is proven."""
+    """Return whether a run in progress will not end, as far as is proven."""
     lasts = cause.kind not in _MOMENTS or (cause.seconds or 0.0) >= _LONG
     return cause.certainty != "open" and cause.kind not in _ERRORS and lasts
 

@@ -169,8 +169,7 @@ def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
         logger.debug("cannot keep the summaries of %s", directory, exc_info=True)
 
 
-# --- `Experience`: durations of task runs in earlier runs, by function and line
-# --------------------
+# --- `Experience`: durations of task runs in earlier runs, by function and line -------------------
 
 #: Basis of an expectation: task runs of the function that the same line built, task runs of the
 #: function from any line, or nothing.

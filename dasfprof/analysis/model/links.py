@@ -118,8 +118,7 @@ class ResultsByKey:
         return self._only[key_ids]
 
 
-# --- The finish that each task run had to wait for last
-# ---------------------------------------------
+# --- The finish that each task run had to wait for last -------------------------------------------
 
 #: What bound a run: nothing that is known, the graph's arrival (the client), a dependency, a slot
 #: on a worker that the scheduler fills from its queue, a thread, or the thief that stole it.

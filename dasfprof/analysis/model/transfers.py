@@ -112,8 +112,8 @@ def _result_sizes(run: Run) -> Array:
     return sizes
 
 
-# --- P2P shuffles: the tasks that pass data to them and get it back, and their transfers
-# -----------  Such a shuffle moves data between workers with messages of its own, without Dask's
+# --- P2P shuffles: the tasks that pass data to them and get it back, and their transfers ----------
+# Such a shuffle moves data between workers with separate messages, without Dask's
 # transfers of results. What its tasks return, and take from each other, are a few bytes.
 
 

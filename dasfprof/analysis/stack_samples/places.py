@@ -230,8 +230,7 @@ def _by_time(calls: dict[tuple[str, str], Call]) -> list[Call]:
     return sorted(calls.values(), key=lambda call: call.seconds)
 
 
-# --- What the tasks of a function wait for, according to samples
-# -----------------------------------
+# --- What the tasks of a function wait for, according to samples ----------------------------------
 
 #: Minimum number of samples for a result.
 _FEWEST = 20

@@ -127,7 +127,7 @@ def samples_of(
         The samples, and a number for the function of each.
     """
     runs, tasks = run_of_samples(run), run.whole.tasks
-    # The last code is for samples of no known task run.
+    # The last code is for samples whose task run is unknown.
     of_runs = np.ones(len(tasks) + 1, dtype=bool)
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:

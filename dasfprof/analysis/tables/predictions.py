@@ -228,7 +228,7 @@ def memory_forecast(
           (MB)``, ``Process at Most (MB)``
         - ``Limit (MB)`` of a worker; NA: none, or unknown. ``Spilled at Most (MB)``: what the
           fullest worker would write to disk with that limit. ``Free Disk (MB)``: the least that was
-          free where a worker of the run spills; NA: unknown
+          free where a worker of the run spills, or NA if unknown
         - ``Verdict``, or why nothing can be predicted
 
     Notes

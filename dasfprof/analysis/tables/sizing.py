@@ -74,9 +74,10 @@ def cluster_sizing(
           requesting the cluster to the end; ``At Most (s)``: nine of ten runs take less
         - ``Idle (%)`` of the thread time; ``Cost``, ``Cost of Idle``
         - ``Memory per Worker (MB)``: a limit with which the fullest spills nothing; ``Spilled at
-          Most (MB)``: what the fullest would write to disk with the memory that it has. NA: not
-          predicted, or too late anyway
-        - ``Free Disk (MB)``: the least that was free where a worker of the run spills; NA: unknown
+          Most (MB)``: what the fullest would write to disk with the memory that it has. Both are
+          NA if nothing is predicted, or if the cluster is too late anyway
+        - ``Free Disk (MB)``: the least that was free where a worker of the run spills, or NA if
+          unknown
         - ``Verdict``, or why nothing can be predicted
 
     Raises

@@ -87,7 +87,7 @@ class FusedLayers:
 
     #: By the layer of tasks: the layers that were fused into it and into others, nearest first.
     shared: Mapping[int, Sequence[int]]
-    #: By the same: the functions of what it has besides.
+    #: By the layer of tasks: the other functions in its tasks.
     others: Mapping[int, set[str]]
     #: By shared layer: its function, and the name of its line.
     functions: Mapping[int, str]

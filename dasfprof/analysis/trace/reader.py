@@ -33,8 +33,7 @@ from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
 from dasfprof.text import clean, count_of
 
-# --- Events of user code: all events that are not of dasfprof's own kinds
-# --------------------------
+# --- Events of user code: all events that are not of dasfprof's own kinds -------------------------
 
 #: Maximum seconds since the epoch of a valid time.
 _LATEST = 1e12

@@ -103,8 +103,7 @@ def _own_name(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-# --- Functions that clients pickled by value, from the files of runs in progress
-# -------------------
+# --- Functions that clients pickled by value, from the files of runs in progress ------------------
 
 #: Columns that are read from a client's file.
 SENT = {FUNCTION_SENT.name: ("function", "file", "line", "last")}

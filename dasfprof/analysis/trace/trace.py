@@ -327,8 +327,7 @@ def databases_of(source: Any) -> list[EventDatabase]:
     return MultiEventDatabase(source).databases
 
 
-# --- `once_per_trace`: analyses that others use are computed once for each trace
-# -------------------
+# --- `once_per_trace`: analyses that others use are computed once for each trace ------------------
 
 Result = TypeVar("Result")
 #: A `Trace`, or the `Run` of one.

@@ -268,7 +268,7 @@ def read_dump(source: str) -> dict[str, Any]:
     except Exception as error:
         if not is_url(source):
             raise
-        # Storage libraries raise errors of their own types, for example if credentials are missing.
+        # Storage libraries raise various errors, for example if credentials are missing.
         raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
     scheduler = _dict(_dict(dump).get("scheduler"))
     if not isinstance(scheduler.get("tasks"), dict) or not isinstance(dump.get("workers"), dict):

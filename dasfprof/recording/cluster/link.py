@@ -266,8 +266,8 @@ def _are_final(list_files: Callable[[], list[Path]]) -> bool:
         return False
 
 
-# --- SchedulerWatch: detects that a client's scheduler has ended, for example by SIGKILL
-# -----------  It also reports to the scheduler that the client's process exists, even without the
+# --- SchedulerWatch: detects that a client's scheduler has ended, for example by SIGKILL ----------
+# It also reports to the scheduler that the client's process exists, even without the
 # client.
 
 logger = logging.getLogger(__name__)

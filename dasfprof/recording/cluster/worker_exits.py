@@ -218,8 +218,7 @@ class ClusterChanges:
             self._restarting = False
 
 
-# --- `Absence`: ends a run whose client is permanently gone, as after SIGKILL
-# ----------------------
+# --- `Absence`: ends a run whose client is permanently gone, as after SIGKILL ---------------------
 
 logger = logging.getLogger(__name__)
 

@@ -289,8 +289,7 @@ def _note_token(began: float, seconds: float) -> None:
         logger.debug("the making of a name could not be noted", exc_info=True)
 
 
-# --- Activity of a client's program, from the frames of its main thread
-# ----------------------------
+# --- Activity of a client's program, from the frames of its main thread ---------------------------
 
 #: Phases by module and function of Dask. Phases of whole modules are given by the start of their
 #: names.

@@ -1,6 +1,6 @@
 """Tasks of other clients: what a recording of one client's own work leaves out of its files.
 
-On the scheduler `OtherClients` marks such tasks by an annotation, which travels with them to
+On the scheduler `TaskClients` marks such tasks by an annotation, which travels with them to
 workers. There `HiddenTasks` knows their keys. Of their task runs times are written, and no texts.
 """
 
