@@ -189,9 +189,11 @@ def test_killed_client_of_a_cluster_that_lives_on(processes: Processes, tmp_path
         assert sum(client.gather(futures)) == 1225
         client.shutdown()
     record.wait_until(lambda: all(map(ended, [scheduler, *workers])))
-    for side in both_sides(traces):
+    ran, sent = both_sides(traces)
+    for side in (ran, sent):
         assert side - without_texts(side) == {("mine", i) for i in range(50)}
-        assert len(without_texts(side)) >= 50
+    # The attempts of others' tasks are told apart, of which a stolen task has several.
+    assert 50 <= len(without_texts(ran)) <= len(without_texts(sent))
     for path in traces.iterdir():
         file = read(path)
         # The killed client left a file of its own if it had waited for a while.
