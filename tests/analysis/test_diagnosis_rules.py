@@ -91,8 +91,16 @@ spares("short transfers", moving(0.05), "transfer-bound")
 
 WAITING = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
 SERIALISED = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]
+# 200 tasks of 1 ms take 6 ms each, and the worker takes 3 s more to unpickle the first.
+SHORT = [
+    Task(f"fit-{n}", 0, 3 + 0.006 * n, 3.001 + 0.006 * n, done=3.006 + 0.006 * n)
+    for n in range(200)
+]
+FIRST = Task("fit-200", 0, 0.0, 0.001, done=2.999)
 # fmt: off
 finds("tasks-too-small", "tasks that are small", Plan(WAITING, workers=1, threads=1))
+finds("tasks-too-small", "small tasks, the first of which imports modules",
+    Plan([FIRST, *SHORT], workers=1, threads=1), seconds=1.0)
 spares("tasks that wait while results are serialised are not small", Plan(WAITING, workers=1,
     threads=1, serialised=SERIALISED), "tasks-too-small")
 # fmt: on

@@ -12,7 +12,7 @@ from dasfprof.analysis.diagnosis.registry import Advice, Change, Edit, Finding, 
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.sizing import find_chunks, larger_shape
+from dasfprof.analysis.model.sizing import find_chunks, larger_shape, task_overhead
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
@@ -27,6 +27,8 @@ _SHARE = 0.2
 _EMPTY = 0.001
 #: Threshold (seconds per task): handling takes longer than the number of tasks explains.
 _COSTLY = 0.012
+#: Thresholds (seconds, and multiple of the median): overhead that only a few tasks have.
+_RARE, _RARELY = 0.5, 50.0
 #: Threshold (fraction of thread time, or of the critical path): tasks in transit.
 _LATE = 0.1
 #: Threshold (fraction of the time in transit): the worker's event loop is the cause.
@@ -66,7 +68,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     # results that workers' event loops serialise. Of fewer tasks fewer results are fetched.
     calls, fetching = run.fetched_singly
     of_each = calls >= _EACH * len(durations)
-    others = (0.0 if of_each else _asked(run)) + _serialising(run)
+    others = (0.0 if of_each else _asked(run)) + _serialising(run) + _of_few(run)
     others = min(others, max(whole - _EMPTY * len(durations), 0.0))
     overhead = max(whole - run.carrying - others, 0.0)
     share *= overhead / whole if whole > 0 else 0.0
@@ -107,6 +109,17 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         at_least="medium" if costly else "info",
         at_most="medium" if costly else "high",
     )
+
+
+def _of_few(run: RunFigures) -> float:
+    """Return the seconds by which handling a few tasks took longer, as a mean over all threads.
+
+    Their number is not the cause: for example, workers import modules to unpickle their first task.
+    """
+    each = task_overhead(run.trace)[run.succeeded]
+    usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan
+    excess = each[each > max(_RARE, _RARELY * usual)] - usual
+    return float(excess.sum()) / run.threads
 
 
 def _asked(run: RunFigures) -> float:

@@ -177,6 +177,7 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     return table.take(order[groups.sizes[order] > 0])
 
 
+@once_per_trace
 def task_overhead(run: Run) -> Array:
     """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
 
