@@ -97,9 +97,10 @@ def _summary(
     run: RunFigures, state: ClusterState, end: RunEnd, cause: Cause | None, severity: Severity
 ) -> Finding:
     longest, left = _longest(state), _what_was_left(state, end)
-    seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
-    # A worker may have been silent since before the first event.
-    seconds = min(seconds or state.quiet or run.wall, run.wall)
+    # A worker was silent at the scheduler's last state, perhaps since before the first task.
+    known = run.wall - (end.time - float(end.state["time"])) if end.state else run.wall
+    seconds = max(longest, min(cause.seconds or 0.0, known) if cause is not None else 0.0)
+    seconds = min(seconds if seconds > 0 else state.quiet or run.wall, run.wall)
     failed, tasks = ended_with_the_run(run.trace), left["tasks"]
     late, late_in_words = None, ""
     if len(failed):
