@@ -29,6 +29,7 @@ from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     BRIEF,
+    STALE,
     Reading,
     ThreadFile,
     availability,
@@ -121,7 +122,8 @@ class LocalTasks(RecordingPart):
         try:
             run_id = next(self._ids)
             self._worker.begins(run, run_id, key_split(run.facts.key))
-            self._open[run.facts.thread] = run_id, self._own_file().read()
+            file = self._own_file()
+            self._open[run.facts.thread] = run_id, None if file.was_brief else file.read()
         except Exception:
             self._guard.caught("the begin of a task")
 
@@ -154,11 +156,21 @@ class LocalTasks(RecordingPart):
         return file
 
     def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
-        """Read what the thread waited for and moved, in it; all since its task began."""
-        seconds = (facts.stop or 0.0) - (facts.start or 0.0)
-        if facts.stop is not None and seconds >= BRIEF:
-            self._storage.ended(facts.key, facts.stop)
-        return before, self._own_file().read(), 0.0, False, facts.cpu or 0.0
+        """Read how long the thread waited for a core, as `RunQueue` does, in that thread."""
+        stop, file = facts.stop, self._own_file()
+        if stop is None:
+            return before, file.read(), 0.0, False, facts.cpu or 0.0
+        file.was_brief = stop - (facts.start or stop) < BRIEF
+        if not file.was_brief:
+            self._storage.ended(facts.key, stop)
+            reading = before or file.last, file.read(), 0.0, False, facts.cpu or 0.0
+            file.read_at = stop
+            return reading
+        if not 0 <= stop - file.read_at < STALE:
+            file.read()
+            file.read_at = stop
+            self._storage.ended_brief(stop)
+        return 0.0
 
     def _see(self, run: Run, run_id: int, task: Any) -> None:
         """Note the code, the arguments and the traceback of a task, where they are told."""
