@@ -262,7 +262,12 @@ class TraceWriter:
         """Wake the writer, and drop the newest fact if the writer is too far behind."""
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
-        elif not self._wake.is_set() and os.getpid() == self._pid:
+        else:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the background thread write what is pending now. Does not wait for it."""
+        if not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
     def make_room(self, source: Source) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import dask
 import pandas as pd
+import psutil
 import pytest
 from clusters import new_client, wait_until
 from distributed import Client, Lock, wait
@@ -211,3 +212,42 @@ def holding(directory: Path) -> bool:
 def waits(directory: Path) -> bool:
     rows = facts(directory, "TracePlugin", "Task Under Way")
     return any(row["key"] == "waiter-1" and row["waits_in"] for row in rows)
+
+
+def climb(limit: int, seen: str) -> None:
+    """Take 85 % of a limit until a file says that this was seen, and then more than all of it."""
+    held = [b"1" * 10**6]
+    while psutil.Process().memory_info().rss < 0.85 * limit:
+        held.append(b"1" * 10**6)
+    while not Path(seen).exists():
+        time.sleep(0.05)
+    while True:
+        held.append(b"1" * 10**6)
+        time.sleep(0.001)
+
+
+@pytest.mark.whole_program
+def test_the_last_memory_readings_survive_the_kill(tmp_path: Path) -> None:
+    """Nothing but the memory near its limit lets the worker write before it is killed."""
+    limit, traces, seen = 400_000_000, tmp_path / "traces", tmp_path / "seen"
+    settings = {"distributed.scheduler.allowed-failures": 0}
+
+    def memory_on_disk() -> float:
+        samples = facts(traces, "ResourceMonitor", "Resource Usage")
+        return max((row["memory"] for row in samples), default=0.0)
+
+    with (
+        dask.config.set(settings),
+        new_client(n_workers=1, threads_per_worker=1, memory_limit=limit) as client,
+        dasfprof.profile(client, directory=traces, flush_interval="1h") as run,
+    ):
+        future = client.submit(climb, limit, str(seen), key="climb-1")
+        wait_until(lambda: memory_on_disk() >= 0.8 * limit)
+        seen.touch()
+        with pytest.raises(KilledWorker):
+            future.result(timeout=120)
+        wait_until(lambda: run.flush() or facts(traces, "SchedulerPlugin", "Worker Exit"))
+    (death,) = ended(traces)[0].died_of_memory().to_dict("records")
+    assert death["Suspect"] == "climb"
+    # Its nanny kills it at 95 %, and it takes at most 100 MB per 100 ms.
+    assert death["Memory (MB)"] >= 0.85 * limit / 1e6

@@ -47,21 +47,18 @@ def check_process(directory: str, storage: str) -> str | None:
 async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
     """Write everything that these plugins have recorded so far."""
     for name in names:
-        database = getattr(dask_worker.plugins.get(name), "database", None)
-        if database is not None:
+        commit = getattr(dask_worker.plugins.get(name), "commit", None)
+        if commit is not None:
             from dasfprof.recording.guard import in_thread
 
-            await in_thread(database.commit)
+            await in_thread(commit)
 
 
 async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
     """Write everything that these plugins have recorded so far."""
     for name in names:
-        plugin = dask_scheduler.plugins.get(name)
-        for part in ("database", "sender"):
-            written = getattr(plugin, part, None)
-            if written is not None:
-                await in_thread(written.commit)
+        if name in dask_scheduler.plugins:
+            await in_thread(dask_scheduler.plugins[name].commit)
 
 
 @by_value
@@ -78,11 +75,11 @@ async def settle_worker(prefix: str, dask_worker: Any) -> None:
         return [plugin for name, plugin in plugins if name.startswith(prefix)]
 
     for plugin in left():
-        database = getattr(plugin, "database", None)
-        if database is not None:
+        commit = getattr(plugin, "commit", None)
+        if commit is not None:
             from dasfprof.recording.guard import in_thread
 
-            await in_thread(database.commit)
+            await in_thread(commit)
     await asyncio.sleep(0.02)
     while dask_worker.status.name == "closing" and left():
         await asyncio.sleep(0.01)

@@ -56,10 +56,9 @@ class LocalTasks(RecordingPart):
     """
 
     plugin = "TracePlugin"
-    settings: RunSettings
 
     def __init__(self, settings: RunSettings, worker: LocalWorker) -> None:
-        super().__init__(settings, settings.plugin_name(self.plugin))
+        super().__init__(settings)
         self._worker = worker
         self._note: Callable[[tuple[Any, ...]], None] | None = None
         self._ids = itertools.count(1)
@@ -74,7 +73,7 @@ class LocalTasks(RecordingPart):
         header = {"local_scheduler": worker.scheduler, "run_queue": waits, "actor_calls": False}
         self._reads_waits = waits == "available"
         self._is_here = worker.scheduler != PROCESSES
-        database, constants = self._open_database(self.settings, worker, **header)
+        database, constants = self._open_database(worker, **header)
         writer = database.writer
         notes = TaskNotes(self._guard, {})
         source = Source(notes.fold, constants, width=len(RUN))

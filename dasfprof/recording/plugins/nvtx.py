@@ -23,7 +23,6 @@ from typing import Any
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
-from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.events import InstantEvent
 
 # --- NVTX ranges around the tasks of a process's workers ------------------------------------------
@@ -171,28 +170,17 @@ class NvtxAvailability(str, Enum):
 class GPUAnnotationPlugin(RecordingPart):
     """Shows each task run of a worker as a range in NVIDIA Nsight Systems.
 
-    Without a tool that listens it places no ranges and costs nothing.
-
-    Parameters
-    ----------
-    name
-        The plugin's name on the cluster.
-    settings
-        The run whose trace gets an event "NVTX" with the `NvtxAvailability`; None: no trace.
+    Without a tool that listens it places no ranges and costs nothing. The trace gets an event
+    "NVTX" with the `NvtxAvailability`.
     """
 
     plugin = "GPUAnnotationPlugin"
 
-    def __init__(self, name: str = plugin, settings: RunSettings | None = None) -> None:
-        super().__init__(settings, name)
-
     def _start(self, worker: Any) -> None:
         """Place the ranges, and record whether that was possible."""
-        opened = self._open_database(self.settings, worker) if self.settings else None
+        database, constants = self._open_database(worker)
         args = {"availability": self._place(worker).value, "domain": DOMAIN}
-        if opened:
-            database, constants = opened
-            database.record(InstantEvent("NVTX", time.time(), args=args, **constants))
+        database.record(InstantEvent("NVTX", time.time(), args=args, **constants))
 
     def _place(self, worker: Any) -> NvtxAvailability:
         if os.environ.get("NVTX_DISABLE"):

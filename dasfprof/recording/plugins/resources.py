@@ -11,8 +11,8 @@ from functools import partial
 from time import monotonic, process_time
 from typing import Any
 
-from dasfprof.database.writer import Source
-from dasfprof.recording.dask_internals.undocumented import activity
+from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.recording.dask_internals.undocumented import activity, memory_sizes
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.gpu import DeviceMemoryProbe, GpuProbe
 from dasfprof.recording.probes.host import (
@@ -39,6 +39,9 @@ _LAST_TICK = 2.0
 IDLE_AFTER = 10.0
 #: Share of a core, and bytes of memory, that are a change.
 _BUSY, _MEMORY_CHANGE = 0.3, 1 << 24
+#: Threshold (fraction of the worker's memory limit) above which pending events are written after
+#: each sample: the nanny or the kernel may kill the worker before the flush interval has passed.
+_NEAR_LIMIT = 0.8
 
 
 class Idleness:
@@ -53,13 +56,15 @@ class Idleness:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._activity: Any = None
-        self._memory = 0
+        #: Resident bytes of the process, now and at its last change.
+        self.memory = self._memory = 0
         self._cpu = 0.0
         self._looked = self._changed = self._written = float("-inf")
 
     def is_due(self, now: float) -> bool:
         """Return whether something has changed just now, or the last written sample is old."""
-        memory, cpu, current = resident_memory() or 0, process_time(), activity(self._worker)
+        cpu, current = process_time(), activity(self._worker)
+        self.memory = memory = resident_memory() or 0
         is_busy = cpu - self._cpu > _BUSY * (now - self._looked)
         is_other = abs(memory - self._memory) >= _MEMORY_CHANGE or current != self._activity
         self._cpu, self._looked = cpu, now
@@ -81,18 +86,17 @@ class ResourceMonitor(RecordingPart):
     """
 
     plugin = "ResourceMonitor"
-    settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
-        super().__init__(settings, settings.plugin_name(self.plugin))
+        super().__init__(settings)
+        #: The writers of all files of the worker.
+        self.writers: list[TraceWriter] = []
 
     def _start(self, worker: Any) -> None:
         """Open the file and start the sampler."""
         pressure = HostPressure()
         self._undo.append(pressure.close)
-        database, constants = self._open_database(
-            self.settings, worker, pressure=pressure.availability
-        )
+        database, constants = self._open_database(worker, pressure=pressure.availability)
         self._writer = database.writer
         self._source = Source(fold_rows, constants)
         self._writer.start(self._source)
@@ -107,6 +111,7 @@ class ResourceMonitor(RecordingPart):
         if LINUX:  # where files of /proc tell of all processes
             self._probes.append(ProcessesProbe())
         self._idleness = Idleness(worker)
+        self._memory_limit = memory_sizes(worker)["memory_limit"]
         #: The last sample, if it was not written.
         self._held_back: list[Any] = []
         self._undo += [probe.close for probe in self._probes]
@@ -158,7 +163,10 @@ class ResourceMonitor(RecordingPart):
                 self._guard.caught(type(probe).__name__)
         self._source.rows.extend([*self._held_back, *rows] if is_due else [])
         self._held_back = [] if is_due else rows
-        if len(self._source.rows) >= self._source.wake_at:
+        if is_due and 0 < _NEAR_LIMIT * self._memory_limit <= self._idleness.memory:
+            for writer in self.writers:
+                writer.wake()
+        elif len(self._source.rows) >= self._source.wake_at:
             self._writer.threshold_reached(self._source)
 
 

@@ -197,6 +197,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._receiver = Receiver(self.settings, scheduler)
             self._undo.append(self._receiver.stop)
 
+    def commit(self) -> None:
+        """Write everything that was recorded before the call, and upload it if it is uploaded."""
+        for part in (getattr(self, "database", None), self.sender):  # no file if `start` failed
+            if part is not None:
+                part.commit()
+
     async def before_close(self) -> None:
         """Write what is under way as the scheduler begins to close; take what workers ship."""
         try:

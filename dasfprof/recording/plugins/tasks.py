@@ -83,10 +83,9 @@ class WorkerTaskPlugin(RecordingPart):
     """
 
     plugin = "TracePlugin"
-    settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
-        super().__init__(settings, settings.plugin_name(self.plugin))
+        super().__init__(settings)
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._append: Callable[[SchemaRow], object] = discard
         self._by_state = False
@@ -114,7 +113,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._worker = with_correction(worker)
         header = {"run_queue": availability(), "actor_calls": worker_calls.can_observe(worker)}
         header["serialising"] = serialising.can_observe(worker)
-        database, constants = self._open_database(self.settings, worker, **header)
+        database, constants = self._open_database(worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
         self._source = Source(notes.fold, constants, width=len(RUN))

@@ -6,21 +6,26 @@ method of the base class. So the resource monitor and the ranges are not plugins
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from dasfprof.database import FileDatabase
+from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.dask_internals.undocumented import use_dask_logging
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
-from dasfprof.recording.plugins.worker_plugin import RecordingPlugin
+from dasfprof.recording.plugins.worker_plugin import load_plugin
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.sender import Sender
 from dasfprof.recording.shipping.targets import send_files_of_worker
 
 
-class WorkerProfiler(RecordingPlugin):
+class WorkerProfiler(WorkerPlugin):
     """Records task runs, samples resources and shows ranges in Nsight, on one worker.
 
     Sends its files to the scheduler where that is needed, or to the run's storage.
@@ -40,12 +45,14 @@ class WorkerProfiler(RecordingPlugin):
             ResourceMonitor(settings),
         ]
         if settings.enable_nvtx:
-            name = settings.plugin_name("GPUAnnotationPlugin")
-            self.parts.append(GPUAnnotationPlugin(name, settings))
+            self.parts.append(GPUAnnotationPlugin(settings))
         for part in self.parts:
             part.plugins = [each.plugin for each in self.parts]
         self._guard = HookGuard()
         self.sender: Sender | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_plugin.reduce_call(self.name, pickle.dumps((type(self), self.__dict__)))
 
     @property
     def recorder(self) -> WorkerTaskPlugin:
@@ -53,40 +60,42 @@ class WorkerProfiler(RecordingPlugin):
         return next(part for part in self.parts if isinstance(part, WorkerTaskPlugin))
 
     @property
-    def database(self) -> _Databases:
-        """The files of all parts."""
-        databases = [getattr(part, "database", None) for part in self.parts]
-        return _Databases([self.recorder.call_profiles, *databases, self.sender])
+    def _databases(self) -> list[FileDatabase]:
+        return [part.database for part in self.parts if part.database is not None]
 
     def setup(self, worker: Any) -> None:
-        """Set up all parts if this worker can record. None of them raises."""
+        """Set up all parts, none of which raises. If the worker cannot record, log the reason."""
         use_dask_logging()
-        if not self.can_record(worker):
+        reason = check_process(self.settings.directory, self.settings.storage)
+        if reason is not None:
+            load_plugin(self.name, None, reason).setup(worker)
             return
         for part in self.parts:
             part.setup(worker)
         # Dask calls the recorder's method directly.
         self.transition: Callable[..., None] = self.recorder.transition
-        self._ship(worker)
-
-    def end_with(self, ending: dict[str, Any]) -> None:
-        """Let the files say of their end what a run's client does not, see `TraceWriter.ending`."""
-        for part in self.parts:
-            database = getattr(part, "database", None)
-            if database is not None:
-                database.writer.ending = ending
-
-    def _ship(self, worker: Any) -> None:
         try:
-            found = [getattr(part, "database", None) for part in self.parts]
-            databases = [database for database in found if database is not None]
-            assert self.settings is not None
+            databases = self._databases
+            for part in self.parts:
+                if isinstance(part, ResourceMonitor):
+                    part.writers = [database.writer for database in databases]
             self.sender = send_files_of_worker(self.settings, worker, databases)
         except Exception:
             self._guard.caught("shipping")
 
+    def end_with(self, ending: dict[str, Any]) -> None:
+        """Write the reason of an unrequested end into the files. See `TraceWriter.ending`."""
+        for database in self._databases:
+            database.writer.ending = ending
+
+    def commit(self) -> None:
+        """Write everything that was recorded before the call, and send it if the files are sent."""
+        for part in (self.recorder.call_profiles, *self._databases, self.sender):
+            if part is not None:
+                part.commit()
+
     async def teardown(self, worker: Any) -> None:
-        """End all parts; return when everything recorded is on disk."""
+        """End all parts, and return when everything that they recorded is on disk."""
         for part in self.parts:
             await part.teardown(worker)
         try:
@@ -94,16 +103,3 @@ class WorkerProfiler(RecordingPlugin):
                 await self.sender.end()
         except Exception:
             self._guard.caught("shipping")
-
-
-class _Databases:
-    """Several databases, what goes into them and what ships them, committed in this order."""
-
-    def __init__(self, databases: list[Any]) -> None:
-        self._databases = databases
-
-    def commit(self) -> None:
-        """Write everything that was recorded before the call."""
-        for database in self._databases:
-            if database is not None:
-                database.commit()
