@@ -81,6 +81,8 @@ def test_sentences_are_free(tmp_path: Path) -> None:
     text = "Most of the time goes into one function."
 
     assert not refute(tmp_path, [replace(finding, text=text, evidence="")])
+    (field,) = refute(tmp_path, [replace(finding, text=f"{text} ({{share}} of it)", evidence="")])
+    assert "{share} is not filled in" in field
 
 
 def test_seconds_beyond_the_run_and_shares_beyond_all_are_refuted(tmp_path: Path) -> None:

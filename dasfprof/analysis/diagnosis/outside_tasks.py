@@ -91,7 +91,7 @@ def outside_tasks(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "work-outside-tasks",
         f"{_OUTSIDE}{what}. Meanwhile, workers have no tasks, for a total of {{idle}} "
-        "({{share}} of their time).",
+        "({share} of their time).",
         "Of this time, functions that clients run on workers took {functions}, calls of actors "
         "took {calls}, and the client's program took {client}. "
         f"{client_meanwhile(run.trace, *spans)}See "
