@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     rows = compute_rows(ROWS)
     with tempfile.TemporaryDirectory() as directory:
         database = FileDatabase(Path(directory, "loop.msgpack"), flush_interval=3600)
-        source = Source.of(COMPUTE, {"process_id": "h", "thread_id": "w"})
+        source = Source.from_schema(COMPUTE, {"process_id": "h", "thread_id": "w"})
         database.writer.add_source(source)
 
         def flushing() -> float:

@@ -89,7 +89,7 @@ def write_file(path: Path, header: dict[str, Any], label: str, facts: dict[Schem
     """Write rows of schemas as one plugin's file."""
     with FileDatabase(path, flush_interval=3600, max_pending=1 << 30, header=header) as database:
         for schema, rows in facts.items():
-            source = Source.of(schema, {"process_id": HOST, "thread_id": label})
+            source = Source.from_schema(schema, {"process_id": HOST, "thread_id": label})
             database.writer.add_source(source)
             for first in range(0, len(rows), 50_000):
                 source.rows.extend(rows[first : first + 50_000])

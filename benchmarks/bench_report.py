@@ -124,11 +124,11 @@ def write_trace(
             max_pending=1 << 30,
             header={**header, "worker": {**about, "nthreads": threads}},
         )
-        source = Source.of(COMPUTE, {"process_id": "node", "thread_id": label})
+        source = Source.from_schema(COMPUTE, {"process_id": "node", "thread_id": label})
         database.writer.add_source(source)
-        sampled = Source.of(TASK_SAMPLE, {"process_id": "node", "thread_id": label})
+        sampled = Source.from_schema(TASK_SAMPLE, {"process_id": "node", "thread_id": label})
         if samples:
-            stacks = Source.of(STACK, {"process_id": "node", "thread_id": label})
+            stacks = Source.from_schema(STACK, {"process_id": "node", "thread_id": label})
             database.writer.add_source(stacks)
             stacks.rows.extend(stack_rows())
             database.writer.add_source(sampled)
@@ -254,7 +254,7 @@ def write_scheduler(directory: Path, rows: list[tuple[Any, ...]]) -> None:
         max_pending=1 << 30,
         header={"plugin": "SchedulerPlugin", "run": "synthetic", "boot_id": "one", "host": "node"},
     )
-    source = Source.of(TASK_RUN, {"process_id": "node", "thread_id": "scheduler"})
+    source = Source.from_schema(TASK_RUN, {"process_id": "node", "thread_id": "scheduler"})
     database.writer.add_source(source)
     source.rows.extend(rows)
     database.commit()

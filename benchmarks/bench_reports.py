@@ -169,7 +169,7 @@ def write_file(
 ) -> None:
     with FileDatabase(path, flush_interval=3600, max_pending=1 << 30, header=header) as database:
         for schema, rows in facts.items():
-            source = Source.of(schema, {"process_id": header["host"], "thread_id": label})
+            source = Source.from_schema(schema, {"process_id": header["host"], "thread_id": label})
             database.writer.add_source(source)
             for row in rows:
                 source.rows.append(row)

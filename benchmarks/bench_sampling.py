@@ -151,7 +151,7 @@ def write_samples(directory: Path, count: int, each: int) -> Path:
     random = np.random.default_rng(0)
     header = {"plugin": "TracePlugin"}
     database = FileDatabase(directory / "run-TracePlugin-0.msgpack", header=header)
-    stacks, samples, runs = (Source.of(kind) for kind in (STACK, TASK_SAMPLE, COMPUTE))
+    stacks, samples, runs = (Source.from_schema(kind) for kind in (STACK, TASK_SAMPLE, COMPUTE))
     for source in (stacks, samples, runs):
         database.writer.add_source(source)
     for number in range(STACKS):

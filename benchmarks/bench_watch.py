@@ -62,7 +62,7 @@ class Writer:
         path = directory / f"synthetic-{plugin}-{HOST}-{owner}.msgpack"
         database = FileDatabase(path, header=header, max_pending=1 << 30)
         for kind in kinds:
-            source = self._sources[f"{plugin}-{owner}", kind] = Source.of(kind)
+            source = self._sources[f"{plugin}-{owner}", kind] = Source.from_schema(kind)
             database.writer.start(source)
         self._databases.append(database)
 

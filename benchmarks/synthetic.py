@@ -135,7 +135,7 @@ def write_runs(
                 "worker": {**facts, "nthreads": 2},
             },
         )
-        source = Source.of(COMPUTE, {"process_id": HOST, "thread_id": label})
+        source = Source.from_schema(COMPUTE, {"process_id": HOST, "thread_id": label})
         database.writer.add_source(source)
         share = count // workers
         for first in range(0, share, 100_000):

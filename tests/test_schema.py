@@ -11,7 +11,7 @@ from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Column, NumberColumn
-from dasfprof.database.encoders import encoder
+from dasfprof.database.encoders import CODECS
 from dasfprof.schema import KINDS
 from dasfprof.schema.events import (
     EVENT_CLASSES,
@@ -34,7 +34,7 @@ def test_a_declaration_is_whole(kind: EventKind) -> None:
         assert column.about
         assert column.codec in get_args(Codec)
         assert column.kind in KINDS_OF_VALUES
-        assert encoder(column.codec)
+        assert CODECS[column.codec]()
 
 
 def test_a_line_may_go_on_and_a_minus_keeps_a_column_out_of_tables() -> None:

@@ -152,7 +152,7 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 def _doubt_scheduler(contents: list[FileContents]) -> None:
     """Mark the scheduler's file as truncated if it lacks the end of workers with closed files."""
     ends = [
-        FileEnd.of(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
+        FileEnd.from_header(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
         for one in contents
     ]
     if scheduler_is_cut(ends, set().union(*(one.left for one in contents))):

@@ -266,7 +266,7 @@ def _arrival(file: FileContents) -> str:
 
     stored = stored_file(file.path)
     if stored is not None:
-        came = f"in {count_of(len(stored.pieces), 'piece')} from the storage"
+        came = f"in {count_of(len(stored.pieces()), 'piece')} from the storage"
         for begin, end in stored.missing()[:_MOST_STRETCHES]:
             came += f", where bytes {begin:,} to {end:,} are missing"
     elif was_received(file.path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, repeat
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -64,51 +64,44 @@ class BlockEncoder:
         self.rows = 0
         self._constants = constants or {}
         self._sequence: list[int] = []
-        self._encoders = [encoders.encoder(codec) for codec in schema.codecs]
+        self._encoders = [encoders.CODECS[codec]() for codec in schema.codecs]
         #: Start of the first event and end of the last. The first is later if no time is a number.
         self.span = (np.inf, -np.inf)
         names = [name for name, _ in schema.fields]
         self._times = [names.index(name) for name in ("timestamp", "duration") if name in names]
 
     def extend(
-        self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None] = lambda: None
+        self, rows: Rows, sequence: Sequence[int], pause: Callable[[], None] = lambda: None
     ) -> list[Exception]:
         """Add rows.
 
         `sequence` contains their positions among all events of the file. Rows that a codec cannot
-        represent are left out, and their errors are returned. `rest` is called after each column,
+        represent are left out, and their errors are returned. `pause` is called after each column,
         to let other threads run.
         """
-        error = self._convert(rows, sequence, rest)
-        if error is None or len(rows) == 1:
-            return [] if error is None else [error]
-        half = len(rows) // 2
-        errors = self.extend(rows[:half], sequence[:half], rest)
-        return errors + self.extend(rows[half:], sequence[half:], rest)
-
-    def _convert(
-        self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None]
-    ) -> Exception | None:
-        """Add all rows, or none if there is an error."""
         converted = []
         try:
             columns = rows.columns if isinstance(rows, Columns) else zip(*rows, strict=True)
             for encoder, items in zip(self._encoders, columns, strict=True):
                 converted.append(encoder.convert(items))
-                rest()
+                pause()
         except Exception as error:
-            return error
-        for encoder, part in zip(self._encoders, converted, strict=True):
-            encoder.add(part)
+            if len(rows) == 1:
+                return [error]
+            half = len(rows) // 2
+            errors = self.extend(rows[:half], sequence[:half], pause)
+            return errors + self.extend(rows[half:], sequence[half:], pause)
+        for encoder, column in zip(self._encoders, converted, strict=True):
+            encoder.add(column)
         self._widen_span(converted)
         self._sequence += sequence
         self.rows += len(rows)
-        return None
+        return []
 
     def _widen_span(self, converted: list[Any]) -> None:
-        times = [converted[at] for at in self._times]
+        times = [converted[position] for position in self._times]
         if len(times[0]) and all(
-            isinstance(part, np.ndarray) and part.dtype.kind == "f" for part in times
+            isinstance(column, np.ndarray) and column.dtype.kind == "f" for column in times
         ):
             with np.errstate(over="ignore"):
                 ends = np.fmax(times[0], sum(times))
@@ -117,12 +110,12 @@ class BlockEncoder:
             first, last = -np.inf, np.inf
         self.span = (min(self.span[0], first), max(self.span[1], last))
 
-    def payload(self, rest: Callable[[], None] = lambda: None, **about: Any) -> bytes:
+    def payload(self, pause: Callable[[], None] = lambda: None, **about: Any) -> bytes:
         """Return the block's payload.
 
         Parameters
         ----------
-        rest
+        pause
             Called after each column, to let other threads run.
         **about
             Further entries of the block's map (FORMAT.md).
@@ -130,7 +123,7 @@ class BlockEncoder:
         encoded = []
         for encoder in self._encoders:
             encoded.append(encoder.finish())
-            rest()
+            pause()
         names = [name for name, _ in self.schema.fields]
         fields: dict[str, Any] = dict(zip(names, encoded, strict=False))
         for name, value in self._constants.items():
@@ -185,22 +178,20 @@ class Batch:
     def events(self) -> list[tuple[int, Event]]:
         """Return the events, each with its position in the file."""
         make = EVENT_CLASSES[self.phase]
-        names = list(self.args)
-        lists = [column.to_list() for column in self.args.values()]
-        args: Iterator[tuple[Any, ...]] | Any = zip(*lists, strict=True) if lists else repeat(())
-        own = [self.names, *(c.to_list() for name, c in self.fields.items() if name != "name")]
-        fields = ["name", *(name for name in self.fields if name != "name")]
+        fields = {name: column.to_list() for name, column in self.fields.items()}
+        fields["name"] = self.names
+        args = {name: column.to_list() for name, column in self.args.items()}
+        args_of_rows = _row_dicts(args) if args else ({} for _ in range(self.rows))
         return [
-            (
-                position,
-                make(
-                    **dict(zip(fields, row, strict=True)), args=dict(zip(names, arg, strict=True))
-                ),
-            )
-            for position, row, arg in zip(
-                self.sequence.tolist(), zip(*own, strict=True), args, strict=False
+            (position, make(**row, args=row_args))
+            for position, row, row_args in zip(
+                self.sequence.tolist(), _row_dicts(fields), args_of_rows, strict=True
             )
         ]
+
+
+def _row_dicts(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
 def decode_block(block: dict[str, Any], limit: int) -> Batch:
@@ -226,41 +217,30 @@ def decode_block(block: dict[str, Any], limit: int) -> Batch:
         raise columns.CorruptBlockError(f"a block without a valid {error}") from error
     if not (isinstance(name, str) and isinstance(fields, dict) and isinstance(args, dict)):
         raise columns.CorruptBlockError("a block whose name, fields or args are of a wrong type")
-    room = VALUES_PER_BYTE * limit
-    if type(rows) is not int or not 0 <= rows * (1 + len(fields) + len(args)) <= room:
+    limit_of_items = VALUES_PER_BYTE * limit
+    if type(rows) is not int or not 0 <= rows * (1 + len(fields) + len(args)) <= limit_of_items:
         raise columns.CorruptBlockError(f"a block of {limit} bytes claims {rows!r} rows")
-    room -= rows * (1 + len(fields) + len(args))
+    limit_of_items -= rows * (1 + len(fields) + len(args))
     needed = valid & {"timestamp", "duration"}
     if not needed <= fields.keys():
         raise columns.CorruptBlockError(f"a block without {', '.join(needed - fields.keys())}")
     positions = columns.decode(sequence, rows, 0)
     if not isinstance(positions, columns.NumberColumn) or positions.array.dtype.kind not in "ui":
-        raise columns.CorruptBlockError("a sequence that is not of whole numbers")
+        raise columns.CorruptBlockError("a sequence that is not of integers")
+    decoded: tuple[dict[str, columns.Column], dict[str, columns.Column]] = {}, {}
     known = {key: encoded for key, encoded in fields.items() if key in valid}
-    own, room = _decode_columns(known, rows, room)
-    names = own.get("name")
-    if names is not None and not _is_text(names):
-        raise columns.CorruptBlockError("names that are no texts")
-    more, _ = _decode_columns(args, rows, room)
-    return Batch(phase, name, rows, positions.array, own, more)
-
-
-def _is_text(column: columns.Column) -> bool:
-    return isinstance(column, columns.DictionaryColumn) and all(
-        isinstance(entry, str) for entry in column.entries
-    )
-
-
-def _decode_columns(
-    encoded: dict[str, Any], rows: int, room: int
-) -> tuple[dict[str, columns.Column], int]:
-    """Decode columns whose lists hold at most `room` items; return the room that is left."""
-    decoded = {}
-    for name, item in encoded.items():
-        column = decoded[name] = columns.decode(item, rows, room)
-        if isinstance(column, columns.ListColumn):
-            room -= len(column.inner)
-    return decoded, room
+    for part, encoded_columns in zip(decoded, (known, args), strict=True):
+        for key, encoded in encoded_columns.items():
+            column = part[key] = columns.decode(encoded, rows, limit_of_items)
+            if isinstance(column, columns.ListColumn):
+                limit_of_items -= len(column.inner)
+    names = decoded[0].get("name")
+    if names is not None and not (
+        isinstance(names, columns.DictionaryColumn)
+        and all(isinstance(entry, str) for entry in names.entries)
+    ):
+        raise columns.CorruptBlockError("names that are not texts")
+    return Batch(phase, name, rows, positions.array, *decoded)
 
 
 # --- Schemas and rows of events of user code ------------------------------------------------------
@@ -280,7 +260,8 @@ def fold_events(
 
     With `share`, names with few events share a schema.
     """
-    traits = (map(type, events), map(_name, events), map(_phase, events), _names_of_args(events))
+    names_of_args = map(tuple, map(_args, events))
+    traits = (map(type, events), map(_name, events), map(_phase, events), names_of_args)
     if all(len(set(trait)) == 1 for trait in traits):  # As in most loops.
         schema, rows = infer_schema(events)
         yield schema, rows, range(len(events))
@@ -305,10 +286,6 @@ def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
         else:
             shared.setdefault((kind, *traits), []).extend(positions)
     return sorted([*groups, *map(sorted, shared.values())])
-
-
-def _names_of_args(events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
-    return map(tuple, map(_args, events))
 
 
 def make_batches(events: Iterable[Event]) -> Iterator[Batch]:

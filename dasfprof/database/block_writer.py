@@ -15,7 +15,7 @@ from dasfprof.schema.events import Schema
 
 # --- `Source`: a list to which recorders append, and the function that turns it into events -------
 
-#: Result of `fold`: rows of schemas, with their positions among all rows that it returns.
+#: Result of `fold`: rows of schemas, each with their positions among all rows of the result.
 Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
 
 
@@ -59,23 +59,23 @@ class Source:
         """Number of complete facts in `rows`."""
         return len(self.rows) // self.width
 
-    def take(self, facts: int) -> list[Any]:
+    def pop(self, facts: int) -> list[Any]:
         """Remove the oldest facts from `rows` and return them. They count as `in_flight`."""
         self.in_flight = facts
-        taken = self.rows[: facts * self.width]
-        del self.rows[: len(taken)]
-        return taken
+        popped = self.rows[: facts * self.width]
+        del self.rows[: len(popped)]
+        return popped
 
     def withdraw(self, row: Any) -> bool:
         """Remove a row if it is still in `rows`, and return whether it was."""
-        for place in reversed(range(len(self.rows))):
-            if self.rows[place] is row:
-                del self.rows[place]
+        for position in reversed(range(len(self.rows))):
+            if self.rows[position] is row:
+                del self.rows[position]
                 return True
         return False
 
     @classmethod
-    def of(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
+    def from_schema(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
         """Return a source whose rows are rows of one schema."""
         return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)
 
@@ -90,7 +90,7 @@ def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
     """Return positions that count from another start."""
     if isinstance(positions, range):
         return range(first + positions.start, first + positions.stop, positions.step)
-    return [first + place for place in positions]
+    return [first + position for position in positions]
 
 
 class BlockWriter:
@@ -100,20 +100,20 @@ class BlockWriter:
 
     Parameters
     ----------
-    put
+    append_frame
         Appends a frame to the file.
     losses
         Where dropped facts and errors are counted.
-    rest
+    pause
         Called between slices, to let other threads run.
     """
 
     def __init__(
-        self, put: Callable[[bytes], None], losses: Losses, rest: Callable[[], None]
+        self, append_frame: Callable[[bytes], None], losses: Losses, pause: Callable[[], None]
     ) -> None:
-        self._put = put
+        self._append_frame = append_frame
         self._losses = losses
-        self._rest = rest
+        self._pause = pause
         #: Number of positions used so far, and number of appended rows.
         self.events = self.stored = 0
 
@@ -124,7 +124,7 @@ class BlockWriter:
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             self._encode(partial(source.fold, part), len(part) // source.width, source, blocks)
-            self._rest()
+            self._pause()
         if finish:
             self._encode(source.finish, 0, source, blocks)
         for block in blocks.values():
@@ -133,15 +133,16 @@ class BlockWriter:
 
     def append(self, frame: bytes) -> None:
         """Append a frame without events. An empty frame only writes the header of a new file."""
-        failure = self._append(frame)
-        if failure is not None:
-            self._losses.warn("cannot write facts to", failure)
+        try:
+            self._append_frame(frame)
+        except Exception as error:
+            self._losses.warn("cannot write facts to", error)
 
     def frame(self, block: dict[str, Any]) -> bytes:
         """Return a frame with a map and the entries that every frame has."""
-        return frames.build_frame(values.pack({**block, **self._about()}))
+        return frames.build_frame(values.pack({**block, **self._common_entries()}))
 
-    def _about(self) -> dict[str, Any]:
+    def _common_entries(self) -> dict[str, Any]:
         return {"clock": [time.time(), time.monotonic()], **self._losses.about()}
 
     def _encode(
@@ -161,34 +162,27 @@ class BlockWriter:
         for schema, rows, positions in folded:
             if schema not in blocks:
                 blocks[schema] = BlockEncoder(schema, source.constants)
-            for reason in blocks[schema].extend(rows, _from(first, positions), self._rest):
-                self.failed("not encoded", 1, reason)
+            for failure in blocks[schema].extend(rows, _from(first, positions), self._pause):
+                self.failed("not encoded", 1, failure)
             self.events += len(rows)
 
     def _store(self, block: BlockEncoder) -> None:
         """Append a block, or count its rows as dropped."""
         try:
-            payload = block.payload(self._rest, **self._about())
+            payload = block.payload(self._pause, **self._common_entries())
             frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
             frame.about = (block.schema.name, *block.span)
             frame.rows = block.rows
         except Exception as error:
             self.failed("recorder failed", block.rows, error)
             return
-        failure = self._append(frame)
-        if failure is None:
-            self.stored += block.rows
-            return
-        self._losses.add(cause_of(failure), block.rows)
-        self._losses.warn("cannot write facts to", failure)
-
-    def _append(self, frame: bytes) -> Exception | None:
-        """Append a frame. Return the error if it could not be written."""
         try:
-            self._put(frame)
+            self._append_frame(frame)
         except Exception as error:
-            return error
-        return None
+            self._losses.add(cause_of(error), block.rows)
+            self._losses.warn("cannot write facts to", error)
+        else:
+            self.stored += block.rows
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
         """Count facts that were lost because of an error before writing, by cause."""

@@ -141,34 +141,32 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
         if tag == LIST:
             return _decode_list(encoded, rows, limit)
         return decode_numbers(encoded, rows)
-    except CorruptBlockError:
-        raise
     except values.DAMAGE_ERRORS as error:
         raise CorruptBlockError(f"malformed column: {error}") from error
 
 
 def repeated(value: Any, rows: int) -> Array:
-    """Return a constant array, read-only, that stores the number once.
+    """Return a constant, read-only array that stores the number once.
 
-    Like `np.broadcast_to`, which takes five times as long. Blocks of few rows have many such
-    columns.
+    `np.broadcast_to` does the same but takes five times as long, and blocks with few rows have
+    many such columns.
     """
-    array = np.asarray(value)
-    rows_of_it: Array = np.ndarray((rows,), array.dtype, array, strides=(0,))
-    rows_of_it.flags.writeable = False
-    return rows_of_it
+    number = np.asarray(value)
+    array: Array = np.ndarray((rows,), number.dtype, number, strides=(0,))
+    array.flags.writeable = False
+    return array
 
 
 @lru_cache(maxsize=64)
 def nothing(rows: int) -> NumberColumn:
-    """Return a column without any value: blocks have many."""
+    """Return a column in which every value is missing. Blocks have many of these."""
     return NumberColumn(repeated(np.nan, rows), optional=True)
 
 
 def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     """Decode a constant, a series or a buffer of numbers.
 
-    Whole numbers become 64 bits wide; without `widen` they may stay narrower.
+    Integers become 64 bits wide. Without `widen`, they may stay narrower.
 
     Raises
     ------
@@ -179,11 +177,11 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     if tag == CONSTANT:
         value = encoded[1]
         if value is not None and type(value) is not float:
-            value = _whole(value)
+            value = _int64(value)
         return NumberColumn(repeated(np.nan if value is None else value, rows), value is None)
     if tag == SERIES:
-        first, step = _whole(encoded[1]), _whole(encoded[2])
-        _whole(first + step * max(0, rows - 1))
+        first, step = _int64(encoded[1]), _int64(encoded[2])
+        _int64(first + step * max(0, rows - 1))
         return NumberColumn(first + step * np.arange(rows, dtype=np.int64))
     if tag not in (NUMBER, OPTIONAL):
         raise CorruptBlockError(f"unknown column form {tag!r}")
@@ -195,7 +193,7 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
         raise CorruptBlockError(f"a column of {len(array)} values in a block of {rows} rows")
     base, scale, optional = encoded[2], encoded[3], tag == OPTIONAL
     if not isinstance(base, int | float):
-        raise CorruptBlockError(f"a base that is {type(base).__name__}")
+        raise CorruptBlockError(f"a base of type {type(base).__name__}")
     if isinstance(scale, float):
         with np.errstate(over="ignore", invalid="ignore"):
             numbers = np.multiply(array, scale, dtype=np.float64)
@@ -206,16 +204,16 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
                 numbers[missing] = np.nan
         return NumberColumn(numbers, optional)
     if array.dtype.kind == "u" and array.dtype.itemsize < 8:
-        if _whole(base) >= (1 << 63) - (1 << 32):
-            _whole(base + int(array.max(initial=0)))
+        if _int64(base) >= (1 << 63) - (1 << 32):
+            _int64(base + int(array.max(initial=0)))
         array = np.add(array, base, dtype=np.int64) if widen or base else array
     return NumberColumn(array, optional)
 
 
-def _whole(value: Any) -> int:
-    """Return the number if it is an int of 64 bits, or raise an error."""
+def _int64(value: Any) -> int:
+    """Return the value if it is a 64-bit integer, or raise an error."""
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-        raise CorruptBlockError("not a whole number of 64 bits")
+        raise CorruptBlockError("not a 64-bit integer")
     return value
 
 
@@ -223,16 +221,13 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
     """Decode integers from 0 to `limit` - 1."""
     numbers = decode_numbers(encoded, rows, widen=False).array
     if numbers.dtype.kind not in "ui":
-        raise CorruptBlockError(f"{what} that are not whole numbers")
+        raise CorruptBlockError(f"{what} that are not integers")
     unsigned = numbers.dtype.kind == "u"
     if unsigned and 1 << 8 * numbers.dtype.itemsize <= limit:  # No value can exceed the limit.
         return numbers
-    if rows and numbers.strides == (0,):  # A constant is stored once.
-        least = most = int(numbers[0])
-    else:
-        least = 0 if unsigned else int(numbers.min(initial=0))
-        most = int(numbers.max(initial=0))
-    if least < 0 or (rows and most >= limit):
+    checked = numbers[:1] if numbers.strides == (0,) else numbers  # A constant is stored once.
+    is_negative = not unsigned and checked.min(initial=0) < 0
+    if is_negative or (rows and int(checked.max(initial=0)) >= limit):
         raise CorruptBlockError(f"{what} beyond {limit}")
     return numbers
 
@@ -249,20 +244,20 @@ def _narrowest(columns: list[Array]) -> np.dtype[Any]:
 def _decode_dictionary(encoded: Any, rows: int) -> DictionaryColumn:
     entries = encoded[2]
     if not isinstance(entries, list):
-        raise CorruptBlockError("a dictionary that is no list")
+        raise CorruptBlockError("a dictionary that is not a list")
     return DictionaryColumn(_decode_small(encoded[1], rows, len(entries), "codes"), entries)
 
 
 def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
     _, kinds, texts, codes, *words = encoded
     if not isinstance(kinds, bytes):
-        raise CorruptBlockError("kinds of key heads that are no bytes")
+        raise CorruptBlockError("kinds of key heads that are not bytes")
     heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
     for kind, kind_of_text in set(zip(kinds, map(type, texts), strict=True)):
         if kind > keys.PACKED and not keys.TUPLE <= kind <= keys.TUPLE + keys.TAIL_WORDS:
             raise CorruptBlockError(f"unknown kind of key head: {kind}")
         if kind_of_text is not (bytes if kind == keys.PACKED else str):
-            raise CorruptBlockError(f"a key head of kind {kind} that is {kind_of_text.__name__}")
+            raise CorruptBlockError(f"a key head of kind {kind} of type {kind_of_text.__name__}")
     if keys.PACKED in kinds:
         for text in (text for kind, text in heads if kind == keys.PACKED):
             values.unpack(text)

@@ -21,14 +21,14 @@ from dasfprof.database.columns import KeyColumn, ListColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.events import Event
 
-#: Prefix of fields that one process samples for its whole host.
-_OF_HOST = "host_"
+#: Prefix of fields that one process samples for its host.
+_HOST_PREFIX = "host_"
 #: Seconds before the first value of a field for which this value is used. Rates and CPU fractions
 #: are means between two samples, so the first sample has none.
 _BEFORE_FIRST = 10.0
 
 #: A host in a run: the run's id, the host's name and its boot.
-_Host = tuple[Any, Any, Any]
+_Host = tuple[str, ...]
 #: For each field: sorted times at which it is known, and its values.
 _Known = dict[str, tuple[list[float], list[Any]]]
 #: An event, with its position in its file.
@@ -89,15 +89,16 @@ class Completion:
     def _known_in(self, path: Path) -> _Known:
         """Return the known values of a process and its host."""
         if self._of_hosts is None:
-            found: dict[_Host, list[Batch]] = {}
+            batches_of_hosts: dict[_Host, list[Batch]] = {}
             for other in self._paths:
-                header, batches = _usage_in(other)
-                found.setdefault(_host_of(header), []).extend(batches)
+                host, batches = _usage_in(other)
+                batches_of_hosts.setdefault(host, []).extend(batches)
             self._of_hosts = {
-                host: _known_values(batches, _OF_HOST) for host, batches in found.items()
+                host: _known_values(batches, _HOST_PREFIX)
+                for host, batches in batches_of_hosts.items()
             }
-        header, batches = _usage_in(path)
-        return _known_values(batches) | self._of_hosts.get(_host_of(header), {})
+        host, batches = _usage_in(path)
+        return _known_values(batches) | self._of_hosts.get(host, {})
 
 
 def _in_order(pending: list[_Placed]) -> Iterator[Event]:
@@ -113,33 +114,32 @@ def _is_usage(batch: Batch) -> bool:
     return batch.name == "Resource Usage"
 
 
-def _usage_in(path: Path) -> tuple[dict[str, Any], list[Batch]]:
-    """Return a file's header, and its process samples, if any."""
+def _usage_in(path: Path) -> tuple[_Host, list[Batch]]:
+    """Return the host that recorded a file, and the file's process samples, if any."""
     file = TraceFile(path)
-    header = dict(file.read_header())
+    header = file.read_header()
+    host = tuple(str(header.get(fact)) for fact in ("run_uuid", "host", "boot_id"))
     if header.get("plugin") != "ResourceMonitor":
-        return header, []
-    return header, [batch for batch in file.batches() if _is_usage(batch)]
+        return host, []
+    return host, [batch for batch in file.batches() if _is_usage(batch)]
 
 
-def _host_of(header: dict[str, Any]) -> _Host:
-    host, boot = header.get("host"), header.get("boot_id")
-    return str(header.get("run_uuid")), str(host), str(boot)
-
-
-def _known_values(batches: list[Batch], begin: str = "") -> _Known:
+def _known_values(batches: list[Batch], prefix: str = "") -> _Known:
     """Return the times and values of each field with this prefix, in the order of time."""
     pairs: dict[str, list[tuple[float, Any]]] = {}
     for batch in batches:
         times = batch.fields["timestamp"].to_list()
         for name, column in batch.args.items():
-            if name.startswith(begin):
-                told = zip(times, column.to_list(), strict=True)
-                pairs.setdefault(name, []).extend(pair for pair in told if _is_known(pair[1]))
+            if name.startswith(prefix):
+                samples = zip(times, column.to_list(), strict=True)
+                pairs.setdefault(name, []).extend(pair for pair in samples if _is_known(pair[1]))
     known = {}
-    for name, found in pairs.items():
-        found.sort(key=lambda pair: pair[0])
-        known[name] = [time for time, _ in found], [value for _, value in found]
+    for name, samples_of_field in pairs.items():
+        samples_of_field.sort(key=lambda pair: pair[0])
+        known[name] = (
+            [time for time, _ in samples_of_field],
+            [value for _, value in samples_of_field],
+        )
     return known
 
 
@@ -147,12 +147,12 @@ def _fill(batch: Batch, events: list[_Placed], known: _Known) -> None:
     """Fill fields that a sample lacks with the last known values, or NaN."""
     for name, column in batch.args.items():
         times, values = known.get(name, ([], []))
-        nothing = float("nan") if isinstance(column, NumberColumn) else None
+        missing = float("nan") if isinstance(column, NumberColumn) else None
         for _, event in events:
             if not _is_known(event.args[name]):
-                place = max(bisect_right(times, event.timestamp) - 1, 0)
-                is_there = bool(times) and times[place] - event.timestamp <= _BEFORE_FIRST
-                event.args[name] = values[place] if is_there else nothing
+                index = max(bisect_right(times, event.timestamp) - 1, 0)
+                has_value = bool(times) and times[index] - event.timestamp <= _BEFORE_FIRST
+                event.args[name] = values[index] if has_value else missing
 
 
 def _is_known(value: Any) -> bool:
@@ -168,18 +168,17 @@ def _is_compute(batch: Batch) -> bool:
 
 def _dependents(paths: Iterable[Path]) -> dict[Any, dict[Any, None]]:
     """Return the keys that used each key's result, from the dependencies of all task runs."""
-    found: dict[Any, dict[Any, None]] = {}
+    dependents: dict[Any, dict[Any, None]] = {}
     for path in paths:
         file = TraceFile(path)
         if file.read_header().get("plugin") != "TracePlugin":
             continue
         for batch in filter(_is_compute, file.batches()):
-            taken = batch.args.get("dependencies")
-            if isinstance(taken, ListColumn):
+            column = batch.args.get("dependencies")
+            if isinstance(column, ListColumn):
+                keys = batch.args["key"].to_list()
                 with suppress(TypeError):  # Not a key of Dask.
-                    for key, needed in zip(
-                        batch.args["key"].to_list(), taken.to_list(), strict=True
-                    ):
-                        for each in needed:
-                            found.setdefault(each, {})[key] = None
-    return found
+                    for key, dependencies in zip(keys, column.to_list(), strict=True):
+                        for dependency in dependencies:
+                            dependents.setdefault(dependency, {})[key] = None
+    return dependents

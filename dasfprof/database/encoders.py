@@ -7,10 +7,11 @@ between two slices. At the end they return a plain msgpack list (`finish`). See 
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from operator import is_
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +32,8 @@ from dasfprof.database.values import number_array
 # --- Encoding of a column of numbers, in the narrowest form that decodes to equal numbers ---------
 
 _TICK = 1.0 / keys.TICKS_PER_SECOND
-#: The largest count represents NA.
-_NOT_KNOWN = float((1 << 32) - 1)
+#: The largest count, which represents NA.
+_NA_COUNT = float((1 << 32) - 1)
 
 
 def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
@@ -75,8 +76,8 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
         return None
     base = float(np.nanmin(array))
     with np.errstate(over="ignore", invalid="ignore"):
-        ticks = np.where(missing, _NOT_KNOWN, (array - base) * keys.TICKS_PER_SECOND)
-        if not np.all((ticks < _NOT_KNOWN) | missing):
+        ticks = np.where(missing, _NA_COUNT, (array - base) * keys.TICKS_PER_SECOND)
+        if not np.all((ticks < _NA_COUNT) | missing):
             return None
     counts = ticks.astype("<u4")
     is_exact = np.all((base + counts * _TICK == array) | missing)
@@ -88,26 +89,37 @@ def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[
     return [tag, array.dtype.str[1:], base, scale, array.tobytes()]
 
 
-# --- Encoders, which turn the values of a column into its msgpack list ---------------------------
+# --- Encoders -------------------------------------------------------------------------------------
 
 #: A float32 is rounded to its upper three bytes, which keeps 16 of its 24 bits of precision.
-_KEPT_BITS, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)
+_UPPER_BYTES, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)
 #: Type of dictionary codes, of list lengths, and of words of keys.
 _CODE = "<u4"
 
 
-class Encoder(Protocol):
-    """Base class: accepts a column's values slice by slice.
+class Encoder(ABC):
+    """Base class: accepts a column's values slice by slice."""
 
-    `convert` may raise on a value that the codec cannot represent, and then has no lasting effect.
-    `add` stores what it returns. `items` counts the values inside lists.
-    """
+    #: Number of values inside lists.
+    items = 0
 
-    items: int
+    def __init__(self) -> None:
+        self._slices: list[Any] = []
 
-    def convert(self, items: Sequence[Any]) -> Any: ...  # noqa: D102
-    def add(self, converted: Any) -> None: ...  # noqa: D102
-    def finish(self) -> list[Any]: ...  # noqa: D102
+    @abstractmethod
+    def convert(self, items: Sequence[Any]) -> Any:
+        """Return the values in the form in which `add` stores them.
+
+        It may raise on a value that the codec cannot represent, and then has no lasting effect.
+        """
+
+    def add(self, converted: Any) -> None:
+        """Store converted values."""
+        self._slices.append(converted)
+
+    @abstractmethod
+    def finish(self) -> list[Any]:
+        """Return the msgpack list of the column."""
 
 
 class _Index(dict[Any, int]):
@@ -125,20 +137,18 @@ def _codes(index: _Index, items: Sequence[Any]) -> Array:
     return number_array(list(map(index.__getitem__, items)), _CODE)
 
 
-class _NumberEncoder:
-    items = 0
-
+class _NumberEncoder(Encoder):
     def __init__(self, dtype: str, optional: bool = False) -> None:
+        super().__init__()
         self._dtype = dtype
         self._optional = optional
-        #: Equal numbers may have different signs: 0.0 and -0.0.
-        self._whole = np.dtype(dtype).kind == "i"
-        self._slices: list[Array] = []
+        #: Equal floats may have different signs: 0.0 and -0.0.
+        self._is_integer = np.dtype(dtype).kind == "i"
 
     def convert(self, items: Sequence[Any]) -> Array:
         if type(items) in (list, tuple) and items:
             first = items[0]
-            if (first is None or (type(first) is int and self._whole)) and _are_equal(items):
+            if (first is None or (type(first) is int and self._is_integer)) and _are_equal(items):
                 return np.array([first], dtype=self._dtype).repeat(len(items))
             try:
                 return number_array(items, self._dtype)
@@ -148,9 +158,6 @@ class _NumberEncoder:
         if array.ndim != 1:
             raise TypeError("a list where a number is expected")
         return array
-
-    def add(self, converted: Array) -> None:
-        self._slices.append(converted)
 
     def finish(self) -> list[Any]:
         return encode_numbers(_joined(self._slices, self._dtype), optional=self._optional)
@@ -164,34 +171,27 @@ class _ReadingEncoder(_NumberEncoder):
 
     def finish(self) -> list[Any]:
         bits = _joined(self._slices, self._dtype).view("<u4")
-        rounded = (bits + _HALF_OF_LAST_BIT) & _KEPT_BITS
+        rounded = (bits + _HALF_OF_LAST_BIT) & _UPPER_BYTES
         return encode_numbers(rounded.view(self._dtype), optional=True)
 
 
-class _TextEncoder:
-    items = 0
-
+class _TextEncoder(Encoder):
     def __init__(self) -> None:
+        super().__init__()
         self._index = _Index()
-        self._slices: list[Array] = []
 
     def convert(self, items: Sequence[Any]) -> Array:
         return _codes(self._index, items)
 
-    def add(self, converted: Array) -> None:
-        self._slices.append(converted)
-
     def finish(self) -> list[Any]:
-        return _encode_dictionary(self._slices, list(self._index))
+        return [DICTIONARY, encode_numbers(_joined(self._slices)), list(self._index)]
 
 
-class _ValueEncoder:
-    items = 0
-
+class _ValueEncoder(Encoder):
     def __init__(self) -> None:
+        super().__init__()
         self._codes: dict[bytes, int] = {}
         self._entries: list[Any] = []
-        self._slices: list[Array] = []
         self._last: tuple[Any, int] = (object(), 0)
 
     def convert(self, items: Sequence[Any]) -> Array:
@@ -212,20 +212,14 @@ class _ValueEncoder:
             code = self._codes[packed] = len(self._codes)
         return code
 
-    def add(self, converted: Array) -> None:
-        self._slices.append(converted)
-
     def finish(self) -> list[Any]:
-        return _encode_dictionary(self._slices, self._entries)
+        return [DICTIONARY, encode_numbers(_joined(self._slices)), self._entries]
 
 
-class _KeyEncoder:
-    items = 0
-
+class _KeyEncoder(Encoder):
     def __init__(self) -> None:
+        super().__init__()
         self._index = _Index()
-        self._codes: list[Array] = []
-        self._tails: list[Array] = []
 
     def convert(self, items: Iterable[Any]) -> tuple[Array, Array]:
         items = list(items)
@@ -238,23 +232,18 @@ class _KeyEncoder:
         heads, tails = keys.split_keys(items)
         return _codes(self._index, heads), tails
 
-    def add(self, converted: tuple[Array, Array]) -> None:
-        codes, tails = converted
-        self._codes.append(codes)
-        self._tails.append(tails)
-
     def finish(self) -> list[Any]:
-        codes, tails = _joined(self._codes), _joined(self._tails).reshape(-1, keys.TAIL_WORDS)
+        codes = _joined([codes for codes, _ in self._slices])
+        tails = _joined([tails for _, tails in self._slices]).reshape(-1, keys.TAIL_WORDS)
         heads = list(self._index)
         kinds, texts = bytes(kind for kind, _ in heads), [text for _, text in heads]
         words = map(encode_numbers, tails.T)
         return [KEYS, kinds, texts, encode_numbers(codes), *words]
 
 
-class _KeyListEncoder:
+class _KeyListEncoder(Encoder):
     def __init__(self) -> None:
-        self.items = 0
-        self._lengths: list[Array] = []
+        super().__init__()
         self._keys = _KeyEncoder()
 
     def convert(self, items: Sequence[Any]) -> tuple[Array, tuple[Array, Array]]:
@@ -264,11 +253,11 @@ class _KeyListEncoder:
     def add(self, converted: tuple[Array, tuple[Array, Array]]) -> None:
         lengths, inner = converted
         self.items += int(lengths.sum())
-        self._lengths.append(lengths)
+        self._slices.append(lengths)
         self._keys.add(inner)
 
     def finish(self) -> list[Any]:
-        return [LIST, encode_numbers(_joined(self._lengths)), self._keys.finish()]
+        return [LIST, encode_numbers(_joined(self._slices)), self._keys.finish()]
 
 
 #: Codecs that a column of a schema may have.
@@ -284,11 +273,6 @@ CODECS: dict[str, Callable[[], Encoder]] = {
 }
 
 
-def encoder(codec: str) -> Encoder:
-    """Return a new encoder for a codec."""
-    return CODECS[codec]()
-
-
 def _are_equal(items: Sequence[Any]) -> bool:
     """Return whether all values equal the first, if the last is the same object as the first."""
     return items[0] is items[-1] and items.count(items[0]) == len(items)
@@ -296,10 +280,6 @@ def _are_equal(items: Sequence[Any]) -> bool:
 
 def _is_one_object(items: Sequence[Any]) -> bool:
     return len(items) > 0 and all(map(is_, items, repeat(items[0])))
-
-
-def _encode_dictionary(slices: list[Array], entries: list[Any]) -> list[Any]:
-    return [DICTIONARY, encode_numbers(_joined(slices)), entries]
 
 
 def _joined(slices: list[Array], dtype: str = _CODE) -> Array:

@@ -24,7 +24,7 @@ class RecordingEnd(str, Enum):
     CLOSED = "closed"
     """All files, or the scheduler's, are closed."""
     GOES_ON = "goes on"
-    """Its processes run and write."""
+    """Its processes are running and writing."""
     CUT = "cut"
     """A process ended without closing its file: it was killed."""
     SCHEDULER_GONE = "scheduler gone"
@@ -52,8 +52,8 @@ class FileEnd:
     worker: str | None = None
 
     @classmethod
-    def of(cls, header: dict[str, Any], writer: Writer | None) -> FileEnd:
-        """Return the end of a file with such a header."""
+    def from_header(cls, header: dict[str, Any], writer: Writer | None) -> FileEnd:
+        """Return how a file with this header ended."""
         worker = header.get("worker")
         address = worker.get("address") if isinstance(worker, dict) else None
         process = tuple(header.get(name) for name in ("host", "pid", "process_started"))
@@ -61,9 +61,10 @@ class FileEnd:
 
 
 def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
-    """Return whether the scheduler's file lacks the end of workers that closed their files.
+    """Return whether workers closed their files although the scheduler's file has no record of it.
 
-    The scheduler's process may be running, so that the file alone suggests that the run continues.
+    Then the scheduler's file was truncated. Its process may still be running, so the file alone
+    would suggest that the run continues.
     """
     workers = [file for file in files if file.worker is not None]
     closed = all(file.writer is None for file in workers)
@@ -76,9 +77,11 @@ def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None)
     Parameters
     ----------
     files
-        All files. The scheduler's decide where there are any: workers may die before the run ends.
+        All files. Only those of the scheduler count if there are any, because workers may die
+        before the run ends.
     left
-        The workers that the scheduler tells to have left; None: nobody asks whether it was cut.
+        Addresses of the workers that left, by the scheduler's file. None skips the check whether
+        this file was truncated.
     """
     files = list(files)
     of_scheduler = [file for file in files if file.plugin == SCHEDULER]

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +23,7 @@ from dasfprof.database.following import process_facts
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window, is_dasf_trace
 from dasfprof.database.runs import missing_file
 from dasfprof.database.writer import Source, TraceWriter
-from dasfprof.errors import CannotWriteError, InvalidArgumentError, NotATraceError, ReadOnlyError
+from dasfprof.errors import CannotWriteError, InvalidArgumentError, ReadOnlyError
 from dasfprof.schema.events import (
     EVENT_CLASSES,
     CompleteEvent,
@@ -37,22 +37,8 @@ from dasfprof.text import escape, format_size
 # --- Trace files as an HTML table for a notebook --------------------------------------------------
 # Names of files, workers and tasks come from the writer of the trace, so all text is escaped.
 
-#: Maximum number of files of a run that a notebook lists.
-_MOST_FILES = 20
-_LONGEST = 200
-
-
-def table_html(caption: str, labels: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a small HTML table. Long texts are shortened."""
-    head = "".join(f"<th>{escape(label)}</th>" for label in labels)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(str(cell)[:_LONGEST])}</td>' for cell in row)}</tr>"
-        for row in rows
-    )
-    return (
-        f"<div><p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )
+#: Maximum number of files of a run that a notebook lists, and of characters in a cell.
+_MOST_FILES, _LONGEST = 20, 200
 
 
 def files_html(caption: str, paths: Sequence[Path]) -> str:
@@ -60,28 +46,27 @@ def files_html(caption: str, paths: Sequence[Path]) -> str:
     if len(paths) > _MOST_FILES:
         caption = f"{caption}; the first {_MOST_FILES} files:"
     labels = ("Plugin", "Host", "Worker", "Size", "File")
-    return table_html(caption, labels, [_file_row(path) for path in paths[:_MOST_FILES]])
+    head = "".join(f"<th>{label}</th>" for label in labels)
+    rows = (
+        "".join(f"<td>{escape(str(cell)[:_LONGEST])}</td>" for cell in _file_row(path))
+        for path in paths[:_MOST_FILES]
+    )
+    return (
+        f"<div><p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table></div>"
+    )
 
 
 def _file_row(path: Path) -> tuple[object, ...]:
     """Return the cells of one file, or why it cannot be read."""
     try:
-        header = _header(path)
+        header = {"plugin": "DASF"} if is_dasf_trace(path) else TraceFile(path).read_header()
         worker = header.get("worker")
         name = worker.get("name", "") if isinstance(worker, dict) else ""
         size = format_size(path.stat().st_size)
     except Exception as error:
         return "", "", "", f"cannot be read: {type(error).__name__}", path.name
     return header.get("plugin", ""), header.get("host", ""), name, size, path.name
-
-
-def _header(path: Path) -> dict[str, Any]:
-    try:
-        return TraceFile(path).read_header()
-    except NotATraceError:
-        if not is_dasf_trace(path):
-            raise
-        return {"plugin": "DASF"}
 
 
 logger = logging.getLogger(__name__)
@@ -109,7 +94,7 @@ class EventDatabase(ABC):
         """Add an event. Raises `ReadOnlyError` if the database can only be read."""
         raise ReadOnlyError(f"{self!r} was opened for reading. Record into a new file instead.")
 
-    def commit(self) -> None:  # noqa: B027  (nothing to do where nothing is pending)
+    def commit(self) -> None:  # noqa: B027  (read-only databases have nothing pending)
         """Return when every event recorded so far can be read back."""
 
     def close(self) -> None:  # noqa: B027
@@ -129,40 +114,40 @@ class EventDatabase(ABC):
 class FileDatabase(EventDatabase):
     """Events in one file, in the format of FORMAT.md.
 
-    An existing file is opened to read and never written. A new file is written by this object
-    alone: the first event creates it, and where another writer has taken the name in the meantime,
-    a number is added to it. `record` appends to memory; a background thread writes blocks. Any
+    An existing file is opened for reading and never written. A new file is created by the first
+    event and written by this object only. If another writer has taken the name in the meantime, a
+    number is added to it. `record` appends to memory, and a background thread writes blocks. Any
     thread may record. Do not change an event or its args after recording it.
 
-    Events that come fast are not lost: when `commit_threshold` of them are not yet in the file, the
-    thread that records waits until they are. A process that ends without `close`, as by
-    SIGKILL or `os._exit`, loses what it recorded in its last `flush_interval` (and while that was
-    written), or `commit_threshold` events if these are fewer, and one more for each further thread
-    that records. What is in the file outlives the process. If the machine goes down, more may be
-    lost, as the file is not synchronised to the disk.
+    Fast events are not lost. When `commit_threshold` of them are not yet in the file, the recording
+    thread waits. A process that ends without `close`, for example by SIGKILL or `os._exit`, loses
+    the events of its last `flush_interval` and those recorded while that was written. It loses at
+    most `commit_threshold` events, and one more for each further thread that records. If the
+    machine goes down, more may be lost, because the file is not synchronized to the disk.
 
-    Where the disk is full or gone, events are dropped and counted by that cause. A disk that does
-    not answer blocks `record` once, for 5 s; from then on up to `max_pending` events are kept, and
-    further ones dropped. The number of dropped events is logged and written to the file.
+    If the disk is full or gone, events are dropped and counted by cause. A disk that does not
+    answer blocks `record` once, for 5 s. After that, up to `max_pending` events stay in memory, and
+    further ones are dropped. The number of dropped events is logged and written to the file.
 
-    After `fork` the file belongs to the parent: what the child records is not written.
+    After `fork`, the file belongs to the parent, and events that the child records are not written.
 
     Parameters
     ----------
     path
         The file.
     commit_threshold, flush_interval
-        Pending events are written when there are so many, or after so many seconds.
+        Number of pending events, and seconds, after which events are written.
     max_pending
-        The most pending events. Beyond them hooks on Dask's event loops, which must not wait, drop
-        and count new ones; so does `record` while the disk does not answer.
+        Maximum number of pending events. Beyond it, hooks on Dask's event loops, which must not
+        wait, drop and count new events. `record` does the same while the disk does not answer.
     header
         Further entries of the file's header, such as the run's name.
     new
-        Write a new file even if the path exists; a number is then added to its name.
+        Write a new file even if the path exists. A number is then added to its name.
     segment_size
-        Bytes after which events go to another file, ``….segment0002.msgpack`` and so on; 0: never.
-        This database reads back the last one; open the directory to read all.
+        Size in bytes after which events go to another file, named ``….segment0002.msgpack`` and so
+        on, or 0 for a single file. This database reads back the last file. Open the directory to
+        read all of them.
     """
 
     def __init__(
@@ -177,13 +162,14 @@ class FileDatabase(EventDatabase):
         segment_size: int = 0,
     ) -> None:
         check_limits(commit_threshold, flush_interval, max_pending)
-        given = check_path(path)
-        self._given = given
-        self._reader = TraceFile(given) if given.exists() and not new else None
+        self._requested_path = check_path(path)
+        exists = self._requested_path.exists()
+        self._reader = TraceFile(self._requested_path) if exists and not new else None
         # Nothing is written to a file that is read.
         facts = {} if self._reader else process_header()
-        self._writer = TraceWriter(
-            given,
+        #: The writer, for plugins that add their own sources.
+        self.writer = TraceWriter(
+            self._requested_path,
             {**facts, **(header or {})},
             commit_threshold=commit_threshold,
             flush_interval=flush_interval,
@@ -196,20 +182,15 @@ class FileDatabase(EventDatabase):
     @property
     def path(self) -> Path:
         """The absolute path, with a number added to the name if another file had taken it."""
-        return self._writer.path
+        return self.writer.path
 
     @property
     def paths(self) -> list[Path]:
         """The files that were written, in order."""
-        return list(self._writer.paths)
-
-    @property
-    def writer(self) -> TraceWriter:
-        """The writer, for plugins that add their own sources."""
-        return self._writer
+        return list(self.writer.paths)
 
     def record(self, event: Event) -> None:
-        """Append an event to memory; wait for the file if `commit_threshold` are not yet in it.
+        """Append an event to memory, and wait if `commit_threshold` events are not yet in the file.
 
         Raises
         ------
@@ -240,17 +221,19 @@ class FileDatabase(EventDatabase):
         rows.append(event)
         # Events that are being written are lost with the process, too.
         if len(rows) + source.in_flight >= source.wake_at:
-            self._make_room(event)
+            self.writer.make_room(source)
+            if self.writer.closed and self.writer.withdraw(source, event):
+                raise self._closed_error()
 
     def commit(self) -> None:
-        """Write all pending events; return when they are in the file."""
+        """Write all pending events, and return when they are in the file."""
         if self._reader is None:
-            self._writer.commit()
+            self.writer.commit()
 
     def close(self) -> None:
         """Write all pending events and the closing frame, once."""
         if self._reader is None:
-            self._writer.close()
+            self.writer.close()
 
     def trace_file(self) -> TraceFile:
         """Write all pending events and open the file to read.
@@ -258,7 +241,7 @@ class FileDatabase(EventDatabase):
         Raises
         ------
         SourceNotFoundError
-            If there is no file, as nothing was recorded; the message names similar files.
+            If there is no file, because nothing was recorded. The message names similar files.
         """
         self.commit()
         if self._reader is None and not self.path.exists():
@@ -267,31 +250,31 @@ class FileDatabase(EventDatabase):
         return file if self.window is None else replace(file, window=self.window)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events as columns, of one name each, in the order of the file.
+        """Yield the events as columns, each batch with one name, in the order of the file.
 
         Raises
         ------
         SourceNotFoundError
-            If there is no file, as nothing was recorded; the message names similar files.
+            If there is no file, because nothing was recorded. The message names similar files.
         """
         return chain.from_iterable(map(split_names, self.trace_file().batches()))
 
     def get_traces(self) -> Iterator[Event]:
         """Yield the events in the order in which they were recorded.
 
-        Those of dasfprof's plugins are completed from the rest of the file; see
-        `MultiEventDatabase.get_traces`, which knows of a run's other files too.
+        Events of dasfprof's plugins are completed from other events of this file.
+        `MultiEventDatabase.get_traces` also uses the other files of a run.
 
         Raises
         ------
         SourceNotFoundError
-            If there is no file, as nothing was recorded; the message names similar files.
+            If there is no file, because nothing was recorded. The message names similar files.
         """
         file = self.trace_file()
         return Completion([file.path]).events(file)
 
     def __repr__(self) -> str:
-        return f"FileDatabase at {self._given.parent / self.path.name}"
+        return f"FileDatabase at {self._requested_path.parent / self.path.name}"
 
     def _repr_html_(self) -> str:
         return files_html(repr(self), [self.path] if self.path.exists() else [])
@@ -303,27 +286,22 @@ class FileDatabase(EventDatabase):
                 f"{self!r} existed when it was opened, so it is read-only: only the process that "
                 "created a file writes to it. Record into a new file, or remove this one first."
             )
-        if self._writer.closed:
+        if self.writer.closed:
             raise self._closed_error()
         try:
-            created = self._writer.create()
+            created = self.writer.create()
         except OSError as error:
             raise CannotWriteError(
-                f"cannot create the trace file {self._writer.path}: {error.strerror or error}. "
+                f"cannot create the trace file {self.path}: {error.strerror or error}. "
                 "Choose a file in a directory that this process may write to."
             ) from error
-        if created and self.path.name != self._given.name and not self._numbered:
+        if created and self.path.name != self._requested_path.name and not self._numbered:
             logger.warning(
                 "another process has created %s in the meantime. Events are written to %s instead.",
-                self._given,
+                self._requested_path,
                 self.path,
             )
-        self._writer.add_source(self._source)
-
-    def _make_room(self, event: Event) -> None:
-        self._writer.make_room(self._source)
-        if self._writer.closed and self._writer.withdraw(self._source, event):
-            raise self._closed_error()
+        self.writer.add_source(self._source)
 
     def _closed_error(self) -> ReadOnlyError:
         return ReadOnlyError(f"{self!r} was closed. Record into a new file instead.")
@@ -399,15 +377,11 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
     InvalidArgumentError
         If one is not a number or out of its range.
     """
-    whole = all(
+    has_valid_types = _is_number(flush_interval) and all(
         isinstance(number, int | np.integer) and not isinstance(number, bool)
         for number in (commit_threshold, max_pending)
     )
-    number = _is_number(flush_interval)
-    if (
-        not (whole and number and commit_threshold >= 1 and flush_interval > 0)
-        or max_pending < commit_threshold
-    ):
+    if not (has_valid_types and 1 <= commit_threshold <= max_pending and flush_interval > 0):
         raise InvalidArgumentError(
             f"commit_threshold={commit_threshold!r}, flush_interval={flush_interval!r}, "
             f"max_pending={max_pending!r}: expected a positive integer, a positive number of "

@@ -54,6 +54,7 @@ def writer_of(header: dict[str, Any]) -> Writer:
     return Writer.ALIVE if _started(pid) == started else Writer.ENDED
 
 
+@cache
 def boot_id() -> str:
     """Return the id of this boot of this host. Processes with equal ids share a clock."""
     try:
@@ -76,8 +77,8 @@ def _started(pid: int) -> float | None:
     """
     try:
         # The name is in parentheses and may contain any characters.
-        state, *rest = Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()
-        return None if state in "ZX" else float(rest[18])
+        state, *fields = Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else float(fields[18])
     except (OSError, ValueError, IndexError):
         pass
     try:
@@ -93,7 +94,7 @@ _PIECE = 1 << 24
 #: Maximum length of a frame of a plugin, which has 5000 events by default.
 _LONGEST = 1 << 28
 
-#: A msgpack map of more than three entries: kind, phase, and a name of less than 32 ASCII letters.
+#: Start of a payload of this writer: kind, phase, and a name of fewer than 32 ASCII letters.
 _NAME = re.compile(
     rb"[\x84-\x8f]\xa4kind\xa6events\xa5phase\xa1[XIBE]\xa4name[\xa1-\xbf]([ -~]+?)\xa4rows"
 )
@@ -132,7 +133,7 @@ class FollowedFile:
 
     def now(self) -> float:
         """Return the time, in Unix seconds, by the clock of the host that writes the file."""
-        if self.clock is None or self.header.get("boot_id") == _this_boot():
+        if self.clock is None or self.header.get("boot_id") == boot_id():
             return time.time()
         return self.clock + time.monotonic() - self.grew
 
@@ -169,14 +170,14 @@ class FollowedFile:
         while self.position < size:
             file.seek(self.position)
             data = file.read(min(length, size - self.position))
-            begin, found = self.position, False
-            for place, payload in frames.scan_frames(data, frames.Damage()):
-                found = True
-                self.position = begin + place + frames.HEAD_BYTES + len(payload)
-                batch = self._take(payload, wanted)
+            begin, has_frame = self.position, False
+            for offset, payload in frames.scan_frames(data, frames.Damage()):
+                has_frame = True
+                self.position = begin + offset + frames.HEAD_BYTES + len(payload)
+                batch = self._decode(payload, wanted)
                 if batch is not None:
                     yield batch
-            if found:
+            if has_frame:
                 length = _PIECE
             elif begin + len(data) < size:
                 length *= 2
@@ -185,10 +186,14 @@ class FollowedFile:
                 self.position = max(self.position, size - _LONGEST)
                 return
 
-    def _take(self, payload: memoryview, wanted: Wanted) -> Batch | None:
+    def _decode(self, payload: memoryview, wanted: Wanted) -> Batch | None:
+        """Return the events of a frame, or None if it has none of the wanted kinds."""
         try:
             plain = inflate(payload)
-            if _name_at_begin(plain) not in (None, *wanted):
+            # Most blocks are of kinds that are not needed, and unpacking them takes most of the
+            # time.
+            name = _NAME.match(plain)
+            if name is not None and name[1].decode("ascii", "replace") not in wanted:
                 return None
             block = values.unpack(plain)
             if not isinstance(block, dict):
@@ -202,21 +207,8 @@ class FollowedFile:
             elif kind == "end":
                 self.closed, self.continues = True, block.get("continues") is True
             elif kind == "events" and args is not None:
-                there = block["args"]
-                chosen = {name: there[name] for name in args if name in there}
-                return decode_block({**block, "args": chosen}, len(plain))
+                selected = {name: block["args"][name] for name in args if name in block["args"]}
+                return decode_block({**block, "args": selected}, len(plain))
         except values.DAMAGE_ERRORS:
             pass
         return None
-
-
-def _name_at_begin(plain: bytes | memoryview) -> str | None:
-    """Return the name of the events of a payload, if it is where our writer puts it.
-
-    Most blocks are of kinds that are not needed, and unpacking them takes most of the time.
-    """
-    found = _NAME.match(plain)
-    return None if found is None else found[1].decode("ascii", "replace")
-
-
-_this_boot = cache(boot_id)

@@ -82,7 +82,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
         if length is not None and position + HEAD_BYTES + length <= size:
             start = position + HEAD_BYTES
             allowance -= length
-            with memoryview(data) as whole, whole[start : start + length] as payload:
+            with memoryview(data) as view, view[start : start + length] as payload:
                 intact = zlib.crc32(payload) == _HEAD.unpack_from(data, position)[2]
                 if intact:
                     yield position, payload
@@ -100,7 +100,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
         position = following
 
 
-def whole_frames(data: bytes) -> int:
+def end_of_frames(data: bytes) -> int:
     """Return the end of the last intact frame, or 0 if there is none."""
     end = 0
     for position, payload in scan_frames(data, Damage()):
@@ -115,9 +115,7 @@ def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int |
     head = data[position : position + _HEAD.size]
     marker, length, _ = _HEAD.unpack(head)
     (check,) = _CHECK.unpack_from(data, position + _HEAD.size)
-    if marker != MARKER or check != zlib.crc32(head):
-        return None
-    return int(length)
+    return int(length) if marker == MARKER and check == zlib.crc32(head) else None
 
 
 def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
@@ -132,7 +130,6 @@ def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
 def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
     """Return whether the file ends inside the frame that begins here."""
     if position + HEAD_BYTES > size:
-        begun = data[position : position + len(MARKER)]
-        return MARKER.startswith(begun)
+        return MARKER.startswith(data[position : position + len(MARKER)])
     length = _believed_length(data, position, size)
     return length is not None and position + HEAD_BYTES + length > size

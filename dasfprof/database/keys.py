@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from itertools import chain, repeat
-from operator import itemgetter
+from operator import getitem, itemgetter, ne
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,11 @@ NO_TAIL: Tail = (0, 0, 0, 0)
 _LIMIT = 1 << 32
 _HEX_DIGITS = 32
 _UUID_LENGTH = 36
-#: Positions of the dashes in a UUID, and of the one before it, from the end of the text.
-_UUID_DASHES = (-37, -28, -23, -18, -13)
+#: Positions of the dashes in a UUID.
+_UUID_DASHES = (8, 13, 18, 23)
 _MAX_DECIMAL_DIGITS = 10
-_POWERS = 10 ** np.arange(_MAX_DECIMAL_DIGITS)
+#: Powers of ten, the largest first.
+_POWERS = 10 ** np.arange(_MAX_DECIMAL_DIGITS - 1, -1, -1)
 _WORDS = struct.Struct(">4I")
 _PADDING = tuple(NO_TAIL[count:] for count in range(TAIL_WORDS + 1))
 
@@ -90,53 +91,48 @@ def _split_tuples(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]
 def _split_texts(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
     """Split texts with equal kinds of tails in a fifth of the time, or return None for others."""
     first = items[0]
-    if first[-_UUID_LENGTH - 1 : -_UUID_LENGTH] == "-" == first[-13:-12]:
-        return _split_uuids(items)
-    text = first[: first.rfind("-") + 1]
+    is_uuid = first[-_UUID_LENGTH - 1 : -_UUID_LENGTH] == "-" == first[-13:-12]
+    prefix = first[:-_UUID_LENGTH] if is_uuid else first[: first.rfind("-") + 1]
     # Most often, all have the same start.
-    ends = list(map(itemgetter(slice(len(text), None)), items))
-    if text and "".join(items) == text + text.join(ends):
-        texts, alike = None, {text[:-1]}
+    ends = list(map(itemgetter(slice(len(prefix), None)), items))
+    if prefix and "".join(items) == prefix + prefix.join(ends):
+        texts, distinct = None, {prefix[:-1]}
     else:
         # `rpartition` would create a tuple for each text, which the garbage collector tracks.
-        dashes = [item.rfind("-") for item in items]
+        dashes = [len(item) - _UUID_LENGTH - 1 if is_uuid else item.rfind("-") for item in items]
+        if min(dashes) < 0 or any(map(ne, map(getitem, items, dashes), repeat("-"))):
+            return None
         ends = [item[dash + 1 :] for item, dash in zip(items, dashes, strict=True)]
         texts = [item[:dash] for item, dash in zip(items, dashes, strict=True)]
-        if min(dashes) < 0:
-            return None
-        alike = set(texts)
-    if any(text[:2] == "('" for text in alike):
+        distinct = set(texts)
+    if any(text[:2] == "('" for text in distinct):
         return None
     end = ends[0]
     kind = FLOAT if "." in end else HEX if len(end) == _HEX_DIGITS else NUMBERED
+    kind = UUID if is_uuid else kind
     words = _READ_ENDS[kind](ends)
     if words is None:
         return None
     tails = np.zeros((len(items), TAIL_WORDS), dtype="<u4")
     tails[:, : words.shape[1]] = words
-    heads = {text: (kind, text) for text in alike}
+    heads = {text: (kind, text) for text in distinct}
     if texts is None:
         return [*heads.values()] * len(items), tails
     return [heads[text] for text in texts], tails
 
 
-def _split_uuids(items: list[str]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Split texts that end in a UUID, or return None for other keys."""
-    if set(map(itemgetter(*_UUID_DASHES), (item.rjust(_UUID_LENGTH + 1) for item in items))) != {
-        ("-",) * len(_UUID_DASHES)
-    }:
-        return None
-    digits = "".join([item[-_UUID_LENGTH:] for item in items]).replace("-", "")
-    texts = [item[: -_UUID_LENGTH - 1] for item in items]
-    heads = {text: (UUID, text) for text in set(texts)}
-    if len(digits) != _HEX_DIGITS * len(items) or any(text[:2] == "('" for text in heads):
-        return None
-    words = _words_of_digits(digits)
-    return None if words is None else ([heads[text] for text in texts], words.astype("<u4"))
-
-
 def _read_hashes(ends: list[str]) -> npt.NDArray[Any] | None:
     return _words_of_digits("".join(ends)) if set(map(len, ends)) == {_HEX_DIGITS} else None
+
+
+def _read_uuids(ends: list[str]) -> npt.NDArray[Any] | None:
+    if set(map(len, ends)) != {_UUID_LENGTH}:
+        return None
+    dashes = set(map(itemgetter(*_UUID_DASHES), ends))
+    digits = "".join(ends).replace("-", "")
+    if dashes != {("-",) * len(_UUID_DASHES)} or len(digits) != _HEX_DIGITS * len(ends):
+        return None
+    return _words_of_digits(digits)
 
 
 def _words_of_digits(digits: str) -> npt.NDArray[Any] | None:
@@ -153,10 +149,10 @@ def _words_of_digits(digits: str) -> npt.NDArray[Any] | None:
 def _read_times(ends: list[str]) -> npt.NDArray[Any] | None:
     ticks = many_time_ticks(ends)
     if ticks is None:
-        each = [time_ticks(end) for end in ends]
-        if None in each:
+        read_singly = [time_ticks(end) for end in ends]
+        if None in read_singly:
             return None
-        ticks = np.array(each, dtype=np.int64)
+        ticks = np.array(read_singly, dtype=np.int64)
     return np.stack([ticks >> 32, ticks & (_LIMIT - 1)], axis=1)
 
 
@@ -172,12 +168,12 @@ def _read_decimals(ends: list[str]) -> npt.NDArray[Any] | None:
     starts = stops - lengths
     if octets.max() > 9 or ((octets[starts] == 0) & (lengths > 1)).any():
         return None
-    powers = _POWERS[stops.repeat(lengths) - np.arange(1, len(octets) + 1)]
+    powers = _POWERS[np.arange(len(octets)) - stops.repeat(lengths)]
     numbers = np.add.reduceat(octets * powers, starts)
     return numbers.reshape(-1, 1) if numbers.max() < _LIMIT else None
 
 
-_READ_ENDS = {HEX: _read_hashes, FLOAT: _read_times, NUMBERED: _read_decimals}
+_READ_ENDS = {HEX: _read_hashes, UUID: _read_uuids, FLOAT: _read_times, NUMBERED: _read_decimals}
 
 
 def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:
@@ -253,10 +249,10 @@ def _hex_words(digits: str) -> Tail | None:
 
 
 def _uuid_words(text: str) -> Tail | None:
+    """Return the digits of a UUID as words, or None for any other text of its length."""
     digits = text.replace("-", "")
-    if len(digits) != _HEX_DIGITS or not text[8] == text[13] == text[18] == text[23] == "-":
-        return None
-    return _hex_words(digits)
+    dashes = set(itemgetter(*_UUID_DASHES)(text))
+    return _hex_words(digits) if len(digits) == _HEX_DIGITS and dashes == {"-"} else None
 
 
 def _uuid_text(digits: str) -> str:
@@ -272,7 +268,6 @@ _EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
 _TICK_BITS = 22
 #: Number of digits of such a time before the decimal point, and maximum number after it.
 _POINT, _MAX_DECIMALS = 10, 7
-_PLACES = 10 ** np.arange(_POINT - 1, -1, -1)
 
 
 def time_ticks(text: str) -> int | None:
@@ -304,15 +299,16 @@ def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
     point = np.uint8((ord(".") - ord("0")) % 256)
     if (digits[:, _POINT] != point).any() or (np.delete(digits, _POINT, axis=1) > 9).any():
         return None
-    whole, parts = digits[:, :_POINT] @ _PLACES[-_POINT:], digits[:, _POINT + 1 :] @ _PLACES[-7:]
-    if whole.min() < _EARLIEST or whole.max() >= _LATEST - 1:
+    seconds = digits[:, :_POINT] @ _POWERS[-_POINT:]
+    fractions = digits[:, _POINT + 1 :] @ _POWERS[-_MAX_DECIMALS:]
+    if seconds.min() < _EARLIEST or seconds.max() >= _LATEST - 1:
         return None
-    ticks: npt.NDArray[np.int64] = (whole << _TICK_BITS) + _to_ticks(parts, 10**_MAX_DECIMALS)
-    part, scale = ticks & (2**_TICK_BITS - 1), _PLACES[-1 - decimals]
-    closest, tie = _to_decimals(part, scale)
-    fewer, _ = _to_decimals(part, scale // 10)
-    too_long = (_to_ticks(fewer, scale // 10) == part) & (decimals > 1)
-    if tie.any() or too_long.any() or (closest * (10**_MAX_DECIMALS // scale) != parts).any():
+    ticks: npt.NDArray[np.int64] = (seconds << _TICK_BITS) + _to_ticks(fractions, 10**_MAX_DECIMALS)
+    remainder, scale = ticks & (2**_TICK_BITS - 1), _POWERS[-1 - decimals]
+    closest, tie = _to_decimals(remainder, scale)
+    fewer, _ = _to_decimals(remainder, scale // 10)
+    too_long = (_to_ticks(fewer, scale // 10) == remainder) & (decimals > 1)
+    if tie.any() or too_long.any() or (closest * (10**_MAX_DECIMALS // scale) != fractions).any():
         return None
     return ticks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,9 @@ class Losses:
         self.by_cause: dict[str, int] = {}
         #: Number of errors that were caught in hooks and in encoding.
         self.errors = 0
-        self._told: dict[str, int] = {}
-        self._errors_told = 0
+        #: Losses and errors of earlier segments.
+        self._earlier_losses: dict[str, int] = {}
+        self._earlier_errors = 0
         self._warned = False
         self._lock = threading.RLock()
 
@@ -94,22 +96,19 @@ class Losses:
     def warn_of_all(self) -> None:
         """Log the total number of losses, if any."""
         if self.by_cause:
-            told = describe_losses(self.dropped, self.by_cause)
-            logger.warning("the trace %s is closed; it lacks %s.", self._path(), told)
+            description = describe_losses(self.dropped, self.by_cause)
+            logger.warning("the trace %s is closed; it lacks %s.", self._path(), description)
 
     def about(self) -> dict[str, Any]:
         """Return the entries of every frame that count the losses of its segment (FORMAT.md)."""
-        of_segment = {
-            cause: count - self._told.get(cause, 0) for cause, count in self.by_cause.copy().items()
-        }
-        of_segment = {cause: count for cause, count in of_segment.items() if count}
-        dropped, errors = sum(of_segment.values()), self.errors - self._errors_told
-        about: dict[str, Any] = {"dropped": dropped, "errors": errors}
-        return {**about, "dropped_by": of_segment} if of_segment else about
+        by_cause = Counter(self.by_cause.copy()) - Counter(self._earlier_losses)
+        errors = self.errors - self._earlier_errors
+        about: dict[str, Any] = {"dropped": by_cause.total(), "errors": errors}
+        return {**about, "dropped_by": dict(by_cause)} if by_cause else about
 
     def begin_segment(self) -> None:
         """Restart the count, because frames of the last segment contain earlier losses."""
-        self._told, self._errors_told = self.by_cause.copy(), self.errors
+        self._earlier_losses, self._earlier_errors = self.by_cause.copy(), self.errors
 
 
 def cause_of(error: BaseException) -> str:
@@ -135,11 +134,11 @@ def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     '3 facts: 2 found the disk full, 1 for an unknown reason'
     """
     known = {cause: by_cause[cause] for cause in CAUSES if cause in by_cause}
-    told = [f"{count:,} {CAUSES[cause]}" for cause, count in known.items()]
+    parts = [f"{count:,} {CAUSES[cause]}" for cause, count in known.items()]
     unknown = dropped - sum(known.values())
     if unknown > 0:
-        told.append(f"{unknown:,} for an unknown reason")
-    return f"{dropped:,} fact{'s' * (dropped != 1)}: {', '.join(told)}"
+        parts.append(f"{unknown:,} for an unknown reason")
+    return f"{count_of(dropped, 'fact')}: {', '.join(parts)}"
 
 
 def describe_unknown_events(by_name: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from dasfprof.database.completion import Completion
 from dasfprof.database.file import EventDatabase, FileDatabase, files_html
 from dasfprof.database.profiler import DasfDatabase, EventProfiler, HostDatabase, open_database
 from dasfprof.database.reader import (
+    NO_TRACE,
     Time,
     TraceFile,
     has_frame,
@@ -55,25 +56,25 @@ class MultiEventDatabase:
                 f"got the path {os.fspath(databases)!r}, but MultiEventDatabase takes a list of "
                 "databases. Use dasfprof.open_run(path) to find the files of a run."
             )
-        self.databases: list[EventDatabase] = [
-            each
-            for item in databases
-            for database in [_database(item)]
-            for each in (database.databases if isinstance(database, HostDatabase) else [database])
-        ]
+        self.databases: list[EventDatabase] = []
+        for database in map(_database, databases):
+            if isinstance(database, HostDatabase):
+                self.databases += database.databases
+            else:
+                self.databases.append(database)
 
     def get_traces(self) -> Iterator[Event]:
         """Yield all events, database by database.
 
-        Events of dasfprof's plugins are completed from the other databases, so that code that takes
-        them one by one, as analyses of DASF's events do, finds everything in the event:
+        Events of dasfprof's plugins are completed from the other databases, for code that processes
+        events one by one, as analyses of DASF's events do:
 
-        - "Resource Usage" has the last known value of each field of its process and host, NaN
-          where there is none. In the ten seconds before a field's first value, it has that value.
-        - "Compute" has ``dependents``, the keys of the tasks that take its key's result.
+        - "Resource Usage" has the last known value of each field of its process and host, or NaN.
+          In the ten seconds before the first value of a field, it has that value.
+        - "Compute" has ``dependents``, the keys of the tasks that depend on its key.
 
-        "Managed Memory" has no ``key``: DASF records it as a task ends, dasfprof in each sample,
-        which belongs to no task. `batches` yields the columns as they were recorded.
+        "Managed Memory" has no ``key``, because dasfprof samples it at intervals, while DASF
+        records it when a task ends. `batches` yields the columns as they were recorded.
         """
         files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
         completion = Completion(file.path for file in files)
@@ -107,27 +108,26 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     Parameters
     ----------
     source
-        A file; a directory; a glob (used as it is); or a run's name or a prefix of it, with or
-        without a directory before it (``traces/Tutorial_5``). An exact name wins over longer ones.
-        If a directory holds several runs, or several have the name, the newest is opened, with a
-        `UserWarning`. The directory may be a URL to which a run was put
-        (``s3://bucket/traces/Tutorial_5``): the files of that run are copied to a temporary
+        A file, a directory, a glob, or a run's name or a prefix of it, with or without a directory
+        before it (``traces/Tutorial_5``). An exact name wins over longer ones. If a directory
+        contains several runs, or several runs have this name, the newest is opened, with a
+        `UserWarning`. The directory may be a URL to which a run was uploaded
+        (``s3://bucket/traces/Tutorial_5``). The files of that run are copied to a temporary
         directory of this process.
     between
         Two times: Unix seconds, datetimes, or texts such as ``"2026-03-01 12:00"``, in UTC unless
-        they name a zone. Only what overlaps the time between them is read: task runs, transfers
-        and samples; of files of a long run, only the parts that hold it. Times are those of the
-        clocks of the hosts that recorded. DASF's own files are read whole.
+        they name a zone. Only task runs, transfers and samples that overlap this time range are
+        read. Times are those of the clocks of the recording hosts. DASF's own files are read
+        completely.
 
     Raises
     ------
     SourceNotFoundError
         If no file is found.
     NotATraceError
-        If a file is neither a dasfprof nor a DASF trace, or none has a whole block.
+        If a file is neither a dasfprof nor a DASF trace, or no file has an intact block.
     InvalidArgumentError
-        If runs of several names begin with a prefix; the message names them. If `between` is not
-        two times.
+        If runs with different names begin with the prefix, or if `between` is not two times.
     TraceError, MissingExtraError
         If a directory or URL cannot be read, or needs a package that is not installed.
     """
@@ -137,34 +137,33 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     if is_url(source):
         files = open_stored(text)
     elif path.is_file():
-        if not _is_any_trace(path):
+        if not is_trace(path):
             raise NotATraceError(
                 f"{text} is empty: its process has not written to it yet, or the disk was full. "
                 "In that case, the log of the process has the number of lost events."
                 if not path.stat().st_size
-                else f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file "
-                "that a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those "
-                "there."
+                else f"{text} is {NO_TRACE}"
             )
         files = [path]
     elif path.is_dir():
         _check_access(path)
         files = choose_run(find_runs(path), "", text, text).files
-    elif glob.has_magic(text) and (found := _headers(path.parent, map(Path, glob.glob(text)))):
-        files = [file for file, _ in without_copies(found)]
+    elif glob.has_magic(text) and (matches := _headers(path.parent, map(Path, glob.glob(text)))):
+        files = [file for file, _ in without_copies(matches)]
     else:
         _check_access(path.parent)
         runs = find_runs(path.parent)
         files = choose_run(runs, path.name, str(path.parent), text).files
     if not any(map(has_frame, files)):
         raise NotATraceError(
-            f"nothing can be read of {text}: {count_of(len(files), 'file')}, of which none has a "
-            "whole block. Their writers had not written yet, or were cut off."
+            f"{text} cannot be read: none of its {count_of(len(files), 'file')} has an intact "
+            "block. Their processes have not written yet, or were killed while they wrote the "
+            "first block."
         )
-    database = MultiEventDatabase(files)
-    for each in database.databases:
-        each.window = window
-    return database
+    run = MultiEventDatabase(files)
+    for database in run.databases:
+        database.window = window
+    return run
 
 
 def _check_access(directory: Path) -> None:
@@ -188,8 +187,8 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
         name = _text(header.get("run")) or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
         identity = name, _text(header.get("run_uuid"))
         if not header:
-            alike = [known for known in runs if known[0] == name]
-            identity = max(alike, key=lambda known: runs[known].created, default=identity)
+            same_name = [known for known in runs if known[0] == name]
+            identity = max(same_name, key=lambda known: runs[known].created, default=identity)
         run = runs.setdefault(identity, Run(name))
         run.files.append(path)
         created = _seconds(header.get("run_created", header.get("created")))
@@ -208,24 +207,25 @@ def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
 
 def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str, Any]]]:
     """Return these files, including all copies, with their headers."""
-    return [found for found in _headers(directory) if found[1].get("run_uuid") == run_uuid]
+    headers = _headers(directory)
+    return [(path, header) for path, header in headers if header.get("run_uuid") == run_uuid]
 
 
 def without_copies(
-    found: Iterable[tuple[Path, dict[str, Any]]],
+    headers: Iterable[tuple[Path, dict[str, Any]]],
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Remove shorter copies of files.
+    """Return files with their headers, without shorter copies of the same file.
 
-    A file is only written at its end. A worker's own file and the scheduler's copy may be in the
-    same directory.
+    A worker's own file and the scheduler's copy may be in the same directory. Files only grow, so
+    the longest copy contains the others.
     """
-    kept: dict[Any, tuple[Path, dict[str, Any]]] = {}
-    for path, header in found:
+    longest: dict[Any, tuple[Path, dict[str, Any]]] = {}
+    for path, header in headers:
         identity = identity_of(header) or path
-        known = kept.get(identity)
+        known = longest.get(identity)
         if known is None or known[0].stat().st_size < path.stat().st_size:
-            kept[identity] = path, header
-    return sorted(kept.values(), key=lambda pair: pair[0])
+            longest[identity] = path, header
+    return sorted(longest.values(), key=lambda pair: pair[0])
 
 
 def received_path(path: Path) -> Path:
@@ -256,8 +256,8 @@ def _headers(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Return the headers of all traces in a directory. DASF's files have none."""
     files = directory.glob("*.msgpack") if among is None else among
-    found = ((path, _header(path)) for path in sorted(files) if path.is_file())
-    return [(path, header) for path, header in found if header is not None]
+    headers = ((path, _header(path)) for path in sorted(files) if path.is_file())
+    return [(path, header) for path, header in headers if header is not None]
 
 
 def _header(path: Path) -> dict[str, Any] | None:
@@ -267,10 +267,10 @@ def _header(path: Path) -> dict[str, Any] | None:
     """
     header = intact_header(path)
     try:
-        if header is None and _is_any_trace(path):
-            dasf = is_dasf_trace(path)
-            header = {"run_uuid": "DASF"} if dasf else TraceFile(path).read_header()
-    except FileNotFoundError:  # it has just been removed
+        if header is None and is_trace(path):
+            is_dasf = is_dasf_trace(path)
+            header = {"run_uuid": "DASF"} if is_dasf else TraceFile(path).read_header()
+    except FileNotFoundError:  # The file has just been removed.
         return None
     except OSError as error:
         why = error.strerror or error
@@ -284,10 +284,6 @@ def _text(value: Any) -> str:
 
 def _seconds(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else 0.0
-
-
-def _is_any_trace(path: Path) -> bool:
-    return path.is_file() and (is_dasf_trace(path) or is_trace(path))
 
 
 def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:

@@ -100,23 +100,24 @@ class TraceOutput:
     path
         The file. If it exists, it is left alone and a number is added to the name.
     header
-        Returns the header's frame, by the number of the segment and further entries; called for
+        Returns the header's frame, from the number of the segment and further entries. Called for
         each new file.
     segment_size
-        Bytes after which the next segment begins; 0: never.
+        Size in bytes after which the next segment begins, or 0 for a single file.
     ending
-        Returns the index of a segment and its closing frame, from the index's blocks and place.
+        Returns the index and the closing frame of a segment, from the blocks of the index and its
+        position.
     ended
-        Called when they were written.
+        Called when these were written.
     """
 
     def __init__(
         self,
         path: Path,
         header: Callable[[int, dict[str, Any]], bytes],
-        segment_size: int = 0,
-        ending: Callable[[list[IndexedBlock], int], bytes] = lambda blocks, place: b"",
-        ended: Callable[[], None] = lambda: None,
+        segment_size: int,
+        ending: Callable[[list[IndexedBlock], int], bytes],
+        ended: Callable[[], None],
     ) -> None:
         #: Segments; the last is being written. Paths are absolute, so that changes of the working
         #: directory have no effect.
@@ -176,9 +177,8 @@ class TraceOutput:
         """
         with self._opened() as file:
             # The file is new or was recreated, or the disk was full for the header.
-            begin, header = file.tell(), b""
-            if not self._headed:
-                header = self._header(self._number, self._about)
+            begin = file.tell()
+            header = b"" if self._headed else self._header(self._number, self._about)
             self._size = None
             if self._margin:
                 reserve(file, len(header) + len(frame) + self._margin)
@@ -208,30 +208,30 @@ class TraceOutput:
                 return file
             file.close()
             is_cut = is_same and size < (self._size or 0)
-        self._begin_anew(is_cut)
+        self._replace_file(is_cut)
         file = _open(self.path)
         _, self._identity = _facts(file)
         return file
 
-    def _begin_anew(self, cut: bool) -> None:
+    def _replace_file(self, is_cut: bool) -> None:
         """Continue in another file.
 
         Without segments, continue in the same one if it was truncated.
         """
-        left, (blocks, events) = self.path, self._written
-        if self._segment_size or not cut:
+        previous, (blocks, events) = self.path, self._written
+        if self._segment_size or not is_cut:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             path = create_exclusively(self._next_path())
             if self._segment_size:
                 self.paths.append(path)
             else:
                 self.paths[-1] = path
-        self._begin_header(anew=True)
+        self._begin_header(is_replacement=True)
         if events:
             logger.warning(
                 "the trace %s is missing or was changed: it or its directory was removed, moved, "
                 "truncated or unmounted. %s in %s had been written. Recording continues in %s.",
-                left,
+                previous,
                 count_of(events, "event"),
                 count_of(blocks, "block"),
                 self.path,
@@ -258,13 +258,13 @@ class TraceOutput:
             return first
         return first.with_name(f"{first.stem}.segment{self._number + 1:04d}.msgpack")
 
-    def _begin_header(self, anew: bool = False) -> None:
+    def _begin_header(self, is_replacement: bool = False) -> None:
         """Write the header of the next segment before the next frame."""
         self._number += 1
-        self._headed, self._blocks, self._size = False, [], 0 if not anew else None
+        self._headed, self._blocks, self._size = False, [], None if is_replacement else 0
         blocks, events = self._written
         before = {"blocks": blocks, "events": events, "until": self._last}
-        self._about = {"before": {**before, "gone": True} if anew else before}
+        self._about = {"before": {**before, "gone": True} if is_replacement else before}
 
 
 def _open(path: Path) -> FileIO:
@@ -290,8 +290,7 @@ def create_exclusively(path: Path) -> Path:
     while True:
         try:
             candidate.open("xb").close()
+            return candidate
         except FileExistsError:
             number += 1
             candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
-        else:
-            return candidate

@@ -40,9 +40,9 @@ class EventProfiler:
     Parameters
     ----------
     database_file
-        A file. An existing one (dasfprof's or DASF's) is only read; a new one is created with the
-        first event. None: a new name, ``traces-xxxxxxxx.msgpack``. ``NAME-PLUGIN-HOST.msgpack``,
-        as DASF names its files, reads those of all workers of a host:
+        A file. An existing file of dasfprof or DASF is only read. A new file is created with the
+        first event. The default is a new name, ``traces-xxxxxxxx.msgpack``. A name of DASF's form,
+        ``NAME-PLUGIN-HOST.msgpack``, reads the files of all workers of a host:
         ``NAME-PLUGIN-HOST-0.msgpack`` and so on.
     database_creation_kwargs
         Options of `FileDatabase` for a new file.
@@ -127,7 +127,7 @@ class HostDatabase(EventDatabase):
     Parameters
     ----------
     path
-        Their name, without those of the workers.
+        The common name, without the names of the workers.
     files
         The files.
     """
@@ -156,8 +156,8 @@ def _files_of_host(path: Path) -> list[Path]:
     if plugin is None:
         return []
     host = file_part(path.stem[plugin.end() :])
-    found = path.parent.glob(f"{glob.escape(path.stem[: plugin.end()] + host)}-*{path.suffix}")
-    headers = {file: intact_header(file) or {} for file in sorted(found)}
+    files = path.parent.glob(f"{glob.escape(path.stem[: plugin.end()] + host)}-*{path.suffix}")
+    headers = {file: intact_header(file) or {} for file in sorted(files)}
     return [
         file
         for file, header in headers.items()
@@ -182,7 +182,7 @@ class DasfDatabase(EventDatabase):
     Attributes
     ----------
     lost_bytes
-        Bytes that hold no whole event, known once `get_traces` is exhausted.
+        Number of bytes without a complete event, set when `get_traces` is exhausted.
     """
 
     def __init__(self, path: Path) -> None:

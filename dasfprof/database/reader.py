@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -73,7 +74,7 @@ def make_window(between: Sequence[Time] | None) -> Window | None:
     Raises
     ------
     InvalidArgumentError
-        If it is none, or ends before it begins.
+        If `between` is not two times, or the second is before the first.
     """
     if between is None or isinstance(between, Window):
         return between
@@ -107,6 +108,12 @@ def _floats(column: columns.Column) -> columns.Array:
 
 FORMAT_VERSION = 3
 
+#: End of the message about a file that is not a trace.
+NO_TRACE = (
+    "neither a dasfprof nor a DASF trace. A trace is a .msgpack file that a dasfprof or DASF "
+    "profiler wrote. `dasfprof info DIRECTORY` lists the traces in a directory."
+)
+
 #: DASF's files begin with the big-endian length of the first event and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
@@ -120,10 +127,7 @@ _HEADER_BYTES = 1 << 14
 
 @dataclass
 class TraceFile:
-    """A trace file, opened for reading. The attributes are set while `batches` is consumed.
-
-    The attributes are filled while `batches` is consumed.
-    """
+    """A trace file, opened for reading. Its attributes are set while `batches` is consumed."""
 
     path: Path
     #: Map of the first frame, or empty if the frame is lost.
@@ -144,7 +148,7 @@ class TraceFile:
     #: Time range that is read, or None for all.
     window: Window | None = None
     #: Byte ranges of complete frames that are read, or None for all.
-    stretches: list[tuple[int, int]] | None = None
+    byte_ranges: list[tuple[int, int]] | None = None
     #: Start and end of the frame of the last batch.
     frame: tuple[int, int] = (0, 0)
 
@@ -166,7 +170,10 @@ class TraceFile:
             self.frame = frame
             kind = block.get("kind")
             self.dropped = max(self.dropped, _count(block, "dropped"))
-            self._add_causes(block.get("dropped_by"))
+            causes = block.get("dropped_by")
+            for cause, count in causes.items() if isinstance(causes, dict) else ():
+                if isinstance(cause, str) and type(count) is int and count > 0:
+                    self.dropped_by[cause] = max(count, self.dropped_by.get(cause, 0))
             self.errors = max(self.errors, _count(block, "errors"))
             if kind == "header":
                 self.header = self.header or block
@@ -200,28 +207,23 @@ class TraceFile:
     def _frames(
         self, data: bytes | mmap.mmap, window: Window | None
     ) -> Generator[tuple[int, memoryview | bytes]]:
-        needed = self.stretches
+        needed = self.byte_ranges
         if needed is None and window is not None:
             needed = _needed(data, window)
         if needed is None:
             yield from frames.scan_frames(data, self.damage)
             return
         for begin, end in needed:
-            for place, payload in frames.scan_frames(data[begin:end], self.damage):
-                yield begin + place, payload
-
-    def _add_causes(self, told: Any) -> None:
-        for cause, count in told.items() if isinstance(told, dict) else ():
-            if isinstance(cause, str) and type(count) is int and count > 0:
-                self.dropped_by[cause] = max(count, self.dropped_by.get(cause, 0))
+            for offset, payload in frames.scan_frames(data[begin:end], self.damage):
+                yield begin + offset, payload
 
     def _blocks(
         self, window: Window | None = None
     ) -> Iterator[tuple[tuple[int, int], dict[str, Any], int]]:
-        with _map(self.path) as data, closing(self._frames(data, window)) as found:
-            seen = False
-            for position, payload in found:
-                seen, end = True, position + frames.HEAD_BYTES + len(payload)
+        with _map(self.path) as data, closing(self._frames(data, window)) as frames_of_file:
+            has_frames = False
+            for position, payload in frames_of_file:
+                has_frames, end = True, position + frames.HEAD_BYTES + len(payload)
                 try:
                     plain = inflate(payload)
                     block = values.unpack(plain)
@@ -232,43 +234,36 @@ class TraceFile:
                     yield (position, end), block, len(plain)
                 else:
                     self.damage.unreadable.append(f"frame at byte {position} is not a map")
-            if not seen and len(data) and not _begins_as_trace(data):
-                raise NotATraceError(
-                    f"{self.path} is neither a dasfprof nor a DASF trace. "
-                    "A trace is a .msgpack file that a dasfprof or DASF profiler wrote; "
-                    "`dasfprof info DIRECTORY` lists those of a directory."
-                )
+            if not has_frames and len(data) and not _begins_as_trace(data):
+                raise NotATraceError(f"{self.path} is {NO_TRACE}")
 
 
 def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | None:
     """Return the byte ranges of a file that a time range needs, or None without an index."""
-    place = _last_block(data).get("index")
-    if type(place) is not int or not 0 < place < len(data):
+    index = _last_block(data).get("index")
+    if type(index) is not int or not 0 < index < len(data):
         return None
     try:
-        for _, payload in frames.scan_frames(data[place:], frames.Damage()):
+        for _, payload in frames.scan_frames(data[index:], frames.Damage()):
             blocks = values.unpack(inflate(bytes(payload)))["blocks"]
             break
-        begins = [int(block[0]) for block in blocks]
-        ends = [*begins[1:], place]
-        wanted = [window.overlaps(*map_block) for map_block in (block[1:4] for block in blocks)]
+        begins = [*(int(block[0]) for block in blocks), index]
+        needed = [
+            (begin, end)
+            for (begin, end), block in zip(pairwise(begins), blocks, strict=True)
+            if window.overlaps(*block[1:4])
+        ]
     except (*values.DAMAGE_ERRORS, UnboundLocalError):
         return None
-    needed = [(0, begins[0] if begins else place)]
-    needed += [
-        (begin, end)
-        for begin, end, is_wanted in zip(begins, ends, wanted, strict=True)
-        if is_wanted
-    ]
-    return [*needed, (place, len(data))]
+    return [(0, begins[0]), *needed, (index, len(data))]
 
 
 def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
     """Return the map of the last frame if it is as short as closing frames, or an empty dict."""
-    found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
+    payloads = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
     try:
-        block = values.unpack(inflate(found[-1])) if found else None
-    except values.DAMAGE_ERRORS:
+        block = values.unpack(inflate(payloads[-1]))
+    except values.DAMAGE_ERRORS:  # Also an IndexError, if there is no frame.
         block = None
     return block if isinstance(block, dict) else {}
 
@@ -291,19 +286,17 @@ def intact_header(path: Path) -> dict[str, Any] | None:
 
 
 def is_trace(path: Path) -> bool:
-    """Return whether a file starts like a dasfprof trace or has an intact frame."""
+    """Return whether a file starts like a trace of dasfprof or DASF, or has an intact frame."""
     with _map(path) as data:
-        if not data:
-            return False
-        found = _begins_as_trace(data) or next(frames.scan_frames(data, frames.Damage()), None)
-        return bool(found)
+        begins_as_trace = bool(data) and _begins_as_trace(data)
+    return begins_as_trace or has_frame(path)
 
 
 def has_frame(path: Path) -> bool:
-    """Return whether a file has an intact frame, or is DASF's."""
+    """Return whether a file has an intact frame, or is a trace of DASF's profiler."""
     with _map(path) as data:
-        found = next(frames.scan_frames(data, frames.Damage()), None)
-    return found is not None or is_dasf_trace(path)
+        frame = next(frames.scan_frames(data, frames.Damage()), None)
+    return frame is not None or is_dasf_trace(path)
 
 
 def is_dasf_trace(path: Path) -> bool:

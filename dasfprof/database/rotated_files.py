@@ -67,22 +67,22 @@ class Segments:
     """The segments that were read."""
 
     def __init__(self) -> None:
-        self._of_writers: dict[str, dict[int, Segment]] = {}
+        #: By the identity of the process and its plugin, and by number.
+        self._by_writer: dict[str, dict[int, Segment]] = {}
 
     def add(self, file: TraceFile, owner: int | None = None) -> None:
         """Add a file that was read, and the id of its worker."""
         # A file of user code has no segments, and may continue after it was removed or truncated.
         writer = writer_identity(file.header) or str(file.path)
-        known = self._of_writers.setdefault(writer, {})
-        for segment in _segments_of(file, owner):
-            known[segment.number] = segment
+        segments = self._by_writer.setdefault(writer, {})
+        segments |= {segment.number: segment for segment in _segments_of(file, owner)}
 
     def followed(self) -> set[str]:
         """Return the names of files whose process continued in another file that was read."""
         names: set[str] = set()
-        for found in self._of_writers.values():
-            last = found[max(found)].name
-            names |= {segment.name for segment in found.values()} - {last}
+        for segments in self._by_writer.values():
+            last = segments[max(segments)].name
+            names |= {segment.name for segment in segments.values()} - {last}
         return names
 
     def missing(self, window: Window | None = None) -> Iterator[Missing]:
@@ -91,10 +91,10 @@ class Segments:
         Parameters
         ----------
         window
-            Segments of other times are not missed; None: all are.
+            Time range of the segments to report, or None for all.
         """
-        for found in self._of_writers.values():
-            ordered = [found[number] for number in sorted(found)]
+        for segments in self._by_writer.values():
+            ordered = [segments[number] for number in sorted(segments)]
             for before, after in pairwise([_NOTHING, *ordered]):
                 # For a time range, only some events were read.
                 events = _gone(before, after) if window is None else None
@@ -115,24 +115,22 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
 
     There is one, unless it was truncated.
     """
-    end = file.end or {}
-    continues, clock = end.get("continues") is True, end.get("clock")
-    made = clock[0] if continues and isinstance(clock, list) and clock else None
-    begun = file.headers or [({}, 0)]
+    closing_frame = file.end or {}
+    continues, clock = closing_frame.get("continues") is True, closing_frame.get("clock")
+    end = clock[0] if continues and isinstance(clock, list) and clock else None
+    headers = file.headers or [({}, 0)]
     # A header that is repeated, because the disk was full for a part of the first, has its number.
-    parts = {segment_number(header): (header, events) for header, events in reversed(begun)}
-    ends = [events for _, events in sorted(parts.values(), key=lambda part: part[1])][1:]
-    for (number, (header, first)), until in zip(
-        sorted(parts.items()), [*ends, file.events], strict=True
-    ):
-        told = header.get("before")
-        before = told if isinstance(told, dict) else {}
+    parts = {segment_number(header): (header, events) for header, events in reversed(headers)}
+    bounds = [*sorted(events for _, events in parts.values()), file.events]
+    for (number, (header, first)), until in zip(sorted(parts.items()), bounds[1:], strict=True):
+        before = header.get("before")
+        before = before if isinstance(before, dict) else {}
         count = before.get("events", 0 if number == 1 else None)
         yield Segment(
             number,
             file.path.name,
             _seconds(header.get("created")),
-            _seconds(made),
+            _seconds(end),
             continues,
             owner,
             count if type(count) is int and count >= 0 else None,
@@ -158,7 +156,7 @@ def _matters(window: Window | None, begin: float | None, end: float | None) -> b
 def _describe(before: Segment, after: Segment | None, events: int | None) -> str:
     first = before.number + 1
     if after is None:
-        what = f"segment {first} and what follows are"
+        what = f"segment {first} and its successors are"
     elif after.number == first + 1:
         what = f"segment {first} is"
     else:
@@ -167,11 +165,8 @@ def _describe(before: Segment, after: Segment | None, events: int | None) -> str
     since = "the begin" if before.end is None else format_date(before.end)
     until = "on" if end is None else f"to {format_date(end)}"
     count = f", {count_of(events, 'event')}," if events else ""
-    cause = (
-        " It was removed, moved or unmounted while the run was recorded."
-        if after is not None and after.is_anew
-        else ""
-    )
+    was_removed = after is not None and after.is_anew
+    cause = " It was removed, moved or unmounted while the run was recorded." * was_removed
     return (
         f"{what} missing: what its process recorded from {since} {until} (UTC){count} is "
         f"lost.{cause} The other segments are used."
@@ -208,21 +203,16 @@ def absent_files(headers: Iterable[dict[str, Any]]) -> list[AbsentFile]:
 
     Headers of earlier versions mention none.
     """
-    found: dict[str, set[str]] = {}
-    named: dict[str, dict[AbsentFile, None]] = {}
+    present: set[tuple[str, str]] = set()
+    mentioned: dict[tuple[str, str], AbsentFile] = {}
     for header in headers:
         worker, plugins = header.get("worker"), header.get("plugins")
         if not isinstance(worker, dict):
             continue
         facts = ("run_uuid", "host", "boot_id", "pid", "process_started")
         process = str([*(header.get(fact) for fact in facts), worker])
-        found.setdefault(process, set()).add(str(header.get("plugin")))
+        present.add((process, str(header.get("plugin"))))
         label, address = str(worker.get("label", "")), str(worker.get("address", ""))
-        for plugin in plugins if isinstance(plugins, list | tuple) else ():
-            named.setdefault(process, {})[AbsentFile(label, address, str(plugin))] = None
-    return [
-        file
-        for process, files in named.items()
-        for file in files
-        if file.plugin not in found[process]
-    ]
+        for plugin in map(str, plugins if isinstance(plugins, list | tuple) else ()):
+            mentioned[process, plugin] = AbsentFile(label, address, plugin)
+    return [file for key, file in mentioned.items() if key not in present]

@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
+from dasfprof.text import count_of
 
 
 @dataclass
@@ -37,18 +38,18 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
     runs
         The runs of one place, the newest first.
     prefix
-        The text; empty for the newest run of the place.
+        The text, or an empty text for the newest run of the place.
     place
         The directory, or its URL.
     source
-        What the user gave.
+        The argument of the user, for messages.
 
     Raises
     ------
     SourceNotFoundError
-        If there is none.
+        If no run matches.
     InvalidArgumentError
-        If several match that have different names, or if it is unknown which run is the newest.
+        If runs with different names match, or if it is unknown which run is the newest.
     """
     if not runs and not prefix:
         raise SourceNotFoundError(
@@ -59,16 +60,16 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
     matching = matching or [run for run in runs if run.name.startswith(prefix)]
     names = sorted({run.name for run in matching})
     if not names:
-        found = ", ".join(sorted({run.name for run in runs})) or "none"
+        known_names = ", ".join(sorted({run.name for run in runs})) or "none"
         raise SourceNotFoundError(
             f"no trace file, directory, pattern or run {source!r}; runs found in {place}: "
-            f"{found}. Pass a file, a directory, a glob or a prefix of a run's name."
+            f"{known_names}. Pass a file, a directory, a glob or a prefix of a run's name."
         )
     is_newest_known = len(matching) > 1 and matching[0].created > matching[1].created
     if len(names) > 1 and not prefix and is_newest_known:
         others = len(runs) - 1
         warnings.warn(
-            f"{source!r} contains {others} other {'run' if others == 1 else 'runs'}. The newest, "
+            f"{source!r} contains {count_of(others, 'other run')}. The newest, "
             f"{matching[0].name!r}, is opened. To choose another, pass its name, for example "
             f"{os.path.join(place, matching[1].name)!r}. `dasfprof info {place}` lists them.",
             stacklevel=3,
@@ -96,39 +97,28 @@ def missing_file(path: Path) -> SourceNotFoundError:
         others = []
     near = difflib.get_close_matches(path.name.removesuffix(".msgpack"), sorted(others), n=3)
     names = " or ".join(repr(stem + ".msgpack") for stem in near)
-    there = f" Did you mean {names}?" if near else ""
+    hint = f" Did you mean {names}?" if near else ""
     return SourceNotFoundError(
-        f"there is no trace file {path}.{there} Pass a file, a directory, a glob or a run's "
+        f"there is no trace file {path}.{hint} Pass a file, a directory, a glob or a run's "
         f"name. `dasfprof info {path.parent}` lists the runs there."
     )
 
 
-# --- Where a run's files are in a storage: the names of its directories and pieces ----------------
+# --- Names of directories and pieces of a run's files in a storage --------------------------------
 #
-# ::
+# TRACES/{run}.{time}.{id}/                 a run, with the Unix time and the id of its creation
+#     {name of the file}.{id}/              a trace file; each new file has another id
+#         000000000000.msgpack              its first piece; the name is the position of its start
+#         000000412030.msgpack              the next piece
+#         {name of the file}.{function}.pstats   a complete profile of calls
 #
-# TRACES/{run}.{time}.{id}/                a run; the Unix time and the id of its creation
-# {name of the file}.{id}/               a trace file; its id differs for each that was begun
-# 000000000000.msgpack                 its first bytes; the name says at which it begins
-# 000000412030.msgpack                 those that follow, and so on
-# {name of the file}.{function}.pstats  profiles of calls, whole
-#
-# Each piece holds whole frames, so each can be read alone, and all of them one after the other are
-# the file. A piece is written once, by one process; where that is not sure that it was written, it
-# writes the same bytes again.
+# Each piece contains complete frames, so it can be read alone. The pieces in order are the file. A
+# piece is written by one process, which writes the same bytes again if it is not sure that writing
+# succeeded.
 
-_RUN = re.compile(r"(.+)\.(\d{1,12})\.([0-9a-f]{32})")
+_RUN = re.compile(r"(.+)\.(\d{1,12})\.[0-9a-f]{32}")
 _FILE = re.compile(r"(.+)\.[0-9a-f]{8}")
 _PIECE = re.compile(r"(\d{12,15})\.msgpack")
-
-
-class RunName(NamedTuple):
-    """The parts of the name of a run's directory."""
-
-    run: str
-    #: Unix seconds.
-    created: int
-    uuid: str
 
 
 def run_directory(run: str, created: float, uuid: str) -> str:
@@ -136,10 +126,10 @@ def run_directory(run: str, created: float, uuid: str) -> str:
     return f"{run}.{created:.0f}.{uuid}"
 
 
-def parse_run(directory: str) -> RunName | None:
-    """Return the parts of the name of a run's directory, or None for another directory."""
-    found = _RUN.fullmatch(directory)
-    return RunName(found[1], int(found[2]), found[3]) if found else None
+def parse_run(directory: str) -> tuple[str, float] | None:
+    """Return a run's name and creation (Unix seconds), or None for another directory."""
+    match = _RUN.fullmatch(directory)
+    return (match[1], float(match[2])) if match else None
 
 
 def file_directory(stem: str, identity: str) -> str:
@@ -149,8 +139,8 @@ def file_directory(stem: str, identity: str) -> str:
 
 def stem_of(directory: str) -> str | None:
     """Return the name of the trace file without suffix, or None for another directory."""
-    found = _FILE.fullmatch(directory)
-    return found[1] if found else None
+    match = _FILE.fullmatch(directory)
+    return match[1] if match else None
 
 
 def piece_name(position: int) -> str:
@@ -160,5 +150,5 @@ def piece_name(position: int) -> str:
 
 def position_of(piece: str) -> int | None:
     """Return the byte at which a piece starts, or None for another file."""
-    found = _PIECE.fullmatch(piece)
-    return int(found[1]) if found else None
+    match = _PIECE.fullmatch(piece)
+    return int(match[1]) if match else None

@@ -1,7 +1,7 @@
 """`Storage`: a directory at a URL, such as ``s3://bucket/traces``, by way of fsspec.
 
-fsspec comes with Dask, the libraries of most protocols do not. Each process finds its own
-credentials, as these libraries do: in its environment, in files of its user, from its host.
+fsspec is installed with Dask, but the libraries of most protocols are not. These libraries look for
+credentials in the environment of each process, in files of its user, and on its host.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_url(source: object) -> bool:
     Raises
     ------
     InvalidArgumentError
-        If it is a URL that was made a path.
+        If it is a path that was made from a URL.
     """
     if not isinstance(source, str | os.PathLike):
         return False
@@ -64,13 +64,13 @@ def shown(url: str) -> str:
 class Storage:
     """A directory at a URL.
 
-    Paths are relative to it. Errors of its library pass through, and `reason` describes them. It is
-    safe to use from several threads if the library is (`parallel`).
+    Paths are relative to the directory. Errors of the library pass through, and `reason` describes
+    them. It is safe to use from several threads if the library is (`parallel`).
 
     Parameters
     ----------
     url
-        What fsspec takes.
+        A URL that fsspec accepts.
 
     Raises
     ------
@@ -89,16 +89,16 @@ class Storage:
             # No cache, because others write there as well.
             self._files, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         except ImportError as error:
-            raise _missing(url, error) from error
+            raise _missing_package(url, error) from error
         self._root = str(root).rstrip("/")
         #: Whether several threads may use it at the same time.
         self.parallel = bool(self._files.async_impl)
 
     def put(self, path: str, data: bytes) -> None:
         """Write a complete file, which replaces an existing one."""
-        whole = f"{self._root}/{path}"
+        full_path = f"{self._root}/{path}"
         try:
-            self._files.pipe_file(whole, data)
+            self._files.pipe_file(full_path, data)
         except FileNotFoundError:
             # Object storages have no directories. `create_parents` prevents that a bucket is
             # created, for example because of a typo.
@@ -109,7 +109,7 @@ class Storage:
                     self._files.mkdir(directory, create_parents=False)
                 except FileExistsError:
                     continue
-            self._files.pipe_file(whole, data)
+            self._files.pipe_file(full_path, data)
 
     def get(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -118,21 +118,20 @@ class Storage:
     def directories(self) -> list[str]:
         """Return the names of its subdirectories."""
         entries = self._files.ls(self._root, detail=True)
-        found = [str(one["name"]) for one in entries if one["type"] == "directory"]
-        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+        paths = [str(entry["name"]) for entry in entries if entry["type"] == "directory"]
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def sizes(self, directory: str) -> dict[str, int]:
         """Return the size of each file in a directory and below, by its path relative to that."""
-        whole = f"{self._root}/{directory}"
         try:
-            found = self._files.find(whole, detail=True)
+            files = self._files.find(f"{self._root}/{directory}", detail=True)
         except FileNotFoundError:
             return {}
-        return {
-            path.partition(f"{directory}/")[2]: int(facts["size"] or 0)
-            for path, facts in ((str(path), facts) for path, facts in found.items())
-            if f"{directory}/" in path
+        sizes = {
+            str(path).partition(f"{directory}/")[2]: int(facts["size"] or 0)
+            for path, facts in files.items()
         }
+        return {path: size for path, size in sizes.items() if path}
 
 
 def check_backend(url: str) -> None:
@@ -149,7 +148,7 @@ def check_backend(url: str) -> None:
         from fsspec.core import split_protocol
         from fsspec.registry import known_implementations, registry
     except ImportError as error:
-        raise _missing(url, error) from error
+        raise _missing_package(url, error) from error
     for link in url.split("::"):
         protocol = split_protocol(link)[0] or link
         if protocol in registry:
@@ -161,10 +160,10 @@ def check_backend(url: str) -> None:
                 "gs, abfs, file, sftp and others."
             )
         if find_spec(known["class"].partition(".")[0]) is None:
-            raise _missing(url, known.get("err", known["class"]))
+            raise _missing_package(url, known.get("err", known["class"]))
 
 
-def _missing(url: str, what: object) -> MissingExtraError:
+def _missing_package(url: str, what: object) -> MissingExtraError:
     """Return the error for a package that is not installed."""
     extra = ": `pip install 'dasfprof[s3]'`" if url.startswith("s3") else ""
     return MissingExtraError(f"{shown(url)} requires another package: {what}{extra}.")
@@ -187,7 +186,7 @@ def why_not_writable(url: str, path: str) -> str | None:
     """Return why this process cannot write an empty file there, or None if it could."""
     try:
         Storage(url).put(path, b"")
-    except Exception as error:  # of whatever library
+    except Exception as error:  # Any error of the storage's library.
         return reason(error)
     return None
 
@@ -206,19 +205,33 @@ class StoredFile:
     """A trace file in a storage, and its local copy."""
 
     path: Path
-    #: Bytes of each piece that was copied, by its first byte.
-    pieces: dict[int, int] = field(default_factory=dict)
-    #: Bytes of profiles of calls that were copied, by their names.
-    profiles: dict[str, int] = field(default_factory=dict)
+    #: Size in bytes of each copied part: pieces by their positions, and profiles of calls by name.
+    sizes: dict[int | str, int] = field(default_factory=dict)
+
+    def pieces(self) -> list[tuple[int, int]]:
+        """Return position and size of the copied pieces, in order."""
+        return sorted((part, size) for part, size in self.sizes.items() if isinstance(part, int))
 
     def missing(self) -> list[tuple[int, int]]:
         """Return start and end of the byte ranges that no piece contains."""
         gaps, end = [], 0
-        for begin, size in sorted(self.pieces.items()):
+        for begin, size in self.pieces():
             if begin > end:
                 gaps.append((end, begin))
             end = max(end, begin + size)
         return gaps
+
+    def write(self, part: int | str, data: bytes) -> None:
+        """Write a piece to its position, or a profile to its own file."""
+        if isinstance(part, str):
+            (self.path.parent / part).write_bytes(data)
+        elif part > self.path.stat().st_size + _MOST_MISSING:
+            data = b""
+        else:
+            with self.path.open("r+b") as copy:
+                copy.seek(part)
+                copy.write(data)
+        self.sizes[part] = len(data)
 
 
 #: Copies that this process made, by path.
@@ -244,12 +257,11 @@ class StoredRun(Run):
     """
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        told = runs.parse_run(directory)
-        super().__init__(*((told.run, float(told.created)) if told else (directory,)))
+        super().__init__(*(runs.parse_run(directory) or (directory,)))
         self.directory = directory
         self._storage = storage
         self._files: dict[str, StoredFile] = {}
-        self._place: Path | None = None
+        self._copies: Path | None = None
         self._lock = threading.Lock()
 
     def fetch(self) -> list[Path]:
@@ -266,68 +278,46 @@ class StoredRun(Run):
             If the copies cannot be written.
         """
         with self._lock:
-            return self._fetch_missing()
+            try:
+                sizes = self._storage.sizes(self.directory)
+            except Exception as error:  # Any error of the storage's library.
+                raise TraceError(f"{self._storage.url} cannot be read: {reason(error)}") from error
+            outdated: list[tuple[str, StoredFile, int | str]] = []
+            for path, size in sorted(sizes.items()):
+                directory, _, name = path.rpartition("/")
+                stem, position = runs.stem_of(directory), runs.position_of(name)
+                part = name if position is None else position
+                if stem is not None and (position is not None or name.endswith(".pstats")):
+                    file = self._file(directory, stem)
+                    if file.sizes.get(part) != size:
+                        outdated.append((path, file, part))
+            with ThreadPoolExecutor(_AT_ONCE if self._storage.parallel else 1) as threads:
+                for start in range(0, len(outdated), _AT_ONCE):
+                    batch = outdated[start : start + _AT_ONCE]
+                    contents = threads.map(self._get, [path for path, _, _ in batch])
+                    for (_, file, part), data in zip(batch, contents, strict=True):
+                        if data is not None:
+                            file.write(part, data)
+            self.files = [file.path for file in self._files.values() if file.pieces()]
+            return self.files
 
-    def _fetch_missing(self) -> list[Path]:
-        try:
-            found = self._storage.sizes(self.directory)
-        except Exception as error:  # of whatever library
-            raise TraceError(f"{self._storage.url} cannot be read: {reason(error)}") from error
-        wanted: list[tuple[str, StoredFile, int | str]] = []
-        for where, size in sorted(found.items()):
-            directory, _, name = where.rpartition("/")
-            stem, position = runs.stem_of(directory), runs.position_of(name)
-            if stem is None or (position is None and not name.endswith(".pstats")):
-                continue
-            file = self._file(directory, stem)
-            if position is None and file.profiles.get(name) != size:
-                wanted.append((where, file, name))
-            elif position is not None and file.pieces.get(position) != size:
-                wanted.append((where, file, position))
-        with ThreadPoolExecutor(_AT_ONCE if self._storage.parallel else 1) as threads:
-            for begin in range(0, len(wanted), _AT_ONCE):
-                some = wanted[begin : begin + _AT_ONCE]
-                for (_, file, what), data in zip(
-                    some, threads.map(self._get, (where for where, _, _ in some)), strict=True
-                ):
-                    _put(file, what, data)
-        self.files = [file.path for file in self._files.values() if file.pieces]
-        return self.files
-
-    def _get(self, where: str) -> bytes | None:
+    def _get(self, path: str) -> bytes | None:
         """Return a file's content, or None if it no longer exists."""
         try:
-            return self._storage.get(f"{self.directory}/{where}")
+            return self._storage.get(f"{self.directory}/{path}")
         except FileNotFoundError:
             return None
         except Exception as error:
-            url = f"{self._storage.url}/{self.directory}/{where}"
+            url = f"{self._storage.url}/{self.directory}/{path}"
             raise TraceError(f"{url} cannot be read: {reason(error)}") from error
 
     def _file(self, directory: str, stem: str) -> StoredFile:
         if directory not in self._files:
-            if self._place is None:
-                self._place = Path(tempfile.mkdtemp(dir=_place()))
-            path = create_exclusively(self._place / f"{stem}.msgpack")
+            if self._copies is None:
+                self._copies = Path(tempfile.mkdtemp(dir=_directory_of_copies()))
+            path = create_exclusively(self._copies / f"{stem}.msgpack")
             self._files[directory] = _copied[path] = StoredFile(path)
         return self._files[directory]
-
-
-def _put(file: StoredFile, what: int | str, data: bytes | None) -> None:
-    """Write a piece, or a profile, to its position."""
-    if data is None:
-        return
-    if isinstance(what, str):
-        (file.path.parent / what).write_bytes(data)
-        file.profiles[what] = len(data)
-        return
-    if what > file.path.stat().st_size + _MOST_MISSING:
-        file.pieces[what] = 0
-        return
-    with file.path.open("r+b") as copy:
-        copy.seek(what)
-        copy.write(data)
-    file.pieces[what] = len(data)
 
 
 def find_stored_runs(url: str) -> list[StoredRun]:
@@ -351,8 +341,8 @@ def find_stored_runs(url: str) -> list[StoredRun]:
         raise SourceNotFoundError(f"{shown(url)}: {reason(error)}.") from error
     except Exception as error:
         raise TraceError(f"{shown(url)} cannot be read: {reason(error)}") from error
-    found = [stored_run(storage, name) for name in names if runs.parse_run(name)]
-    return sorted(found, key=lambda run: run.created, reverse=True)
+    stored_runs = [stored_run(storage, name) for name in names if runs.parse_run(name)]
+    return sorted(stored_runs, key=lambda run: run.created, reverse=True)
 
 
 def open_stored(url: str) -> list[Path]:
@@ -363,8 +353,8 @@ def open_stored(url: str) -> list[Path]:
     Parameters
     ----------
     url
-        A directory that holds one run, with or without the run's name, or a prefix of it, behind
-        it; or the run's own directory.
+        A directory that contains one run, also followed by the run's name or a prefix of it, or
+        the run's own directory.
 
     Raises
     ------
@@ -376,29 +366,30 @@ def open_stored(url: str) -> list[Path]:
         If the storage cannot be read.
     """
     url = url.rstrip("/")
-    found, prefix, place = [], "", url
+    stored_runs, prefix, directory = [], "", url
     parent, _, name = url.rpartition("/")
     is_top = parent.endswith("/")
     with nullcontext() if is_top else suppress(SourceNotFoundError):
-        found = find_stored_runs(url)
-    if not found and not is_top:
-        place, prefix = parent, name
-        found = find_stored_runs(place)
-        if any(run.directory == prefix for run in found):
-            found, prefix = [run for run in found if run.directory == prefix], ""
-    run = choose_run(found, prefix, shown(place), shown(url))
+        stored_runs = find_stored_runs(url)
+    if not stored_runs and not is_top:
+        directory, prefix = parent, name
+        stored_runs = find_stored_runs(directory)
+        if any(run.directory == prefix for run in stored_runs):
+            stored_runs = [run for run in stored_runs if run.directory == prefix]
+            prefix = ""
+    run = choose_run(stored_runs, prefix, shown(directory), shown(url))
     files = run.fetch()
     if not files:
         raise SourceNotFoundError(
-            f"run {run.name!r} in {shown(place)} has no files yet. Each process uploads what it "
-            "has recorded every 30 s, and at run.flush() and the end."
+            f"run {run.name!r} in {shown(directory)} has no files yet. Each process uploads new "
+            "events every 30 s, at run.flush() and at the end."
         )
     for path in files:
         gaps = _copied[path].missing()
         if gaps:
             size = sum(end - begin for begin, end in gaps)
             warnings.warn(
-                f"{path.name} lacks at least {count_of(len(gaps), 'piece')} in {shown(place)} "
+                f"{path.name} lacks at least {count_of(len(gaps), 'piece')} in {shown(directory)} "
                 f"({size:,} bytes). The remainder is used.",
                 stacklevel=3,
             )
@@ -414,14 +405,13 @@ def stored_run(storage: Storage, directory: str) -> StoredRun:
 
 
 @cache
-def _place() -> Path:
+def _directory_of_copies() -> Path:
     """Return the directory of this process's copies, which is removed when the process ends."""
-    place = Path(tempfile.mkdtemp(prefix="dasfprof-copies-"))
+    directory = Path(tempfile.mkdtemp(prefix="dasfprof-copies-"))
 
     def remove(pid: int = os.getpid()) -> None:
         if os.getpid() == pid:  # Not in a forked process.
-            with suppress(OSError):
-                shutil.rmtree(place)
+            shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
-    return place
+    return directory

@@ -36,13 +36,14 @@ DAMAGE_ERRORS = (
 
 _COMPLEX = struct.Struct("<dd")
 _TIMEDELTA = struct.Struct("<iii")  # days, seconds, microseconds
-#: First item of arrays that represent collections which msgpack does not have.
-_MARKS = {kind: msgpack.ExtType(kind, b"") for kind in (TUPLE, SET, FROZENSET)}
-_COLLECTIONS: dict[Any, type[Any]] = {
-    _MARKS[TUPLE]: tuple,
-    _MARKS[SET]: set,
-    _MARKS[FROZENSET]: frozenset,
+#: First item of arrays that represent collections which msgpack does not have, and vice versa.
+_MARKS: dict[type[Any], Any] = {
+    tuple: msgpack.ExtType(TUPLE, b""),
+    set: msgpack.ExtType(SET, b""),
+    frozenset: msgpack.ExtType(FROZENSET, b""),
 }
+_COLLECTIONS = {mark: kind for kind, mark in _MARKS.items()}
+_BASES: tuple[type[Any], ...] = (bytes, list, dict, tuple)
 #: numpy's kinds of integers, floats, complex numbers, booleans, strings and bytes.
 _PLAIN_DTYPES = "iufcbSU"
 #: Levels of lists and maps around a value in a block (FORMAT.md), with some margin.
@@ -111,12 +112,8 @@ def unpack(data: bytes | memoryview) -> Any:
 def _replace(value: Any) -> Any:
     """Return a replacement for a value that msgpack cannot represent."""
     kind = type(value)
-    if kind is tuple:
-        return [_MARKS[TUPLE], *value]
-    if kind is set:
-        return [_MARKS[SET], *value]
-    if kind is frozenset:
-        return [_MARKS[FROZENSET], *value]
+    if kind in _MARKS:
+        return [_MARKS[kind], *value]
     if kind is complex:
         return msgpack.ExtType(COMPLEX, _COMPLEX.pack(value.real, value.imag))
     if kind is datetime.datetime:
@@ -135,13 +132,9 @@ def _replace(value: Any) -> Any:
         return _description(value)
     # msgpack calls this once per value, so a result that needs another replacement is replaced
     # here.
-    return plain if type(plain) in (float, str, bytes, list, dict, bool) else _replace_plain(plain)
-
-
-def _replace_plain(plain: Any) -> Any:
-    if type(plain) is int and -(1 << 63) <= plain < 1 << 64:
-        return plain
-    return _replace(plain)
+    is_small = type(plain) is int and -(1 << 63) <= plain < 1 << 64
+    is_plain = is_small or type(plain) in (float, str, bytes, list, dict, bool)
+    return plain if is_plain else _replace(plain)
 
 
 def _plain(value: Any) -> Any:
@@ -157,11 +150,8 @@ def _plain(value: Any) -> Any:
         return float.__float__(value)
     if isinstance(value, str):
         return str.__str__(value)
-    bases: tuple[type[Any], ...] = (bytes, list, dict, tuple)
-    for base in bases:
-        if isinstance(value, base):
-            return base(value)
-    return _description(value)
+    base = next((base for base in _BASES if isinstance(value, base)), None)
+    return _description(value) if base is None else base(value)
 
 
 def _description(value: Any) -> str:
@@ -199,7 +189,7 @@ def number_array(items: Sequence[Any], dtype: str) -> npt.NDArray[Any]:
     Raises
     ------
     struct.error
-        If an item is no number, is not whole where the type is, or is out of its range.
+        If an item is not a number, is not an integer for an integer type, or is out of range.
     """
     native = np.dtype(dtype).newbyteorder("=")
     packed = struct.pack(f"{len(items)}{native.char}", *items)

@@ -30,9 +30,8 @@ from dasfprof.database.block_writer import BlockWriter, Folded, Source
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
 
-#: Seconds for which user code waits for a disk that does not answer, and seconds between two
-#: checks.
-PATIENCE, _LOOK = 5.0, 0.001
+#: Seconds for which user code waits for a disk that does not answer, and seconds between checks.
+PATIENCE, _CHECK_INTERVAL = 5.0, 0.001
 
 # --- Pace and Wake: control of a background thread next to threads that must not wait -------------
 
@@ -52,19 +51,19 @@ class Pace:
     def __init__(self) -> None:
         #: Whether another thread waits for the work to end.
         self.hurried = False
-        self._rested = 0.0
-        self._seconds = WORK_SECONDS
+        #: CPU time of the thread at its last pause, and maximum CPU seconds between pauses.
+        self._last_pause, self._seconds = 0.0, WORK_SECONDS
 
     def start(self, rows: int) -> None:
         """Start working on some rows in this thread."""
         self._seconds = WORK_SECONDS if rows > FEW_ROWS else FEW_SECONDS
-        self._rested = time.thread_time()
+        self._last_pause = time.thread_time()
 
     def pause(self) -> None:
         """Sleep if the thread has worked long enough since its last pause."""
-        if time.thread_time() - self._rested > self._seconds:
+        if time.thread_time() - self._last_pause > self._seconds:
             time.sleep(HURRIED_PAUSE_SECONDS if self.hurried else PAUSE_SECONDS)
-            self._rested = time.thread_time()
+            self._last_pause = time.thread_time()
 
 
 class Wake:
@@ -131,7 +130,7 @@ class TraceWriter:
     max_pending
         Pending rows of one source beyond which facts are dropped and counted.
     segment_size
-        Bytes of a file after which another begins; 0: never.
+        Size of a file in bytes after which the next file begins, or 0 for a single file.
     """
 
     def __init__(
@@ -154,7 +153,9 @@ class TraceWriter:
             self._ending_of_segment,
             self.losses.begin_segment,
         )
-        self._blocks = BlockWriter(self._put, self.losses, self._rest)
+        #: The segments. The last one is being written.
+        self.paths = self._output.paths
+        self._blocks = BlockWriter(self._append_frame, self.losses, self._pause)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
         #: Whether `close` was called. Later events are not written.
@@ -174,7 +175,7 @@ class TraceWriter:
         self._stuck_at = -1
         #: Thread that is writing, if any, and since when it waits for the disk.
         self._drainer: int | None = None
-        self._asked: float | None = None
+        self._waits_since: float | None = None
         self._wake = Wake()
         self._asleep = False
         self._start_lock = threading.Lock()
@@ -191,21 +192,16 @@ class TraceWriter:
         """The absolute path, with a number added to the name if another file had taken it."""
         return self._output.path
 
-    @property
-    def paths(self) -> list[Path]:
-        """The segments. The last one is being written."""
-        return self._output.paths
-
     def _header_frame(self, segment: int, about: dict[str, Any]) -> bytes:
         header = {**self._header, "kind": "header"}
         if segment > 1:
-            begun = {"created": time.time(), "first_created": header.get("created")}
-            header |= {**begun, "segment": segment, **about}
+            created = {"created": time.time(), "first_created": header.get("created")}
+            header |= {**created, "segment": segment, **about}
         return self._blocks.frame(header)
 
-    def _ending_of_segment(self, blocks: list[IndexedBlock], place: int) -> bytes:
+    def _ending_of_segment(self, blocks: list[IndexedBlock], position: int) -> bytes:
         index = self._blocks.frame({"kind": "index", "blocks": [*map(list, blocks)]})
-        end = {"kind": "end", "events": self._blocks.events, "continues": True, "index": place}
+        end = {"kind": "end", "events": self._blocks.events, "continues": True, "index": position}
         return index + self._blocks.frame(end)
 
     def add_source(self, source: Source) -> None:
@@ -300,7 +296,7 @@ class TraceWriter:
                 self.losses.warn("cannot write facts to", silent)
             self._pace.hurried = True
             self._wake.set()
-            time.sleep(_LOOK)
+            time.sleep(_CHECK_INTERVAL)
         if not self._wake.is_set():
             self._wake.set()
 
@@ -314,8 +310,8 @@ class TraceWriter:
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
                 # The disk may have answered shortly after this thread began to wait.
-                asked = self._asked
-                silent = asked is not None and time.monotonic() - asked > PATIENCE / 2
+                since = self._waits_since
+                silent = since is not None and time.monotonic() - since > PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
 
     def _has_room(self, source: Source) -> bool:
@@ -405,15 +401,15 @@ class TraceWriter:
             source.wake_at = self.commit_threshold * source.width
         self._wake.clear()
 
-    def _put(self, frame: bytes) -> None:
-        self._asked = time.monotonic()
+    def _append_frame(self, frame: bytes) -> None:
+        self._waits_since = time.monotonic()
         try:
             self._output.append(frame)
         finally:
-            self._asked = None
+            self._waits_since = None
 
-    def _rest(self) -> None:
-        """Count a step, and let other threads run."""
+    def _pause(self) -> None:
+        """Count a step, and pause if it is time, to let other threads run."""
         self._steps += 1
         if not self.closed:
             try:
@@ -445,7 +441,7 @@ class TraceWriter:
         # otherwise not be counted.
         remaining = source.pending if finish else min(source.pending, self.max_pending)
         while remaining or finish:
-            rows = source.take(min(remaining, self.commit_threshold))
+            rows = source.pop(min(remaining, self.commit_threshold))
             remaining -= source.in_flight
             last = finish and not remaining
             stored = self._blocks.stored

@@ -293,7 +293,7 @@ def profile_calls(
         None if this Python or this Dask does not allow it: then an event has the reason.
     """
     guard = HookGuard(database.writer)
-    source = Source.of(CALL_PROFILE, constants)
+    source = Source.from_schema(CALL_PROFILE, constants)
     database.writer.add_source(source)
     note = partial(database.writer.append, source)
     refused = None if availability() == "available" else availability()

@@ -49,7 +49,7 @@ class Growing:
         self.path = directory / f"run-{plugin}-node-{worker[-4:]}.msgpack"
         self.database = FileDatabase(self.path, flush_interval=3600, header=facts)
         self.opened.append(self.database)
-        self._sources = {kind: Source.of(kind) for kind in KINDS[plugin]}
+        self._sources = {kind: Source.from_schema(kind) for kind in KINDS[plugin]}
         for source in self._sources.values():
             self.database.writer.start(source)
 

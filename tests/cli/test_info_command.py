@@ -254,7 +254,7 @@ def test_times_that_are_none(tmp_path: Path) -> None:
     """As in files of earlier versions, which took any value as a time."""
     times = (1000.0, float("nan"), float("inf"), 10**400, "soon", None, 1003)
     database = FileDatabase(tmp_path / "mine.msgpack")
-    source = Source.of(Schema("I", "mine", (("timestamp", "value"),), ()))
+    source = Source.from_schema(Schema("I", "mine", (("timestamp", "value"),), ()))
     database.writer.add_source(source)
     source.rows.extend((time,) for time in times)
     database.close()

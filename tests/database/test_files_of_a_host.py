@@ -24,7 +24,7 @@ def write(directory: Path, plugin: str, host: str, worker: int, rows: int) -> No
     header = {"run": "r", "plugin": plugin, "host": host, "boot_id": host, "worker": facts}
     path = directory / f"{RUN}-{plugin}-{host.replace('-', '_')}-{worker}.msgpack"
     with FileDatabase(path, header=header) as database:
-        source = Source.of(kind, {"process_id": host, "thread_id": facts["label"]})
+        source = Source.from_schema(kind, {"process_id": host, "thread_id": facts["label"]})
         database.writer.add_source(source)
         for number in range(rows):
             key = {"key": f"f-{worker}-{number}", "run_id": number, "name": "f"}

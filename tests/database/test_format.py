@@ -94,7 +94,7 @@ def test_a_stranger_reads_by_it_what_was_recorded(tmp_path: Path) -> None:
     for event in EVENTS:
         database.record(event)
     database.commit()
-    database.writer.add_source(Source.of(OPTIONAL, {"thread_id": "worker-h-0"}))
+    database.writer.add_source(Source.from_schema(OPTIONAL, {"thread_id": "worker-h-0"}))
     database.writer.sources[-1].rows.extend(OPTIONAL_ROWS)
     database.close()
 
@@ -195,7 +195,7 @@ def test_readings_are_rounded_to_16_bits(tmp_path: Path) -> None:
     exact = [0.0, 100.0, 1980.0, 65535.0, float("inf"), None]
     schema = Schema("I", "Readings", (("timestamp", "float"),), (("value", "float32"),))
     with FileDatabase(tmp_path / "t.msgpack") as database:
-        database.writer.add_source(source := Source.of(schema))
+        database.writer.add_source(source := Source.from_schema(schema))
         source.rows.extend((1.0, value) for value in readings + exact)
 
     contents = trace_by_format.read(database.path.read_bytes())

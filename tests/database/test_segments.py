@@ -46,7 +46,7 @@ def write(directory: Path, segment_size: int, count: int = 2000) -> list[Path]:
         header=HEADER,
         segment_size=segment_size,
     )
-    source = Source.of(COMPUTE, {"process_id": "node", "thread_id": LABEL})
+    source = Source.from_schema(COMPUTE, {"process_id": "node", "thread_id": LABEL})
     database.writer.add_source(source)
     for first in range(0, count, 100):
         source.rows.extend(map(compute, range(first, first + 100)))
@@ -150,7 +150,7 @@ def test_missing_segments_are_named_and_the_rest_is_used(tmp_path: Path) -> None
     files[-1].unlink()
     middle, last = notes(tmp_path, "segment-missing")
     assert "segment 2 is missing" in middle
-    assert f"segment {len(files)} and what follows are missing" in last
+    assert f"segment {len(files)} and its successors are missing" in last
     assert len(starts(tmp_path)) == sum(of_files) - of_files[1] - of_files[-1]
     assert TraceAnalyser(tmp_path, progress=False).trace.workers["closed"].tolist() == [False]
 
@@ -159,7 +159,7 @@ def test_losses_are_counted_in_the_segment_in_which_they_were(tmp_path: Path) ->
     database = FileDatabase(
         tmp_path / "t.msgpack", flush_interval=3600, header=HEADER, segment_size=1
     )
-    source = Source.of(COMPUTE, {"process_id": "node", "thread_id": LABEL})
+    source = Source.from_schema(COMPUTE, {"process_id": "node", "thread_id": LABEL})
     database.writer.add_source(source)
     for first in range(0, 400, 100):
         source.rows.extend(map(compute, range(first, first + 100)))

@@ -134,7 +134,7 @@ def test_start_tells_at_once_whether_the_file_can_be_made(
 ) -> None:
     (tmp_path / "run").write_text("not a directory")
     database = FileDatabase(tmp_path / "run" / "t.msgpack")
-    database.writer.start(Source.of(SCHEMA))
+    database.writer.start(Source.from_schema(SCHEMA))
     assert len(messages) == 1
     with pytest.raises(OSError, match="run"):
         database.writer.create()
@@ -613,7 +613,7 @@ def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
     tmp_path: Path, messages: list[str]
 ) -> None:
     database = FileDatabase(tmp_path / "t.msgpack", 2, flush_interval=0.0001, max_pending=3)
-    writer, source = database.writer, Source.of(SCHEMA)
+    writer, source = database.writer, Source.from_schema(SCHEMA)
     writer.add_source(source)
 
     def hook() -> None:
@@ -650,7 +650,7 @@ def writer_of(tmp_path: Path) -> TraceWriter:
 
 def test_a_bad_row_is_left_out_alone(tmp_path: Path, messages: list[str]) -> None:
     writer = writer_of(tmp_path)
-    source = Source.of(SCHEMA)
+    source = Source.from_schema(SCHEMA)
     writer.add_source(source)
     bad: dict[int, Any] = {3: "text", 4: None, 300: 2**63, 999: [1]}
     source.rows.extend((1.0, bad.get(number, number)) for number in range(1000))
@@ -670,7 +670,7 @@ def test_a_bad_row_is_left_out_alone(tmp_path: Path, messages: list[str]) -> Non
 
 def test_a_block_of_bad_rows_alone_is_no_block(tmp_path: Path, messages: list[str]) -> None:
     writer = writer_of(tmp_path)
-    source = Source.of(Schema("I", "n", (("timestamp", "float"),), (("keys", "keys"),)))
+    source = Source.from_schema(Schema("I", "n", (("timestamp", "float"),), (("keys", "keys"),)))
     writer.add_source(source)
     source.rows.extend([(1.0, None), (1.0, 5)])
     writer.close()

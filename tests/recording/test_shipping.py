@@ -162,7 +162,7 @@ def test_a_tail_gives_whole_frames_once(tmp_path: Path) -> None:
     for end in [*sorted(choose.sample(range(len(whole)), 40)), len(whole)]:
         path.write_bytes(whole[:end])
         data = tail.read()
-        assert frames.whole_frames(data) == len(data)
+        assert frames.end_of_frames(data) == len(data)
         tail.offset += len(data)
         got += data
     assert got == whole

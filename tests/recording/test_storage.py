@@ -88,7 +88,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
     for name in sorted(objects):
         if name.endswith(".msgpack"):
             data = files.cat_file(name)
-            assert frames.whole_frames(data) == len(data)
+            assert frames.end_of_frames(data) == len(data)
             joined[Path(name).parent.name] = joined.get(Path(name).parent.name, b"") + data
     plain = tmp_path / "plain"
     plain.mkdir()

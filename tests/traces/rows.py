@@ -84,7 +84,7 @@ class Plugin:
         assert not path.exists(), "an existing file is opened to read"
         database = FileDatabase(path, header=header)
         for schema, rows in facts:
-            source = Source.of(schema, {"process_id": self.host, "thread_id": self.label})
+            source = Source.from_schema(schema, {"process_id": self.host, "thread_id": self.label})
             database.writer.add_source(source)
             source.rows.extend(rows)
         database.commit()

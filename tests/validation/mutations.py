@@ -37,8 +37,8 @@ MUTATIONS = [
     # Trace files.
     Mutation(
         "a truncated frame is not recognized",
-        "return MARKER.startswith(begun)",
-        "return begun.startswith(MARKER)",
+        "return MARKER.startswith(data[position : position + len(MARKER)])",
+        "return data[position : position + len(MARKER)].startswith(MARKER)",
         "database/test_recovery.py database/test_format.py",
     ),
     Mutation(

@@ -122,7 +122,7 @@ class WindowedFile:
         inside = (self.spans[:, 0] < window.end) & (self.spans[:, 1] >= window.begin)
         # A byte range may have several entries for events of several names.
         stretches = list(dict.fromkeys(map(tuple, self.stretches[inside].tolist())))
-        file = replace(self.source, stretches=stretches)
+        file = replace(self.source, byte_ranges=stretches)
         for batch in chain.from_iterable(map(split_names, file.batches())):
             if (batch.phase, batch.name) in _MANY:
                 begins, ends = _spans(batch)

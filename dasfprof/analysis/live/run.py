@@ -124,7 +124,7 @@ class RunFiles:
             self._looked = now
             self._writers = {file.path: writer_of(file.header) for file in files if not file.closed}
         return [
-            FileEnd.of(
+            FileEnd.from_header(
                 file.header, None if file.closed else self._writers.get(file.path, Writer.ALIVE)
             )
             for file in files

@@ -339,7 +339,7 @@ class TraceReader:
 
     def file_ends(self) -> list[FileEnd]:
         """Return how each file of a plugin ended."""
-        return list(map(FileEnd.of, self._own_headers, self.writers))
+        return list(map(FileEnd.from_header, self._own_headers, self.writers))
 
     def _note_unclosed(self) -> None:
         """Add notes about files that were not closed although their process wrote no later file."""

@@ -119,7 +119,7 @@ class FileTail:
             left, length = facts.st_size - self.offset, length or self._piece
             while left > 0:
                 data = os.pread(file.fileno(), min(length, left), self.offset)
-                end = frames.whole_frames(data)
+                end = frames.end_of_frames(data)
                 if end or length >= min(left, _LONGEST):
                     return data[:end]
                 length *= 2

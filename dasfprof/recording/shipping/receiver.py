@@ -96,7 +96,7 @@ class ReceivedFile:
             return
         if not self.size:
             self._check_header(new)
-        if frames.whole_frames(new) != len(new):
+        if frames.end_of_frames(new) != len(new):
             raise RefusedError("it sent bytes that are no blocks of a trace")
         if not self._created:
             self.path = create_exclusively(self.path)

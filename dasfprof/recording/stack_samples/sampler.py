@@ -295,7 +295,7 @@ class SampleFile:
         """
         if not self.frequency:
             return lambda: None
-        source, writer = Source.of(schema, self.constants), self.writer
+        source, writer = Source.from_schema(schema, self.constants), self.writer
         writer.add_source(source)
         write = partial(writer.append, source)
         return sample(make(self.stacks, write), self.frequency, self.guard)
