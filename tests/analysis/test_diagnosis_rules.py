@@ -59,16 +59,22 @@ def on_both(*readings: tuple[float, dict[str, Any]]) -> list[tuple[int, float, d
 # --- data ----------------------------------------------------------------------------------------
 
 
-def moving(seconds: float, size: int = 50_000_000, serialising: float = 0.0) -> Plan:
+def moving(
+    seconds: float,
+    size: int = 50_000_000,
+    serialising: float = 0.0,
+    load: str = "load",
+    use: str = "use",
+) -> Plan:
     """Two threads load; a third waits for so long for each of four results, and uses it."""
     plan = Plan(
-        [replace(task, size=50_000_000) for task in filled(["load"], 1.0, count=4, workers=1)]
+        [replace(task, size=50_000_000) for task in filled([load], 1.0, count=4, workers=1)]
     )
     begin, serialised = 2.0, []
     for number in range(4):
-        key, ready = f"load-{number}", begin + seconds
+        key, ready = f"{load}-{number}", begin + seconds
         times = {"sent": begin, "received": begin, "ready": ready}
-        plan.tasks.append(Task(f"use-{number}", 1, ready, ready + 1, dependencies=[key], **times))
+        plan.tasks.append(Task(f"{use}-{number}", 1, ready, ready + 1, dependencies=[key], **times))
         plan.transfers.append((1, begin, ready, size, [key]))
         serialised += [(0, ready, key, serialising)] if serialising else []
         begin = ready + 1
@@ -88,6 +94,16 @@ finds("transfer-bound", "serialising explains little of slow transfers", moving(
     by_size=False, serialising=None)
 spares("short transfers", moving(0.05), "transfer-bound")
 # fmt: on
+
+
+def test_only_groups_of_a_bag_are_advised_to_fold(tmp_path: Path) -> None:
+    bag, other = (
+        moving(1.0, load="shuffle-split", use=use).write(tmp_path / use).findings()[0]
+        for use in ("groupby_tasks_group_hash", "lambda")
+    )
+    assert "foldby()" in "".join(bag.to_dict()["Suggestion"])
+    assert "foldby()" not in "".join(other.to_dict()["Suggestion"])
+
 
 WAITING = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
 SERIALISED = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]

@@ -34,6 +34,8 @@ _PAUSED = 0.01
 #: worker earlier and kills it later.
 _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
+#: Dask's function, in keys, that prepares the items of a bag for `Bag.groupby`.
+_BAG_GROUPBY = "groupby_tasks_group_hash"
 
 
 @rule("transfer-bound", causes="load-imbalance too-few-tasks serial-chain slow-deserialization")
@@ -87,6 +89,12 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
             f"{cheaper} If not, check for blocked event loops, a busy host, and a slow network. "
             "This trace does not show which of these is the cause."
         ]
+    if str(names[most]).startswith("shuffle-") and _groups_bag(run):
+        suggestion = [
+            "Group the bag with foldby() instead of groupby(), which moves every item to the "
+            "worker of its group. foldby() reduces the items where they are. If the items cannot "
+            "be reduced, use a dask.dataframe, which moves columns instead of objects."
+        ]
     yield Finding.of(
         "transfer-bound",
         "Workers wait for data from each other: {waiting} of thread time and {on_path} of the "
@@ -112,6 +120,13 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=str(names[most]),
     )
+
+
+def _groups_bag(run: RunFigures) -> bool:
+    """Return whether the run grouped the items of a bag."""
+    keys = run.trace.keys
+    firsts = np.unique(keys.head_ids, return_index=True)[1]
+    return any(_BAG_GROUPBY in text for text in keys.texts(firsts))
 
 
 # --- Memory: workers spill, then pause, then come near the limit at which they are killed ---------

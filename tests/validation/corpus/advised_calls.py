@@ -171,6 +171,16 @@ def dispatches_one(_: Client, advised: bool) -> Any:
         return joblib.Parallel(**dispatch)(joblib.delayed(pause)(n, 0.15) for n in range(24))
 
 
+@follows("transfer-bound", "foldby()")
+def bag_by_key(_: Client, advised: bool) -> Any:
+    items = db.range(60_000, npartitions=8).map(lambda number: (str(number % 50), number))
+    if advised:
+        sums = items.foldby(lambda item: item[0], lambda a, b: a + b[1], 0, int.__add__, 0)
+    else:
+        sums = items.groupby(lambda item: item[0]).map(lambda g: (g[0], sum(n for _, n in g[1])))
+    return sorted(sums.compute())
+
+
 @follows("repeated-gathers", "client.gather()")
 def results_one_by_one(client: Client, advised: bool) -> Any:
     futures = client.map(pause, range(1200), seconds=0.0)
