@@ -618,12 +618,12 @@ def requesting(reads: int, read_size: int, **more: Any) -> Plan:
     )
 
 
-def reading_chunks(readers: int) -> Plan:
+def reading_chunks(readers: int, beside: str = " lookup") -> Plan:
     """Plan 16 tasks of a layer, of which so many read the same stored chunk, for 0.9 s each."""
     tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=0.9, read_size=10_000_000)
     return Plan(
         [
-            replace(task, key=("load-" + 32 * "a", number), items=f"{number // readers:x} lookup")
+            replace(task, key=("load-" + 32 * "a", number), items=f"{number // readers:x}{beside}")
             for number, task in enumerate(tasks)
         ]
     )
@@ -659,6 +659,9 @@ spares("few small requests", requesting(1, 10_000), "small-requests")
 # One more object is read by all of them.
 finds("chunk-mismatch", "chunks that match no stored ones", reading_chunks(4), tasks=16, chunks=4,
     times=4.0, moved=1.6e8, once=4e7)
+finds("chunk-mismatch", "two stored chunks that most tasks read, and nothing else",
+    reading_chunks(10, ""), tasks=16, chunks=2, times=8.0, moved=1.6e8, once=2e7)
+spares("a table that all tasks read", reading_chunks(16, ""), "chunk-mismatch")
 spares("a chunk for each task, beside an object that all read", reading_chunks(1), "chunk-mismatch")
 finds("blocked-tasks", "tasks of whose wait less than half is in calls of storage", in_storage(0.4),
     alone=True)

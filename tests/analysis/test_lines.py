@@ -114,9 +114,34 @@ def test_what_was_fused_into_several_tasks_is_computed_again(
             "persist() on the collection that is built at pipeline.py:1 (text 1)"
             in finding["Suggestion"]
         )
-        # Of two threads.
-        assert finding["Seconds at stake (s)"] == pytest.approx(1.5)
+        # One task runs at a time, whatever the number of threads.
+        assert finding["Seconds at stake (s)"] == pytest.approx(3.0, rel=0.01)
         assert finding["Figures"]["tasks"]["value"] == 1 and finding["Figures"]["fused"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_repeated"), [(("2", "4"), False), (("4", "4"), True), ((None, "4"), False)]
+)
+def test_slices_of_one_array_are_other_chunks(
+    tmp_path: Path, inner: tuple[str | None, str], is_repeated: bool
+) -> None:
+    """The first chunk of two slices, or of an array and a slice of it, is not the same chunk."""
+    load, *names = (f"{name}-{n * 32}" for name, n in (("load", "1"), ("x", "3"), ("y", "5")))
+    runs: list[Run] = [
+        ((name, 0), [], 6.0 * n, 4.0, graph)
+        for n, (name, graph) in enumerate(zip(names, (FIRST, SECOND), strict=True))
+    ]
+    samples = [(6 * n + 0.05 + 0.1 * each, "load") for n in (0, 1) for each in range(40)]
+    write_run(tmp_path, runs, samples=samples)
+    layers: list[Any] = [(-3.0, 10, load, [])]
+    for name, digit in zip(names, inner, strict=True):
+        before = load if digit is None else f"getitem-{digit * 32}"
+        if digit is not None:
+            layers.append((-2.0, 20, before, [load]))
+        layers.append((-1.0, 30, name, [before]))
+    write_lines(tmp_path, layers)
+    findings = TraceAnalyser(tmp_path, progress=False).findings()
+    assert ("recomputation" in {finding.rule for finding in findings}) == is_repeated
 
 
 def test_why_a_line_is_unknown(tmp_path: Path) -> None:

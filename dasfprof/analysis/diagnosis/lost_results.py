@@ -77,6 +77,8 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
 _AGAIN = 0.02
 #: Maximum numbers of tasks of a lost worker, and of source lines, that are named.
 _MOST_NAMED = 3
+#: Functions of layers that select chunks, whose indices differ from those of the layers before.
+_SELECTS = {"getitem", "blocks", "partitions", "take", "head", "tail", "concatenate", "stack"}
 #: Prefix of the stimulus ids that Dask gives to graphs that a client submitted.
 _SUBMITTED = ("update-graph",)
 
@@ -286,6 +288,8 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     if not lost > _AGAIN * seconds.sum():
         return
     by_function = np.bincount(run.functions.codes, weights=repeated)
+    rows = np.flatnonzero(repeated > 0)
+    once = run.with_durations(rows, run.task_column("duration")[rows] - repeated[rows])
     code = int(by_function.argmax())
     function = str(run.function_names[code])
     own = (repeated > 0) & (run.functions.codes == code)
@@ -322,7 +326,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         fused=fused,
         built=built,
         _lines=" and ".join(built),
-        seconds=lost / run.threads,
+        seconds=run.saved(lost / run.threads, running=once),
         settings=[Change({"persist": function}, function=function)],
     )
 
@@ -330,31 +334,40 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     """Return the seconds of each task run in fused layers that others had run, and their lines.
 
-    A layer is the same if its name is, and its chunk if the place in the key is.
+    A chunk of a layer is the same if its index is, up to the first layer that selects chunks.
     """
-    layers, tasks = run.trace.fused_layers, run.trace.tasks
+    layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
-    if not layers.shared:
+    roots = {
+        layer: next((n for n in inner if layers.functions.get(n) in _SELECTS), inner[-1])
+        for layer, inner in layers.shared.items()
+        if layers.others[layer].isdisjoint(_SELECTS)
+    }
+    if not roots:
         return seconds, []
     of_row = layers.of_keys[key_ids]
-    shared = np.array([*layers.shared], dtype=np.uint64)
-    rows = np.flatnonzero(run.succeeded & first & np.isin(of_row, shared))
+    rows = np.flatnonzero(
+        run.succeeded & first & np.isin(of_row, np.array([*roots], dtype=np.uint64))
+    )
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
-    root = np.array([layers.shared[layer][-1] for layer in of_row[rows].tolist()], dtype=np.uint64)
-    chunks = np.column_stack([root, run.trace.keys.tails_of(key_ids[rows])])
+    root = np.array([roots[layer] for layer in of_row[rows].tolist()], dtype=np.uint64)
+    # A key without an index is of the only chunk, because Dask fused all layers up to the result.
+    indices = keys.tails_of(key_ids[rows])
+    indices[~keys.are_tuples(key_ids[rows])] = 0
+    chunks = np.column_stack([root, indices])
     repeats = Groups(np.unique(chunks, axis=0, return_inverse=True)[1].ravel(), len(rows))
     rows = rows[repeats.places(np.arange(len(rows))) > 0]
     by_line: dict[str, float] = {}
     for layer in np.unique(of_row[rows]).tolist():
-        own = rows[of_row[rows] == layer]
+        layer_rows = rows[of_row[rows] == layer]
         inner = layers.shared[layer]
-        calls = {layers.functions.get(one, "") for one in inner} - layers.others[layer]
-        for code in np.unique(run.functions.codes[own]).tolist():
-            named = own[run.functions.codes[own] == code]
+        calls = {layers.functions.get(each, "") for each in inner} - layers.others[layer]
+        for code in np.unique(run.functions.codes[layer_rows]).tolist():
+            named = layer_rows[run.functions.codes[layer_rows] == code]
             share = time_inside(run.trace, str(run.function_names[code]), calls)
             seconds[named] = share * run.slot_seconds[named]
         line = layers.lines.get(inner[0], "")
-        by_line[line] = by_line.get(line, 0.0) + float(seconds[own].sum())
+        by_line[line] = by_line.get(line, 0.0) + float(seconds[layer_rows].sum())
     line = max(by_line, key=lambda each: by_line[each], default="")
     return seconds, [line_words(run.trace, line)] if line else []
 

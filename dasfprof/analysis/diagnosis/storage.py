@@ -14,7 +14,6 @@ from dasfprof.analysis.stack_samples.places import all_stacks, library_of
 from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
-from dasfprof.database.keys import TUPLE
 
 #: Thresholds of small requests: maximum bytes, maximum bytes per second, and minimum seconds.
 _SMALL, _SLOW, _LATENCY = 1e6, 5e6, 0.005
@@ -27,7 +26,7 @@ _LARGE = 8e6
 #: Maximum number of concurrent requests per task run. With more, larger reads gain little.
 _SIDE_BY_SIDE = 4.0
 #: Thresholds: number of stored chunks, and fraction of thread time spent reading them again.
-_FEWEST, _AGAIN = 4, 0.05
+_FEWEST, _AGAIN = 2, 0.05
 
 
 @dataclass(frozen=True)
@@ -137,12 +136,13 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     if not len(pairs):
         return
     lost = run.storage + run.cpu + run.core_wait
+    pairs["alone"] = pairs.groupby(["layer", "key_id"])["item"].transform("size") == 1
     worst: tuple[float, int, pd.Series[int]] | None = None
-    for layer in np.unique(pairs["layer"]).tolist():
-        own = pairs[pairs["layer"] == layer]
-        readers = own.groupby("item").size()
-        # Most of these tasks do not need the item.
-        readers = readers[readers <= own["key_id"].nunique() / 2]
+    for layer, of_layer in pairs.groupby("layer"):
+        by_item = of_layer.groupby("item")["alone"].agg(["size", "mean"])
+        # What most of the tasks read besides their chunks, such as a table, is no chunk.
+        is_chunk = (by_item["size"] <= of_layer["key_id"].nunique() / 2) | (by_item["mean"] > 0.5)
+        readers = by_item["size"][is_chunk]
         if len(readers) < _FEWEST or readers.median() < 2:
             continue
         again = 1.0 - len(readers) / readers.sum()
@@ -158,6 +158,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     moved = _reads(run, rows).size
     tasks = len(np.unique(run.trace.tasks["key_id"].to_numpy()[rows]))
     passes = len(rows) / tasks * float(readers.mean())
+    once = run.task_column("duration")[rows] - lost[rows] * (1.0 - len(readers) / readers.sum())
     yield Finding.of(
         "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
@@ -173,6 +174,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         times=Factor(float(readers.mean())),
         moved=Bytes(moved),
         once=Bytes(moved / passes),
+        seconds=run.saved(float("nan"), running=run.with_durations(rows, once)),
         costs=cost,
         at_least="medium",
     )
@@ -188,10 +190,8 @@ def _read_items(run: RunFigures) -> pd.DataFrame:
     layers = np.full(len(run.trace.keys), -1, dtype=np.int64)
     layers[tasks["key_id"].to_numpy()] = run.layers.codes
     keys = told["key_id"].to_numpy(dtype=np.int64)
-    kinds = np.array([kind for kind, _ in run.trace.keys.heads], dtype=np.int8)
     pairs = pd.DataFrame(
         {"layer": layers[keys], "key_id": keys, "item": told["items"].astype(str).str.split()}
     )
-    of_collections = kinds[run.trace.keys.head_ids[keys]] >= TUPLE
-    pairs = pairs[of_collections & (pairs["layer"].to_numpy() >= 0)]
+    pairs = pairs[run.trace.keys.are_tuples(keys) & (pairs["layer"].to_numpy() >= 0)]
     return pairs.explode("item").drop_duplicates()

@@ -84,12 +84,11 @@ def _own_share(run: Run, groups: Groups, kept: Array) -> Array:
 def _widths(run: Run) -> tuple[Array, Array]:
     """Return for each function the maximum number of keys in a layer, and their head."""
     tasks, keys = run.tasks, run.keys
-    in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
     pairs = pd.DataFrame(
         {"function": tasks["function"].cat.codes.to_numpy(), "key": tasks["key_id"].to_numpy()}
     ).drop_duplicates()
-    heads = keys.head_ids[pairs["key"].to_numpy()]
-    pairs["head"] = np.where(in_tuples[heads], heads, -1) if len(heads) else heads
+    key_ids = pairs["key"].to_numpy()
+    pairs["head"] = np.where(keys.are_tuples(key_ids), keys.head_ids[key_ids], -1)
     counts = pairs.groupby(["function", "head"]).size().reset_index(name="keys")
     counts = counts.sort_values("keys", kind="stable").drop_duplicates("function", keep="last")
     width = np.zeros(len(tasks["function"].cat.categories), dtype=np.int64)

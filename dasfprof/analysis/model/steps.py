@@ -14,7 +14,6 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
-from dasfprof.database.keys import TUPLE
 from dasfprof.text import elide, excerpt
 
 # Task runs by pipeline step, for all analyses that group by it.
@@ -244,7 +243,6 @@ def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
     array
         The number of each task run's layer, from 0.
     """
-    kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int8)
-    heads = keys.head_ids[key_ids]
-    layers = np.where(kinds[heads] >= TUPLE, heads, len(kinds) + functions.astype(np.int64))
+    others = len(keys.heads) + functions.astype(np.int64)
+    layers = np.where(keys.are_tuples(key_ids), keys.head_ids[key_ids], others)
     return pd.factorize(layers)[0]

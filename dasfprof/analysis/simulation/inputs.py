@@ -13,7 +13,6 @@ from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.analysis.simulation.submission import GraphSubmissions, find_submissions
 from dasfprof.database.columns import Array
-from dasfprof.database.keys import TUPLE
 
 #: Number of queued tasks per thread that a worker is sent, by Dask's default.
 SATURATION = 1.1
@@ -218,9 +217,8 @@ def _groups(trace: Run) -> Array:
     keys = trace.keys
     codes, names = keys.functions()
     key_ids = trace.of_slots("key_id")
-    heads = keys.head_ids[key_ids]
-    in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
-    return np.where(in_tuples[heads], heads + len(names), codes[key_ids])
+    heads = keys.head_ids[key_ids] + len(names)
+    return np.where(keys.are_tuples(key_ids), heads, codes[key_ids])
 
 
 def _queues(trace: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:

@@ -239,6 +239,10 @@ class KeyTable:
         """Return the tails of keys, shape (ids, 4)."""
         return self._tails[ids].astype(np.uint32, copy=False)
 
+    def are_tuples(self, ids: Array) -> Array:
+        """Return a mask of keys that are tuples, as those of chunks and partitions are."""
+        return self._kinds[self.head_ids[ids]] >= keys.TUPLE
+
     def keys(self, ids: Array) -> list[Any]:
         """Return keys as Dask's objects."""
         heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
