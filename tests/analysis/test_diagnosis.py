@@ -359,6 +359,13 @@ def test_a_single_task_is_no_imbalance(tmp_path: Path) -> None:
     assert_found(plan, tmp_path, "too-few-tasks", **expected)
 
 
+def test_single_tasks_one_after_another_are_no_imbalance(tmp_path: Path) -> None:
+    # The client submits the second one after the first: it could not run on the other worker then.
+    tasks = [Task(f"count-{n}", 0, 5.0 * n, 5.0 * n + 5.0, runnable=5.0 * n) for n in (0, 1)]
+    plan = Plan([*tasks, Task("small-0", 1, 0.0, 0.001)], threads=1)
+    assert_found(plan, tmp_path, "too-few-tasks", absent={"load-imbalance"})
+
+
 def test_a_chain(tmp_path: Path) -> None:
     # Four threads load for 2 s, then one task after another runs for 8 s.
     tasks = filled(["load"], 0.5)

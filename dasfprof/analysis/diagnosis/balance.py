@@ -14,6 +14,7 @@ from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.intervals import open_spans
 from dasfprof.analysis.stack_samples.places import imported_by
 from dasfprof.analysis.wording import Bytes, Count, Factor, Seconds, Share
 from dasfprof.database.columns import Array
@@ -293,8 +294,11 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
-    if np.count_nonzero(run.working >= _WORK * run.working.max(initial=0.0)) < len(load):
-        # With so few long tasks, the load cannot be more even. The rule too-few-tasks reports that.
+    long = np.flatnonzero(run.working >= _WORK * run.working.max(initial=0.0))
+    times = run.slots.times
+    if open_spans(times.runnable[long], times.known[long])[1].max(initial=0) < len(load):
+        # With so few long tasks at a time, the load cannot be more even. The rules too-few-tasks
+        # and serial-chain report that.
         return
     lost = load.max() - load.mean()
     if lost / load.max() < _UNEVEN:
