@@ -153,6 +153,7 @@ def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
     ("text", "advice"),
     [
         ("frame = dd.from_pandas(table, npartitions=8)", "Read the table in tasks"),
+        ("bag = db.from_sequence(lines).map(parse)", "Read the items in tasks"),
         ("x = da.from_array(data, chunks=100)", "Pass name=False to from_array()"),
         ("x = da.from_array(client.scatter(data))", "Set the keys yourself"),
         (None, "Set the keys yourself"),

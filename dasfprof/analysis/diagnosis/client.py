@@ -155,6 +155,8 @@ _OR_ONCE = ". If several tasks use the same value, you can also scatter it once 
 _SPARED = {
     "from_pandas": "Read the table in tasks (dd.read_parquet(), dd.from_map()) instead of "
     "passing it to from_pandas(), which hashes and sends it each time.",
+    "from_sequence": "Read the items in tasks (db.read_text(), or map() over a list of file names) "
+    "instead of passing them to from_sequence(), which hashes and sends them.",
     "from_array": "Pass name=False to from_array(), which then does not hash the array.",
     "scatter": "Pass hash=False to scatter(), which then does not hash the value.",
     **dict.fromkeys(("submit", "map"), f"Pass pure=False to submit() and map(){_OR_ONCE}"),
@@ -181,8 +183,10 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
         return str(first["call"])
     there = (lines["file"].astype(object) == first["file"]) & (lines["number"] == first["line"])
     texts = [text for text in lines["text"][there.to_numpy(dtype=bool)] if isinstance(text, str)]
-    found = {name for text in texts for name in _HANDS.findall(text)}
-    return found.pop() if len(found) == 1 else ""
+    names = {name for text in texts for name in _HANDS.findall(text)}
+    if names & {"from_pandas", "from_sequence", "from_array"}:
+        names.discard("map")  # a method of the collection
+    return names.pop() if len(names) == 1 else ""
 
 
 @rule(

@@ -48,7 +48,15 @@ _SHARED = {module.__name__ for module in (registry, run_figures, task_figures)}
 #: What texts name besides: the program's own functions, and what it had better not call.
 _NO_ADVICE = {
     *("f()", "b()", "acquire()", "apply()", "iterrows()", "__import__()", "compute()", "wait()"),
-    *("from_pandas()", "groupby()", "merge()", "rejoin()", "GridSearchCV()", "Parallel()"),
+    *(
+        "from_pandas()",
+        "from_sequence()",
+        "groupby()",
+        "merge()",
+        "rejoin()",
+        "GridSearchCV()",
+        "Parallel()",
+    ),
     "ctypes.CDLL()",
 }
 
@@ -437,7 +445,7 @@ WITHOUT: dict[str, set[str]] = {
     "warm-up": {"cache=", "client.run()"},
     "repeated-gathers": {"dask.compute()"},
     "large-gathers": {"to_parquet()", "to_zarr()"},
-    "slow-tokenization": {"dd.from_map()", "dd.read_parquet()"},
+    "slow-tokenization": {"db.read_text()", "dd.from_map()", "dd.read_parquet()"},
     "missing-secede": {"distributed.secede()", "worker_client()"},
     "resource-limit": {"resources="},
     "tasks-too-small": {"pickle.dumps()", "scatter()"},
