@@ -214,7 +214,7 @@ def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
         # Without a replay, assume that their work is spread over all threads. If the client, the
         # scheduler and workers share cores, their use of the cores remains.
         seconds=min(
-            run.saved(max(seconds - float(run.working.sum()) / run.threads, 0.0), together=True),
+            run.saved(max(seconds - float(run.lasted.sum()) / run.threads, 0.0), together=True),
             idle_share(run) * run.wall,
         ),
     )
