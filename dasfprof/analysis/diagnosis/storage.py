@@ -137,23 +137,21 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         return
     lost = run.storage + run.cpu + run.core_wait
     pairs["alone"] = pairs.groupby(["layer", "key_id"])["item"].transform("size") == 1
-    worst: tuple[float, int, pd.Series[int]] | None = None
+    layers: list[tuple[float, Array, pd.Series[int]]] = []
     for layer, of_layer in pairs.groupby("layer"):
         by_item = of_layer.groupby("item")["alone"].agg(["size", "mean"])
         # What most of the tasks read besides their chunks, such as a table, is no chunk.
         is_chunk = (by_item["size"] <= of_layer["key_id"].nunique() / 2) | (by_item["mean"] > 0.5)
         readers = by_item["size"][is_chunk]
-        if len(readers) < _FEWEST or readers.median() < 2:
-            continue
-        again = 1.0 - len(readers) / readers.sum()
-        rows = run.layers.codes == layer
-        cost = again * float(lost[rows].sum()) / run.threads
-        if worst is None or cost > worst[0]:
-            worst = cost, layer, readers
-    if worst is None or worst[0] < _AGAIN * run.wall:
+        if len(readers) >= _FEWEST and readers.median() >= 2:
+            rows = np.flatnonzero(run.layers.codes == layer)
+            again = 1.0 - len(readers) / readers.sum()
+            layers.append((again * float(lost[rows].sum()) / run.threads, rows, readers))
+    if not layers:
         return
-    cost, layer, readers = worst
-    rows = np.flatnonzero(run.layers.codes == layer)
+    cost, rows, readers = max(layers, key=lambda candidate: candidate[0])
+    if cost < _AGAIN * run.wall:
+        return
     name = str(run.function_names[run.functions.codes[rows[0]]])
     moved = _reads(run, rows).size
     tasks = len(np.unique(run.trace.tasks["key_id"].to_numpy()[rows]))
