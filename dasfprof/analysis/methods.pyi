@@ -21,28 +21,28 @@ class Questions:
         self,
         least: float = 0.1,
     ) -> pd.DataFrame:
-        """Look for the known faults of a run, and say what to change."""
+        """Find known problems of a run, and suggest what to change."""
 
     def per_function_bottleneck(self) -> pd.DataFrame:
         """Sum up the task runs of each function on each worker."""
 
     def client_calls(self) -> pd.DataFrame:
-        """Sum up the calls of Dask by the client's program, by line."""
+        """Sum up the client's calls into Dask by line of your program."""
 
     def client_time(self) -> pd.DataFrame:
-        """Put every second of the client's main thread into exactly one class."""
+        """Divide the time of the client's main thread into categories."""
 
     def critical_path(self) -> pd.DataFrame:
-        """Return the chain of waits and work that made the run as long as it was."""
+        """Return the critical path: the chain of waits and work that determined the wall time."""
 
     def critical_path_summary(
         self,
         by: Literal["function", "step"] = "function",
     ) -> pd.DataFrame:
-        """Sum up the critical path by kind and function, or step."""
+        """Sum up the critical path by kind and function, or by kind and step."""
 
     def time_to_first_task(self) -> pd.DataFrame:
-        """Split the time from the begin of recording to the first task."""
+        """Split the time from the start of recording to the first task into stages."""
 
     def per_worker_task_balance(self) -> pd.DataFrame:
         """Count the tasks in memory on each worker over time."""
@@ -51,14 +51,14 @@ class Questions:
         self,
         by: Literal["cluster", "host", "worker", "function", "step", "line"] = "cluster",
     ) -> pd.DataFrame:
-        """Put every second of every thread of every worker's life into exactly one class."""
+        """Divide the thread time of all workers into categories."""
 
     def cost(
         self,
         by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
         price: float | str | None = None,
     ) -> pd.DataFrame:
-        """Say what a run cost: the hours of its workers, by what they were spent on, and their price."""
+        """List the worker hours of a run and their price, by what they were spent on."""
 
     def per_gpu_utilisation(
         self,
@@ -67,29 +67,29 @@ class Questions:
         """Show how busy each GPU was, and whether it idled while tasks ran on its workers."""
 
     def per_task_bottleneck(self) -> pd.DataFrame:
-        """List the task runs, the longest first."""
+        """List the task runs, sorted by duration in descending order."""
 
     def per_task_status(self) -> pd.DataFrame:
         """Show what each task run waited for and did, from its arrival to its known outcome."""
 
     def per_function_status(self) -> pd.DataFrame:
-        """Sum up what the task runs of each function waited for and did, and what to do about it."""
+        """Sum up what the task runs of each function waited for and did, and suggest what to do."""
 
     def why(
         self,
         key: str,
         run_id: int | None = None,
     ) -> pd.DataFrame:
-        """List what one task waited for, and the workers' queues when it was assigned to one."""
+        """List what one task waited for, and the queues of workers when it was assigned."""
 
     def cprofile(
         self,
         function: str | None = None,
     ) -> pd.DataFrame:
-        """Sum up what cProfile counted, over all workers."""
+        """Sum up what cProfile counted on all workers."""
 
     def call_profiles(self) -> pd.DataFrame:
-        """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers."""
+        """List the files of the call profiler, for ``python -m pstats FILE`` and other viewers."""
 
     def hot_lines(
         self,
@@ -97,7 +97,7 @@ class Questions:
         step: str | None = None,
         by: Literal["line", "function", "library"] = "line",
     ) -> pd.DataFrame:
-        """Sum up the samples of stacks of tasks by line, function or library."""
+        """Sum up the stack samples of tasks by line, function or library."""
 
     def call_tree(
         self,
@@ -105,25 +105,25 @@ class Questions:
         step: str | None = None,
         least: float = 1.0,
     ) -> pd.DataFrame:
-        """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards."""
+        """Sum up the stack samples of tasks by call, starting with the functions of the tasks."""
 
     def client_activity(self) -> pd.DataFrame:
         """Sum up the samples of the client's main thread by phase and line."""
 
     def loop_blocks(self) -> pd.DataFrame:
-        """List the times in which an event loop had not turned for over 50 ms."""
+        """List the times in which an event loop was blocked for more than 50 ms."""
 
     def lines(
         self,
         price: float | str | None = None,
     ) -> pd.DataFrame:
-        """Sum up what each line of the program built, and what it took of the cluster and the client."""
+        """Sum up what each line of your program built, and what it took of the cluster and the client."""
 
     def plan(self) -> pd.DataFrame:
-        """Sum up what each node of the plan took: a layer of the graphs, as Dask had optimised them."""
+        """Sum up the layers of the submitted graphs, as Dask optimised them."""
 
     def plan_edges(self) -> pd.DataFrame:
-        """List which nodes of the plan took results of which."""
+        """List the dependencies between nodes of the plan."""
 
     def function_code(
         self,
@@ -138,53 +138,53 @@ class Questions:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
     def sent_values(self) -> pd.DataFrame:
-        """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line."""
+        """Sum up the embedded functions, and arguments of at least 10 kB, in graphs by line."""
 
     def actor_calls(
         self,
         by: Literal["method", "actor"] = "method",
     ) -> pd.DataFrame:
-        """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks."""
+        """Sum up the calls of actors' methods, which are not tasks and occupy no worker thread."""
 
     def imbalance(
         self,
         by: Literal["function", "step"] = "function",
     ) -> pd.DataFrame:
-        """Measure how unequally each function's work is spread over workers, and over its tasks."""
+        """Measure how unequally the work of each function is spread over workers and over tasks."""
 
     def stragglers(self) -> pd.DataFrame:
-        """List the task runs that took far longer than others of their function, and why."""
+        """List the task runs that took much longer than others of their function, and why."""
 
     def workers(self) -> pd.DataFrame:
-        """List the lives of workers: on which host and in which job, when they came and went, and why."""
+        """List the worker instances with their host and job, when they joined and left, and why."""
 
     def function_memory(self) -> pd.DataFrame:
-        """Say how much memory workers' processes held while functions ran, by the samples there are."""
+        """Sum up the sampled memory of worker processes while each function ran."""
 
     def gpu_memory(self) -> pd.DataFrame:
-        """Say what each worker had in its GPU's memory when that was fullest."""
+        """Show the memory use of each worker's GPU at its peak."""
 
     def died_of_memory(self) -> pd.DataFrame:
-        """Say of each worker that died of want of memory which function took it, and how sure that is."""
+        """List the workers that ran out of memory, with the function that probably used it."""
 
     def memory_peak(
         self,
         by: Literal["cluster", "worker"] = "cluster",
     ) -> pd.DataFrame:
-        """Say what held memory when workers' processes held most, and why it was not let go."""
+        """List what held memory at the peak of the worker processes, and for what purpose."""
 
     def memory_at(
         self,
         time: float,
         by: Literal["cluster", "worker"] = "cluster",
     ) -> pd.DataFrame:
-        """Say what held memory at a moment, and why it was not let go."""
+        """List what held memory at one moment, and for what purpose."""
 
     def memory_growth(
         self,
         by: Literal["cluster", "worker", "function"] = "cluster",
     ) -> pd.DataFrame:
-        """Say which memory grows from one computation to the next, and how sure that is."""
+        """Test which memory grows from one computation to the next."""
 
     def cluster_sizing(
         self,
@@ -201,7 +201,7 @@ class Questions:
         self,
         overhead: float = 0.005,
     ) -> pd.DataFrame:
-        """Find how large chunks should be, so that overhead takes a small share of the time."""
+        """Find how large chunks should be, so that overhead is a small fraction of the time."""
 
     def storage(self) -> pd.DataFrame:
         """Sum up what task runs read from storage and wrote to it, by function."""
@@ -212,16 +212,16 @@ class Questions:
         *,
         interval: float | None = None,
     ) -> pd.DataFrame:
-        """Sum up what was moved between workers."""
+        """Sum up the transfers between workers."""
 
     def degradation(self) -> pd.DataFrame:
-        """Test whether each function gets slower as the run goes on, by the steps of the guide."""
+        """Test whether each function gets slower during the run, by the criteria of ParallelRunStep."""
 
     def processed_tasks(
         self,
         by: Literal["task", "function", "step"] = "task",
     ) -> pd.DataFrame:
-        """List what became of each attempt at a task, or sum it up by function."""
+        """List the outcome of each attempt at a task, or sum up attempts by function or step."""
 
     def process_summary(self) -> pd.DataFrame:
         """Sum up `processed_tasks` by worker."""
@@ -236,22 +236,22 @@ class Questions:
         """Count the attempts at tasks by interval, host, worker and status."""
 
     def node_resource_usage(self) -> pd.DataFrame:
-        """List what was sampled of each host."""
+        """List the resource samples of each host."""
 
     def processes_resource_usage(self) -> pd.DataFrame:
-        """List what was sampled of each worker's process."""
+        """List the resource samples of each worker process."""
 
     def node_disk_usage(self) -> pd.DataFrame:
-        """List what was read of each disk of each host."""
+        """List the samples of each disk of each host."""
 
     def host_processes(self) -> pd.DataFrame:
-        """List the programs that used much of a host, the run's own and others'."""
+        """List the programs that used much of a host, including those of other users."""
 
     def scaling(
         self,
         workers: Sequence[int] | None = None,
     ) -> pd.DataFrame:
-        """Predict wall time, efficiency and cost on fewer and on more workers."""
+        """Predict wall time, efficiency and cost with fewer and with more workers."""
 
     def what_if(
         self,
@@ -262,7 +262,7 @@ class Questions:
         spill: bool = True,
         speedup: Mapping[str, float] | None = None,
     ) -> pd.DataFrame:
-        """Predict the wall time of the run after a change; several changes count together."""
+        """Predict the wall time after one change, or after several changes together."""
 
     def memory_forecast(
         self,
@@ -271,28 +271,28 @@ class Questions:
         threads: int | None = None,
         memory_limit: float | None = None,
     ) -> pd.DataFrame:
-        """Predict what the fullest worker would hold at most on other numbers of workers."""
+        """Predict the peak memory of the fullest worker on other numbers of workers."""
 
     def logs(
         self,
         function: str | None = None,
     ) -> pd.DataFrame:
-        """List what task runs logged by `logging`, from the level on that the run was recorded with."""
+        """List the log records of task runs, from the level that was set for the recording."""
 
     def tracebacks(
         self,
         function: str | None = None,
     ) -> pd.DataFrame:
-        """List the failed attempts at tasks, each with its whole traceback."""
+        """List the failed attempts at tasks with their tracebacks."""
 
     def cluster_changes(self) -> pd.DataFrame:
-        """List who restarted, retired, paused or gave up workers, cancelled tasks, or adapted."""
+        """List restarts, retirements, pauses and cancellations, and who requested them."""
 
     def own_events(self) -> pd.DataFrame:
-        """List the events that user code recorded, of kinds of its own."""
+        """List the events that user code recorded."""
 
     def task_arguments(
         self,
         function: str | None = None,
     ) -> pd.DataFrame:
-        """List what task runs were called with, by type, dtype, shape and length."""
+        """List the arguments of task runs by type, dtype, shape and length."""

@@ -44,7 +44,7 @@ def test_the_least_free_disk_is_shown(tmp_path: Path) -> None:
         (300 * MB, "Fits, but may spill."),
         (230 * MB, "May not fit without spilling"),  # a worker pauses at 184 MB
         (200 * MB, "May not fit: at most"),  # and is killed at 190 MB
-        (160 * MB, "Would not fit: without 6.4 MB at least on disk"),  # 158.4 less 152 MB
+        (160 * MB, "Would not fit: a worker must spill at least 6.4 MB"),  # 158.4 less 152 MB
     ],
 )
 def test_whether_that_fits(tmp_path: Path, limit: int, verdict: str) -> None:
@@ -82,7 +82,7 @@ def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
         ("samples", planned(resources=False), "no samples of workers"),
     ):
         (row,) = plan.write(tmp_path / name).memory_forecast([2]).to_dict("records")
-        assert row["Verdict"].startswith("Not to be foretold") and why in row["Verdict"]
+        assert row["Verdict"].startswith("Not predicted") and why in row["Verdict"]
         assert np.isnan(row["Process (MB)"])
 
 

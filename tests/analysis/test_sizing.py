@@ -59,9 +59,9 @@ def test_chunks_for_an_overhead(tmp_path: Path) -> None:
     assert found["Wanted Chunk Size (MB)"] == pytest.approx(9.5)
     assert found["Task Runs Then"] == 2
     # Two threads: four tasks for each of them.
-    assert found["Advice"].startswith("Make chunks 4 times larger, no more")
+    assert found["Advice"].startswith("Make chunks 4 times larger, but not more")
     (found,) = analyser.chunk_sizing(0.1).to_dict("records")
-    assert found["Advice"] == "Make chunks 2.25 times larger, for overhead to be small."
+    assert found["Advice"] == "Make chunks 2.25 times larger, to reduce overhead."
     (found,) = analyser.chunk_sizing(0.5).to_dict("records")
     assert (found["Times Larger"], found["Advice"]) == (1.0, "Large enough.")
 

@@ -171,7 +171,7 @@ def test_functions_share_what_is_busy() -> None:
 
 
 def test_groupings_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="by='thread': give one of cluster, host"):
+    with pytest.raises(InvalidArgumentError, match="by='thread': expected one of cluster, host"):
         TraceAnalyser(made_trace([])).time_accounting("thread")  # type: ignore[arg-type]
 
 

@@ -278,7 +278,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (["several/on"], 1, "'several/on' contains 2 runs: once, one"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
         (["mine.msgpack", "-a", "gpu"], 2, "no question 'gpu'"),
-        (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is no question"),
+        (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is not a question"),
         (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),

@@ -209,7 +209,7 @@ def forecasts(
         real = real_peaks(run)
         table = recorded.memory_forecast([workers], threads=threads)
         (told,) = table.to_dict("records")
-        if told["Verdict"].startswith("Not to be foretold"):
+        if told["Verdict"].startswith("Not predicted"):
             print(f"{name:20} {workers} x {threads}  {told['Verdict']} real {real}", flush=True)
             continue
         for kind in ("Results", "Process"):

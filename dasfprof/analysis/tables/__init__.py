@@ -1,1 +1,1 @@
-"""The tables that answer questions: one file a question, labels with units only here."""
+"""The analyses of a run, one function per table. Only these modules label columns with units."""

@@ -1,4 +1,4 @@
-"""Which functions and steps take the time, and how much of the run steps account for."""
+"""Bottlenecks by function and by step: where the thread time of task runs went."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof.analysis.tables.columns import RUNNING, text, whole
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
 
-#: What identifies a task run on a worker.
+#: Columns that identify a task run on a worker.
 _RUN = ["key_id", "run_id", "worker_id"]
 
 
@@ -33,7 +33,7 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
     duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy(dtype=float)
     running = running_seconds(tasks)
     deserialising = tasks["deserialize"].to_numpy(dtype=float)
-    # Dask's public hook tells neither it nor the CPU.
+    # Without hooks into Dask's internals, neither this time nor the CPU time is recorded.
     is_metered = np.isfinite(running.cpu) | (deserialising > 0)
     summed = {
         "duration": duration,
@@ -58,7 +58,7 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
 
 
 def _by_task_run(run: Run, told: pd.DataFrame) -> Array:
-    """Sum up the seconds that rows tell of each task run; NaN where that was not recorded."""
+    """Return the seconds that rows record for each task run, or NaN if they were not recorded."""
     tasks = run.tasks
     sums = np.full(len(tasks), 0.0 if run.knows_serialising else np.nan)
     if not len(told):
@@ -73,7 +73,7 @@ def _by_task_run(run: Run, told: pd.DataFrame) -> Array:
 
 
 def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
-    """Make the table of the sums of all parts."""
+    """Return the table of the sums of all time windows."""
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)
@@ -112,7 +112,7 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
             "Garbage Collection (s)": sums.told("collecting"),
         }
     )
-    # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
+    # pandas cannot sort lone surrogates if its strings are Arrow's.
     order = sorted(range(len(sums)), key=lambda row: (-seconds[row], groups[row]))
     return table.take(order).reset_index(drop=True)
 
@@ -139,33 +139,35 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
     Returns
     -------
     DataFrame
-        A row a worker and function, the longest duration first:
+        One row per worker and function, sorted by duration in descending order:
 
-        - ``Host``, ``GPU`` (index of the worker's device by NVML, NA if it has none),
-          ``Function`` (as `dask.utils.key_split` names the key)
-        - ``Duration (s)``: the sum over its task runs, failed ones too
-        - ``Percentage of total time (%)``: of the duration of all task runs of that worker,
-          not of the run
-        - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: of the worker's
-          device while the function ran there, weighted by time
-        - ``Mean Data Size (MB)``: input bytes of a task run
-        - ``Mean Throughput (MB/s)``: all input bytes by all seconds
-        - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
-        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: of
-          the duration, what its threads and those of Zarr that worked for it computed, could have
-          computed had the host given them a core, waited for requests of fsspec and Zarr (see
-          `storage`), and did else (other I/O, locks, sleep);
-          of the task runs of which it is recorded, NA if of none
-        - ``Deserialising (s)``: unspilled inputs, before the duration; that of inputs from other
-          workers is in `transfers`. NA if it is recorded of none
-        - ``Unpickling (s)``: functions and arguments, as the worker read the scheduler's messages,
-          mostly on its event loop; ``Serialising (s)``: results, for other workers and the client.
-          Of task runs of which it took a millisecond of CPU or 20 ms, with waits for the
-          interpreter's lock. `sent_values` has the bytes, `client_calls` the client's side. NA
-          if it is not recorded, as of processes with several workers
-        - ``Garbage Collection (s)``: of the CPU seconds, what Python's garbage collector took in
-          the task's thread; its collections of the youngest generation are left out. NA if it is
-          recorded of none
+        - ``Host``
+        - ``GPU``: the NVML index of the worker's device, or NA if it has none
+        - ``Function``: the task prefix, as `dask.utils.key_split` derives it from the key
+        - ``Duration (s)``: total of its task runs, including failed ones
+        - ``Percentage of total time (%)``: the duration as a percentage of the duration of all task
+          runs on that worker, not of the wall time
+        - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: time-weighted means of the
+          worker's device while the function ran there
+        - ``Mean Data Size (MB)``: input bytes per task run
+        - ``Mean Throughput (MB/s)``: total input bytes divided by total seconds
+        - ``Num Tasks (chunks)``: number of task runs
+        - ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
+        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: the
+          parts of the duration in which the task's thread and Zarr's threads computed for it, were
+          runnable without a core, waited for requests of fsspec and Zarr (see `storage`), or did
+          anything else, such as other I/O, locks and sleep. Task runs without this record are not
+          included. NA if no task run has it
+        - ``Deserialising (s)``: time to deserialize unspilled inputs, which precedes the duration.
+          For inputs from other workers, see `transfers`. NA if no task run has it
+        - ``Unpickling (s)``: time to unpickle functions and arguments when the worker read the
+          scheduler's messages, mostly on its event loop
+        - ``Serialising (s)``: time to serialize results for other workers and the client. Both
+          include waits for the GIL, and only task runs for which this took at least 1 ms of CPU or
+          20 ms. `sent_values` lists the bytes, and `client_calls` the client's share. NA if not
+          recorded, as in processes with several workers
+        - ``Garbage Collection (s)``: CPU time of Python's garbage collector in the task's thread,
+          without collections of the youngest generation. NA if no task run has it
     """
     return _table(run, [_sums(run, progress=progress)])
 
@@ -191,17 +193,22 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a step, the longest duration first; ``(no step)`` for task runs of none:
+        One row per step, sorted by duration in descending order. ``(no step)`` collects the task
+        runs without a step:
 
-        - ``Step``: its path, ``outer/inner``; the runs of inner steps count there alone
-        - ``Duration (s)``: the sum over its task runs, failed ones too
-        - ``Percentage of all task time (%)``: of the duration of all task runs
-        - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Functions`` and ``Workers`` (how
-          many), ``Mean Data Size (MB)`` (input bytes of a task run), ``Mean Throughput
-          (MB/s)`` (all input bytes by all seconds), ``Failed Tasks``
-        - ``First Start (s)``, ``Last End (s)``: of its task runs, from the trace's begin
-        - ``Entered``, ``Time in Client (s)``: how often the client entered it and for how
-          long in all; NA where no file of a client tells
+        - ``Step``: its path, such as ``outer/inner``. Task runs of an inner step do not count for
+          the outer one
+        - ``Duration (s)``: total of its task runs, including failed ones
+        - ``Percentage of all task time (%)``: percentage of the duration of all task runs
+        - ``Num Tasks (chunks)``: number of task runs
+        - ``Mean Task time (s)``
+        - ``Functions``, ``Workers``: how many functions and workers it used
+        - ``Mean Data Size (MB)``: input bytes per task run
+        - ``Mean Throughput (MB/s)``: total input bytes divided by total seconds
+        - ``Failed Tasks``
+        - ``First Start (s)``, ``Last End (s)``: of its task runs, since the start of the run
+        - ``Entered``, ``Time in Client (s)``: how often the client entered the step, and for how
+          long in total. NA if no file of a client records it
     """
     tasks = run.tasks
     codes, names = step_groups(tasks)
@@ -236,9 +243,9 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
 
 
 def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
-    """Count how often the client entered each step, and the seconds that it was in it.
+    """Return how often the client entered each step, and for how many seconds in total.
 
-    Both are NaN for a step that no client's file tells of.
+    Both are NaN for a step that no file of a client records.
     """
     steps = run.steps
     places = {name: place for place, name in enumerate(names)}
@@ -251,7 +258,7 @@ def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
 
 
 def _distinct(codes: Array, values: Array, count: int) -> Array:
-    """Count the distinct values of each group."""
+    """Return the number of distinct values in each group."""
     span = int(values.max(initial=0)) + 2
     pairs = distinct(codes * span + values + 1)
     return np.bincount(pairs // span, minlength=count)

@@ -1,4 +1,4 @@
-"""Calls: of Dask by the client, of functions as a profiler counted them, of actors' methods."""
+"""Calls: Dask's methods in the client, functions under cProfile, and methods of actors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dasfprof.analysis.tables.questions import question
 # --- What the client's program called of Dask, and where its time went ----------------------------
 
 
-#: Columns of `find_calls` as the table has them, with what their figures are divided by.
+#: Label and unit of the columns of `find_calls`.
 _FIGURES = {
     "longest": ("Longest (s)", 1.0),
     "waiting": ("Waiting (s)", 1.0),
@@ -39,30 +39,34 @@ _FIGURES = {
     needs="client_calls",
 )
 def client_calls(run: Run) -> pd.DataFrame:
-    """Sum up the calls of Dask by the client's program, by line.
+    """Sum up the client's calls into Dask by line of your program.
 
     Returns
     -------
     DataFrame
-        A row a kind of call and line, the longest first:
+        One row per kind of call and line, sorted by time in descending order:
 
         - ``Call``: compute, persist, submit, map, gather, result, wait, as_completed, scatter or
-          cancel, with all that Dask does in it; tokenising, optimising or pickling, where Dask did
-          that outside of these, as while a collection is built
-        - ``File``, ``Line``, ``Code``: the innermost line of the program's own code
-        - ``Calls``: how many; ``Keys``: of tasks or results, all together
-        - ``Time (s)``: of them all; the rest is part of it: ``Longest (s)``; ``Waiting (s)`` until
-          results were there, or for an answer; ``Receiving (s)`` them, until they are
-          deserialised; ``Tokenising (s)``: making names of tasks; ``Optimising (s)``;
-          ``Pickling (s)``: and handing over graphs
-        - ``Received (MB)``: results, as Dask sizes them in memory; ``Sent (MB)``: graphs, pickled,
-          and what was scattered
+          cancel, including everything that Dask does inside it. Tokenising, optimising or pickling
+          if Dask did that outside these calls, such as while a collection was built
+        - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
+        - ``Calls``: number of calls
+        - ``Keys``: total number of tasks or results
+        - ``Time (s)``: total time, of which the following columns are parts
+        - ``Longest (s)``: time of the longest call
+        - ``Waiting (s)``: wait for results, or for an answer
+        - ``Receiving (s)``: time to receive and deserialize results
+        - ``Tokenising (s)``: time to compute the names of tasks
+        - ``Optimising (s)``
+        - ``Pickling (s)``: time to pickle graphs and hand them over
+        - ``Received (MB)``: results, in Dask's estimate of their memory
+        - ``Sent (MB)``: pickled graphs and scattered data
 
     Notes
     -----
-    All of it is timed, not sampled, and in the process that registered the profiler alone. Of an
-    asynchronous client a call has ended when it returns, before its answer: nobody waits.
-    What the program does to build collections is its own, but for names and optimising.
+    Calls are timed, not sampled, and only in the process that registered the profiler. With an
+    asynchronous client, a call ends when it returns, even if its answer arrives later. Your own
+    code that builds collections does not count, except for tokenising and optimising.
     """
     found = find_calls(run)
     return pd.DataFrame(
@@ -84,13 +88,14 @@ def client_calls(run: Run) -> pd.DataFrame:
 
 @question("Where the client's time went", "time", needs="client_calls")
 def client_time(run: Run) -> pd.DataFrame:
-    """Put every second of the client's main thread into exactly one class.
+    """Divide the time of the client's main thread into categories.
 
     Returns
     -------
     DataFrame
-        A row a class: ``Class``, ``Time (s)``, ``Share (%)`` of the time for which it was recorded,
-        ``Meaning``. Empty where the client's end was not recorded and it called nothing.
+        One row per category, with ``Class`` (the category), ``Time (s)``, ``Share (%)`` of the
+        recorded time, and ``Meaning``. Every recorded second counts in exactly one category. Empty
+        if the client called nothing and its end was not recorded.
     """
     seconds = client_time_of(run)
     total = sum(seconds.values())
@@ -110,22 +115,24 @@ def client_time(run: Run) -> pd.DataFrame:
     "Large values in graphs", "balance", short="sent", expendable=("Code",), needs="sent_values"
 )
 def sent_values(run: Run) -> pd.DataFrame:
-    """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line.
+    """Sum up the embedded functions, and arguments of at least 10 kB, in graphs by line.
 
     Returns
     -------
     DataFrame
-        A row a value's name and the line that sent it, those with most bytes in all tasks first:
+        One row per name and sending line, sorted by bytes in all tasks in descending order:
 
-        - ``Kind``: function or argument; ``Name``: of the function, or of the tasks that have the
-          argument
-        - ``By Value``: why the function is: of __main__, a lambda, defined in a function, its
-          module is sent by value
-        - ``Holds``: the largest that the function holds, and how; the argument's type
-        - ``Size (MB)``: pickled; ``Pickling (s)``: once (means)
-        - ``Graphs``; ``Tasks``: that have it, about, where layers have more than 100; the scheduler
-          pickles it for each, and a worker unpickles it
-        - ``File``, ``Line``, ``Code``
+        - ``Kind``: function or argument
+        - ``Name``: of the function, or of the tasks that have the argument
+        - ``By Value``: why the function is pickled by value: it is from ``__main__``, it is a
+          lambda, it is defined in another function, or its module is registered for pickling by
+          value
+        - ``Holds``: the largest object that the function refers to, and how; or the argument's type
+        - ``Size (MB)``, ``Pickling (s)``: mean size when pickled, and mean time to pickle it once
+        - ``Graphs``: number of graphs that contain it
+        - ``Tasks``: number of tasks that contain it, estimated for layers of more than 100 tasks.
+          The scheduler pickles the object for each of them, and a worker unpickles it
+        - ``File``, ``Line``, ``Code``: the line that sent it, and its function
     """
     found = find_sent(run)
     return pd.DataFrame(
@@ -147,12 +154,12 @@ def sent_values(run: Run) -> pd.DataFrame:
 
 # --- Calls: of functions, as a profiler counted them, and of actors' methods ----------------------
 
-#: What damaged files of profiles raise.
+#: Errors that reading a damaged profile raises.
 _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError)
 
 
 def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...]], list[str]]:
-    """Sum up the profiles of one function, or of all, as `pstats` does; return what was read."""
+    """Return the summed `pstats` profiles of one function, or of all, and the paths read."""
     found, files = pstats.Stats(), []
     table = run.call_profiles
     for path, name in zip(table["path"], table["name"].astype(object), strict=True):
@@ -165,24 +172,27 @@ def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...
 
 @question("Calls and their times", "lines", expendable=("Primitive Calls",), needs="call_profiles")
 def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
-    """Sum up what cProfile counted, over all workers.
+    """Sum up what cProfile counted on all workers.
 
     Parameters
     ----------
     function
-        Of the task runs, as Dask calls it; None: all of them.
+        The task prefix of the profiled task runs. None selects all task runs.
 
     Returns
     -------
     DataFrame
-        A row a function that was called, by its own time; empty where no profiler was asked for:
+        One row per called function, sorted by its own time. Empty if no call profiler was
+        requested:
 
-        - ``File``, ``Line``, ``Code``: where it is; C code has ``~`` and 0
-        - ``Calls``; ``Primitive Calls``: those that were not recursive
-        - ``Time (s)``: in it alone; ``Share (%)`` of all; ``Cumulative Time (s)``: and in what it
-          calls. The profiler's own work is in these times: they compare with each other
+        - ``File``, ``Line``, ``Code``: where the function is. C functions have ``~`` and 0
+        - ``Calls``, and ``Primitive Calls``, which exclude recursive calls
+        - ``Time (s)``: time in the function itself
+        - ``Share (%)``: percentage of the time of all functions
+        - ``Cumulative Time (s)``: time in the function and in the functions that it calls
 
-        ``attrs["files"]`` are the paths of the files that were summed up, for ``python -m pstats``.
+        The times include the overhead of cProfile, so compare them only with each other.
+        ``attrs["files"]`` lists the paths of the summed files, for ``python -m pstats``.
     """
     found, files = call_times(run, function)
     places = sorted(found, key=lambda place: -found[place][2])
@@ -206,21 +216,21 @@ def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
 
 @question("Profiles of calls", "lines", needs="call_profiles")
 def call_profiles(run: Run) -> pd.DataFrame:
-    """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers.
+    """List the files of the call profiler, for ``python -m pstats FILE`` and other viewers.
 
     Returns
     -------
     DataFrame
-        A row a worker and function:
+        One row per worker and function:
 
         - ``Worker``, ``Function``
         - ``Profiler``: cprofile
-        - ``Task Runs``: those in it
-        - ``Left Out``: task runs that were not profiled: another task run of the process was being
-          profiled, another profiler was active, or the function had called too many functions.
-          Tasks that are coroutines, and calls of actors, are not counted
-        - ``File``: its path; it stands beside the trace file
-        - ``Refused``: why this worker profiled nothing; empty where it did
+        - ``Task Runs``: number of profiled task runs
+        - ``Left Out``: number of task runs that were not profiled because another task run of the
+          process was being profiled, another profiler was active, or the function had called too
+          many functions. Coroutine tasks and actor calls do not count
+        - ``File``: path of the profile, next to the trace file
+        - ``Refused``: why this worker profiled nothing, or empty if it profiled
     """
     table = run.call_profiles
     order = np.lexsort((table["worker_id"], table["name"].astype(str)))
@@ -240,7 +250,7 @@ def call_profiles(run: Run) -> pd.DataFrame:
 
 By = Literal["method", "actor"]
 
-#: What is summed up of calls, and of what type.
+#: Columns that sum up actor calls, with their types.
 _SUMS = {
     "Calls": "int64",
     "Failed": "int64",
@@ -255,27 +265,32 @@ _SUMS = {
 
 @question("Calls of actors", "balance", needs="actor_calls")
 def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
-    """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks.
+    """Sum up the calls of actors' methods, which are not tasks and occupy no worker thread.
 
-    A call counts from its arrival at the worker that has the actor until its answer. One thread of
-    a worker runs the methods of all its actors in turns, coroutines aside, and the wait for it
-    counts. Calls that had no answer when recording ended count until then; those of a worker that
-    was killed are not there. Neither are those that an actor makes of another one on its own
-    worker: they are parts of the calls around them.
+    A call lasts from its arrival at the actor's worker until its answer. One thread of a worker
+    runs the methods of all its actors in turn, except coroutines, and the wait for this thread
+    counts. Calls without an answer when recording ended count until then. Calls on a worker that
+    was killed are missing, and so are calls between actors on the same worker, which are parts of
+    the outer call.
 
     Parameters
     ----------
     by
-        ``"method"``, or ``"actor"``: each actor by itself, all of its methods together.
+        ``"method"`` groups by class and method, ``"actor"`` by single actor.
 
     Returns
     -------
     DataFrame
-        A row a method or actor, the longest time first: ``Actor`` (its class, as Dask names its
-        key; or its key), ``Method`` or ``Worker``, ``Calls``, ``Failed`` (that raised something,
-        or were given up), ``Unanswered`` (when recording ended), ``Time (s)`` (summed over
-        calls, side by side ones too), ``Under Way (s)`` (the time in which there was one at
-        least), ``Mean (s)``, ``Median (s)``, ``Longest (s)``.
+        One row per method or actor, sorted by time in descending order:
+
+        - ``Actor``: its class, as Dask derives it from the key; or its key
+        - ``Method``, or ``Worker``
+        - ``Calls``
+        - ``Failed``: calls that raised an error or were cancelled
+        - ``Unanswered``: calls without an answer when recording ended
+        - ``Time (s)``: total over all calls, including concurrent ones
+        - ``Under Way (s)``: time in which at least one call was in progress
+        - ``Mean (s)``, ``Median (s)``, ``Longest (s)``
     """
     calls = run.actor_calls
     if by == "method":

@@ -1,4 +1,4 @@
-"""What several tables share: columns, texts of keys, rows of a function, times, whole numbers."""
+"""Helpers of several tables: texts, workers, UTC times, nullable integers, and first rows."""
 
 from __future__ import annotations
 
@@ -15,44 +15,48 @@ from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of
 
-#: The label of the begin of an interval.
+#: Label of the column with the start of an interval.
 INTERVAL = "Time Interval (seconds from begin)"
 
-#: The parts of the seconds of functions, see `RunningSeconds`, by the labels of their columns.
+#: Labels of the columns that split running time, by attribute of `RunningSeconds`.
 RUNNING = {
     "cpu": "CPU (s)",
     "core_wait": "Waiting for CPU (s)",
     "storage": "Waiting for storage (s)",
     "blocked": "Blocked (s)",
 }
-#: Unix seconds that nanoseconds in 64 bits can hold.
+#: Maximum Unix time (s) that fits into 64-bit nanoseconds.
 _LATEST = 9.2e9
-#: Numbers up to here are exact in a float.
+#: Maximum integer up to which all integers are exact as floats.
 _EXACT = float(1 << 53)
 
 
 def text(items: Iterable[Any]) -> pd.Series:
-    """Return texts as plain objects, whatever pandas makes of texts by itself."""
+    """Return texts as an object column, which keeps lone surrogates."""
     return pd.Series(items, dtype=object, copy=False)
 
 
 def of_workers(run: Run, lives: Any, name: str = "worker") -> pd.Series:
-    """Return the labels, or another text, of rows of `Trace.workers`."""
+    """Return the labels, or another text column, of rows of `Trace.workers`."""
     return text(run.workers[name].to_numpy(dtype=object)[np.asarray(lives, dtype=np.int64)])
 
 
 def places_of(run: Run, lives: Any) -> dict[str, pd.Series]:
-    """Return the hosts and the labels of rows of `Trace.workers`."""
+    """Return the columns ``Host`` and ``Worker`` for rows of `Trace.workers`."""
     return {"Host": of_workers(run, lives, "host"), "Worker": of_workers(run, lives)}
 
 
 def known_texts(column: pd.Series) -> pd.Series:
-    """Return the texts of a column; empty for what is none."""
+    """Return the texts of a column, with an empty text for every other value."""
     return text([each if isinstance(each, str) else "" for each in column])
 
 
 def utc(seconds: Array) -> pd.Series:
-    """Return Unix seconds as times without a zone, which spreadsheets can read; to microseconds."""
+    """Return Unix seconds as UTC times without a zone, which spreadsheets can read.
+
+    They are rounded to microseconds. NaT stands for unknown times and those beyond 64-bit
+    nanoseconds.
+    """
     known = np.abs(seconds) < _LATEST
     microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
     times = microseconds.astype("datetime64[us]").astype("datetime64[ns]")
@@ -69,12 +73,12 @@ def whole(numbers: Array) -> pd.Series:
 
 
 def flags(found: Array, known: Array) -> pd.Series:
-    """Truths, NA where nothing is known."""
+    """Return nullable booleans, with NA where `known` is false."""
     return pd.Series(pd.arrays.BooleanArray(found, ~known))
 
 
 def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
-    """Return the events of the tasks of a function (None: of all) by time, and their functions."""
+    """Return the events of a function's tasks (None: of all tasks) by time, and their functions."""
     codes, names = run.keys.functions()
     table = events.sort_values("time", kind="stable")
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
@@ -85,12 +89,12 @@ def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[p
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:
-    """The columns that split the seconds of functions, each as `summed` makes it of the runs'."""
+    """Return the columns that split running time, each aggregated by `summed`."""
     return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 
 def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
-    """The columns in which tables of task runs end: steps, if known, and clients, if several.
+    """Return the columns ``Step``, if steps are known, and ``Client``, if there are several.
 
     Parameters
     ----------
@@ -113,19 +117,18 @@ def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.S
     return columns
 
 
-# The first rows of tables with a row a task run, of runs whose tables do not fit into memory.
+# --- The first rows of tables that do not fit into memory -----------------------------------------
 
-#: So many rows are listed.
+#: Maximum number of rows of a table with one row per task run, if the run is read in time windows.
 LISTED = 10_000
 
-
-#: The first rows of a part, and how many it has.
+#: The first rows of a time window, and the total number of its rows.
 Listed = tuple[pd.DataFrame, int]
 
 
 def folded(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> Listed:
-    """Put the first rows of parts together, and keep the first of all; `order` sorts them."""
-    # Those without rows may have columns of other types.
+    """Return the first rows of all parts by `order`, and the total number of rows."""
+    # Tables without rows may have columns of other types.
     tables = [table for table, count in parts if count] or [parts[0][0]]
     table = pd.concat(tables, ignore_index=True)
     table = table.take(order(table)[:LISTED]).reset_index(drop=True)
@@ -133,7 +136,7 @@ def folded(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> L
 
 
 def first_rows(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> pd.DataFrame:
-    """Put the first rows of parts together, and keep the first of all; `order` sorts them.
+    """Return the first rows of all parts by `order`.
 
     Warns
     -----
@@ -143,8 +146,8 @@ def first_rows(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) 
     table, rows = folded(parts, order)
     if rows > LISTED:
         warnings.warn(
-            f"this table has the first {LISTED} rows of {count_of(rows, 'row')}: the whole would "
-            "not fit into memory.",
+            f"this table has the first {LISTED} rows of {count_of(rows, 'row')}, because the full "
+            "table would not fit into memory.",
             stacklevel=2,
         )
     return table

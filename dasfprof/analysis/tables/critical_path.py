@@ -1,4 +1,4 @@
-"""The critical path, the time to the first task, the graph itself."""
+"""The critical path, the time to the first task, and the task graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 By = Literal["function", "step"]
 
-#: The label of each kind of segment, and what it means.
+#: Label and meaning of each kind of segment.
 KINDS = {
     SegmentKind.CLIENT: (
         "Client",
@@ -65,34 +65,34 @@ _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
 
 @question("The critical path, segment by segment", "time")
 def critical_path(run: Run) -> pd.DataFrame:
-    """Return the chain of waits and work that made the run as long as it was.
+    """Return the critical path: the chain of waits and work that determined the wall time.
 
-    From the last finish it goes back to the first submission, through whatever each task run
-    had to wait for last: the task before it on its thread, the dependency that was known
-    last, a place in the scheduler's queue, or the client.
+    The path is followed backwards, from the last finish to the first submission. Each task run
+    leads to whatever it waited for last: the previous task on its thread, the last known
+    dependency, a slot in the scheduler's queue, or the client.
 
     Returns
     -------
     DataFrame
-        A row a segment, in the order of time; they touch, and sum to the wall time from the
+        One row per segment, by time. The segments have no gaps, and sum to the wall time from the
         first submission to the last known finish:
 
-        - ``Start (s)`` (from the trace's begin), ``Duration (s)``
-        - ``Kind``: ``Client``, ``Scheduler``, ``Transfer``, ``Worker`` (it had not begun the
-          task though it could), ``Unspill``, ``Task overhead``, ``Compute``, ``Lost`` (with a
-          worker, so that the task ran again)
-        - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that
-          waited or ran
-        - ``Bound By``: what ties that run to the one before it on the path: ``dependency``,
-          ``thread``, ``queue``, ``steal``, ``client``
+        - ``Start (s)``, since the start of the run, and ``Duration (s)``
+        - ``Kind``: ``Client``, ``Scheduler``, ``Task in transit``, ``Transfer``, ``Worker`` (the
+          task could have started, but the worker had not started it), ``Unspill``, ``Task
+          overhead``, ``Compute``, ``Lost`` (with a worker, so that the task ran again), ``Unknown``
+        - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that waited
+          or ran
+        - ``Bound By``: what connects this task run to the previous one on the path: ``dependency``,
+          ``thread``, ``queue``, ``steal`` or ``client``
 
     Notes
     -----
-    Which event made the scheduler send a task is known by equal stimulus ids. Without a
-    scheduler's file dependencies and threads are all that binds, and what else delays a
-    task has the kind ``Unknown``. Dask does not record what a client waits for: it is taken
-    to be the last of its futures that finished before it submitted the next; where a file
-    does not tell which tasks had futures, the last task.
+    Equal stimulus ids show which event made the scheduler assign a task. Without a scheduler's
+    file, only dependencies and threads connect task runs, and other delays have the kind
+    ``Unknown``. Dask does not record what a client waits for. The path assumes the last of the
+    client's futures that finished before it submitted the next graph, or the last task if no file
+    records the futures.
     """
     found, slots = path_segments(run), run.slots
     rows = found.rows
@@ -113,7 +113,7 @@ def critical_path(run: Run) -> pd.DataFrame:
 
 @question("The critical path, summed up", "time")
 def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
-    """Sum up the critical path by kind and function, or step.
+    """Sum up the critical path by kind and function, or by kind and step.
 
     Parameters
     ----------
@@ -123,11 +123,16 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a kind and function (or step), the longest first: ``Kind``, ``Function`` (or
-        ``Step``, ``(no step)`` for tasks of none), ``Duration (s)``, ``Share (%)`` of the path,
-        ``Task Runs``; what of it functions spent in ``CPU (s)``, ``Waiting for a core
-        (s)``, ``Waiting for storage (s)`` and ``Blocked (s)`` (NA for other kinds, and where nobody
-        recorded it); ``Meaning`` of the kind.
+        One row per kind and function (or step), sorted by duration in descending order:
+
+        - ``Kind``
+        - ``Function``; or ``Step``, with ``(no step)`` for tasks without one
+        - ``Duration (s)``, ``Share (%)`` of the path
+        - ``Task Runs``: number of task runs
+        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: parts
+          of the duration in which functions ran, see `per_function_bottleneck`. NA for other kinds,
+          or if not recorded
+        - ``Meaning`` of the kind
     """
     slots, found = run.slots, path_segments(run)
     if by == "step":
@@ -154,7 +159,7 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     return summary.take(order).reset_index(drop=True)
 
 
-#: What each stage is called here.
+#: Label of each stage.
 LABELS = {
     Stage.PROMPT: "Waiting for input",
     Stage.PROGRAM: "Program",
@@ -169,23 +174,24 @@ LABELS = {
 
 @question("Time to the first task", "time", expendable=("Share (%)",))
 def time_to_first_task(run: Run) -> pd.DataFrame:
-    """Split the time from the begin of recording to the first task.
+    """Split the time from the start of recording to the first task into stages.
 
     Returns
     -------
     DataFrame
-        A row a stage, in their order: ``Stage``, ``Time (s)`` (NA: not recorded), ``Share (%)``
-        (of them all, where the whole is known). None where tasks ran before recording began.
+        One row per stage, in order, with ``Stage``, ``Time (s)`` (NA if not recorded) and ``Share
+        (%)`` of the total (NA if the total is unknown). Empty if tasks ran before recording began.
 
-        - ``Waiting for input``: the client's program waited at the prompt of a notebook or a shell;
-          looked at once a second
-        - ``Program``: it ran, before it sent a graph: what it imports, reads and builds. With
-          optimising, where that is unknown; `client_activity` has its lines
-        - ``Optimising``: Dask optimised the collections, in the client's process
-        - ``Pickling``: it pickled the graph there
-        - ``Sending``: until the scheduler took the graph up; unknown between hosts
-        - ``Scheduler``: it unpickled the graph and prepared its tasks; Dask optimises some here
-        - ``Waiting for workers``: there was none
+        - ``Waiting for input``: your program waited at the prompt of a notebook or a shell. Sampled
+          once per second
+        - ``Program``: your program imported, read and built things before it submitted a graph. It
+          includes optimising if that time is unknown. `client_activity` shows its lines
+        - ``Optimising``: Dask optimised the collections in the client's process
+        - ``Pickling``: the client pickled the graph
+        - ``Sending``: until the scheduler started to process the graph. Unknown between hosts
+        - ``Scheduler``: the scheduler unpickled the graph and prepared its tasks, and may have
+          optimised it
+        - ``Waiting for workers``: there was no worker
         - ``Starting``: until a worker gave the first task a thread
     """
     found = find_first_task(run)
@@ -202,7 +208,7 @@ def time_to_first_task(run: Run) -> pd.DataFrame:
 
 
 def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGraph[str]:
-    """Return the task graph with what is known of each task; see `TraceAnalyser`."""
+    """Return the task graph with the attributes of each task; see `TraceAnalyser`."""
     import networkx as nx
 
     tasks, texts = run.tasks, run.keys.texts(np.arange(len(run.keys)))

@@ -1,4 +1,4 @@
-"""What is wrong with a run, and what to change."""
+"""The findings of a run as a table."""
 
 from __future__ import annotations
 
@@ -11,49 +11,46 @@ from dasfprof.analysis.tables.questions import question
 
 @question("Findings", "diagnosis", short="findings", overview=1, csv="findings")
 def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
-    """Look for the known faults of a run, and say what to change.
+    """Find known problems of a run, and suggest what to change.
 
     Parameters
     ----------
     least
-        Seconds at stake, or seen, below which findings are left out. Errors, and findings of which
-        neither are known, are not.
+        Threshold in seconds: findings with smaller savings, or a smaller observed time, are left
+        out. Errors are always listed, and so are findings without either figure.
 
     Returns
     -------
     DataFrame
-        A row a finding, the gravest first, of equally grave ones errors, and then that with the
-        most seconds at stake; what another brings about is beneath it. No row if no fault was
-        found:
+        One row per finding, sorted by severity, then errors first, then by potential savings in
+        descending order. Consequences follow their cause. Empty if there is no finding:
 
-        - ``Severity``: ``high`` (a fifth of the run is at stake, and a second, or results
-          are), ``medium`` (a twentieth), ``low``, ``info``
+        - ``Severity``: ``high`` (potential savings of at least 20 % of the run and 1 s, or results
+          are at risk), ``medium`` (at least 5 %), ``low``, ``info``
         - ``Finding``: one sentence with the figure
-        - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
-          it, by a replay or what was measured; NaN where neither shows that. Where they are the
-          client's they may lie before the first task or after the last. Findings overlap: their
-          seconds do not add up
-        - ``Evidence``: figures, and the methods that show more; where steps of the pipeline
-          are known, that of the function
+        - ``Seconds at stake (s)``: potential savings of wall time, from a replay or a measurement.
+          NaN if neither gives a figure. Time of the client may lie before the first task or after
+          the last. Findings overlap, so their savings do not add up
+        - ``Evidence``: figures, and the methods that show more. It names the step of the function
+          if steps are known
         - ``Suggestion``: what to change
-        - ``Rule``: its name, which stays; ``Function``, ``Worker`` (None: all of the run),
-          ``Start (s)``, ``Stop (s)`` (from the trace's begin; NaN: the whole run): where to
-          look
-        - ``Cause``: the rule of the finding that brings it about; None if no other does
+        - ``Rule``: stable name of the rule
+        - ``Function``, ``Worker`` (None for the whole run), ``Start (s)``, ``Stop (s)`` (since the
+          start of the run, NaN for the whole run): where to look
+        - ``Cause``: the rule of the finding that causes this one, or None
         - ``Client``: the client with most of the function's seconds, if the run has several
 
     Notes
     -----
-    `TraceAnalyser.findings` has them as objects, whose `to_dict` has figures with their units, and
-    what to set.
+    `TraceAnalyser.findings` returns the same findings as objects. Their `to_dict` has the figures
+    with units, and the suggested settings.
 
-    A finding that another one brings about is ``low``, and says what it may follow from: one with
-    as many seconds at stake, or more. That
-    a function takes long, or waits, is ``medium`` at most: it may have to. A
-    rule without the evidence that it needs says nothing; one that fails is a finding of the
-    rule ``rule-failed``.
+    A finding that another one causes is ``low``, if the other one has at least the same potential
+    savings. A function that merely takes long or waits is ``medium`` at most, since that may be
+    necessary. A rule without the evidence that it needs reports nothing. A rule that fails is
+    reported as ``rule-failed``.
 
-    Shares of the threads' time are of that from the first task's arrival to the end of the last.
-    `time_accounting` is of the workers' whole lives, so that its shares are smaller.
+    Percentages of thread time refer to the time from the first task's arrival to the end of the
+    last task. `time_accounting` covers the workers' full lifetimes, so its percentages are smaller.
     """
     return diagnosis.diagnose(run, least=least)

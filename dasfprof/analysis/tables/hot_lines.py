@@ -1,4 +1,4 @@
-"""In which lines tasks, the client and blocked event loops spent their time."""
+"""Sampled lines: where tasks, the client and blocked event loops spent their time."""
 
 from __future__ import annotations
 
@@ -37,54 +37,57 @@ from dasfprof.database.columns import Array
 def hot_lines(
     run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> pd.DataFrame:
-    """Sum up the samples of stacks of tasks by line, function or library.
+    """Sum up the stack samples of tasks by line, function or library.
 
     Parameters
     ----------
     function
-        Of the task runs, as Dask calls it; None: of any.
+        The task prefix of the task runs. None selects all task runs.
     step
-        Of the pipeline; None: of any.
+        Step of the pipeline. None selects all steps.
     by
-        What a row is: a line of the program (of the user's own code; where a stack has none, the
-        innermost line), the innermost function, or its library.
+        ``"line"`` groups by the innermost line of your own code, or the innermost line if a stack
+        has none. ``"function"`` groups by the innermost function, and ``"library"`` by its library.
 
     Returns
     -------
     DataFrame
-        A row each, the longest first:
+        One row per line, function or library, sorted by time in descending order:
 
-        - ``File``, ``Line``, ``Code`` (the function that it is in) and ``Inside`` (the library's
-          call in which most of its time was spent; empty: in none), by line; ``File`` and ``Code``,
-          by function; ``Library``, by library. ``(unknown)``: the function is C code, or the stack
-          is not in the file
-        - ``Time (s)``: each sample stands for the time since the last look of its kind: functions
-          whose task runs take 30 ms and more are looked at 20 times a second, others about once,
-          runs of under 3 ms hardly ever
-        - ``Share (%)`` of all these samples; ``Margin (points)``: by how much it may be off, in 95
-          of 100 cases
-        - ``Computing (s)``: on a core; ``Waiting for CPU (s)``: it could have run;
-          ``Interpreter's Lock (s)``: other threads of the process ran Python code; ``Waiting (s)``:
-          for anything else, such as a lock, a disk, the network. NA where the kernel does not count
-        - ``Uncertain (s)``: by how much each of the first three may well be off, see below
-        - ``Samples``: how many. Threads that tasks start, coroutines and other processes have none
+        - By line: ``File``, ``Line``, ``Code`` (the function that contains it) and ``Inside`` (the
+          library call in which it spent most of its time, or empty). By function: ``File`` and
+          ``Code``. By library: ``Library``. ``(unknown)`` means that the function is C code, or
+          that the stack is not in the file
+        - ``Time (s)``: sum of the times since the previous sample of the same kind. Functions with
+          task runs of at least 30 ms are sampled 20 times per second, other functions about once
+          per second. Task runs below 3 ms are rarely sampled
+        - ``Share (%)``: percentage of all selected samples
+        - ``Margin (points)``: half-width of the 95 % confidence interval of the percentage
+        - ``Computing (s)``: on a core
+        - ``Waiting for CPU (s)``: runnable, but without a core
+        - ``Interpreter's Lock (s)``: waiting for the GIL
+        - ``Waiting (s)``: waiting for anything else, such as a lock, a disk or the network. These
+          four are NA if the kernel does not count them
+        - ``Uncertain (s)``: likely error of each of the first three, see below
+        - ``Samples``: number of samples. Threads that tasks start, coroutines and other processes
+          are not sampled
 
     Notes
     -----
-    Where a host has no free core, the sampler waits for one as well. Lines that wait, or give up
-    the GIL, are then seen more often than they should be: they leave it the core.
+    On a host without a free core, the sampler waits for a core as well. It then oversamples lines
+    that wait or release the GIL, because these leave the core to it.
 
-    The sampler gets the GIL where a line gives it up, or after Python's switch interval (5 ms). So
-    a line that gives the GIL up, and C code that keeps it for milliseconds, get up to 5 ms of the
-    Python code before each of their calls. Against stopwatches, most shares were off by less than
-    7 points, and at most by 15. What a line does after its last call, such as an operator or the
-    freeing of what it made, may count for the next line.
+    The sampler gets the GIL when a line releases it, or after Python's switch interval (5 ms).
+    Lines that release the GIL, and C code that holds it for milliseconds, are therefore charged up
+    to 5 ms of the Python code before each of their calls. Compared with stopwatches, most
+    percentages were off by less than 7 points, and at most by 15. Work after the last call of a
+    line, such as an operator or freeing objects, may count for the next line.
 
-    What all task runs of a function computed is known from their begins and ends, and for how long
-    they had no core. Of lines that is an estimate: where tasks compete for the interpreter's lock,
-    or for cores, a line at which they mostly wait for it gets too much of the computing.
-    ``Uncertain (s)`` says so. It is next to nothing where one of the three has nearly all of the
-    function's time, or one line has.
+    The computing time of all task runs of a function is known from their starts and ends, and so is
+    their wait for a core. For single lines it is an estimate. If tasks compete for the GIL or for
+    cores, a line that mostly waits for it is charged too much computing. ``Uncertain (s)`` shows by
+    how much. It is close to 0 if one of the three has nearly all of the function's time, or one
+    line has.
     """
     found = hot_places(run, function, step, by)
     columns = place_columns(found.names, by)
@@ -108,7 +111,7 @@ def hot_lines(
 
 
 def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
-    """Return the columns that name lines, functions or libraries of samples."""
+    """Return the columns that identify lines, functions or libraries."""
 
     def column(part: int) -> pd.Series:
         return text([name[part] if isinstance(name, tuple) else UNKNOWN for name in names])
@@ -125,24 +128,25 @@ def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
 def call_tree(
     run: Run, function: str | None = None, step: str | None = None, least: float = 1.0
 ) -> pd.DataFrame:
-    """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards.
+    """Sum up the stack samples of tasks by call, starting with the functions of the tasks.
 
     Parameters
     ----------
     function, step
         See `hot_lines`.
     least
-        Calls of a smaller share are left out, percent.
+        Threshold in percent: calls with a smaller percentage of the time are left out.
 
     Returns
     -------
     DataFrame
-        A row a call, each followed by those that it makes, the longest first:
+        One row per call, each followed by the calls that it makes, sorted by time in descending
+        order:
 
         - ``Depth``: 0 for the functions that Dask calls
         - ``Code``, ``File``
-        - ``Time (s)``, ``Share (%)``: of it and of what it calls
-        - ``Self (s)``: of it alone
+        - ``Time (s)``, ``Share (%)``: including the calls that it makes
+        - ``Self (s)``: excluding the calls that it makes
         - ``Samples``
     """
     samples, _ = samples_of(run, function, step)
@@ -177,16 +181,16 @@ def client_activity(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a phase and line of the program, the longest first:
+        One row per phase and line of your program, sorted by time in descending order:
 
-        - ``Phase``: waiting (for the cluster), pickling, optimising, hashing (names for tasks),
-          sending (a graph), building (a graph, or another call of Dask's); program: in none
-        - ``File``, ``Line``, ``Code`` (the function that it is in): the innermost line of the
-          user's own code
-        - ``Importing``: the library that was imported there, if one was
+        - ``Phase``: waiting (for the cluster), pickling, optimising, hashing (names of tasks),
+          sending (a graph), building (a graph, or another call into Dask), or program (none of
+          these)
+        - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
+        - ``Importing``: the library that was being imported, or empty
         - ``Time (s)``, ``Share (%)``, ``Margin (points)``, ``Computing (s)``, ``Samples``: see
           `hot_lines`
-        - ``Cluster Idle (s)``: of this time, that in which no task ran
+        - ``Cluster Idle (s)``: the part of this time in which no task ran
     """
     table = run.client_samples
     samples = Samples.of(table)
@@ -234,7 +238,7 @@ def _is_idle(run: Run, times: Array) -> Array:
 
 
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
-    """Return the library that each group imported: that of most of its stacks, or none."""
+    """Return the library that the first importing stack of each group imports, or an empty text."""
     frames = all_stacks(run)
     found = [""] * count
     for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):
@@ -244,33 +248,32 @@ def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
 
 
 @question(
-    "Event loops that did not turn",
+    "Blocked event loops",
     "lines",
     short="loops",
     expendable=("Code", "Inside", "Samples"),
     needs="loop_samples",
 )
 def loop_blocks(run: Run) -> pd.DataFrame:
-    """List the times in which an event loop had not turned for over 50 ms.
+    """List the times in which an event loop was blocked for more than 50 ms.
 
-    While that of a worker does not turn, it neither takes new tasks nor sends results.
+    A worker with a blocked event loop neither accepts new tasks nor sends results.
 
     Returns
     -------
     DataFrame
-        A row each, the longest first:
+        One row per block, sorted by duration in descending order:
 
-        - ``Worker``: its label, or the scheduler's
-        - ``Start (s)``: its last turn, from the trace's begin; ``Duration (s)``: until it was seen
-          to turn again, which is up to 0.07 s after it did
-        - ``Cause``: working; no core (it could have run: the host had none free); lock (other
-          threads of its process had the interpreter's lock); waiting (in a call that waits);
-          unknown (it was about to turn whenever it was looked at)
-        - ``File``, ``Line``, ``Code``: the line of the user's code at which it was seen longest,
-          or of whatever ran; ``Inside``: the library's call in it
-        - ``Importing``: the library that was imported there; empty if none was
-        - ``Samples``: how many times it was looked at. C code that keeps the interpreter's lock
-          keeps the sampler away, too
+        - ``Worker``: label of the worker, or the scheduler
+        - ``Start (s)``: last iteration before the block, since the start of the run
+        - ``Duration (s)``: until the loop was next seen running, which is up to 0.07 s late
+        - ``Cause``: working; no core (it was runnable, but no core was free); lock (other threads
+          of its process held the GIL); waiting (in a blocking call); unknown (every sample shows it
+          about to continue)
+        - ``File``, ``Line``, ``Code``: the line with most samples, of your own code if there is any
+        - ``Inside``: the library call in that line
+        - ``Importing``: the library that was being imported, or empty
+        - ``Samples``: number of samples. C code that holds the GIL blocks the sampler, too
     """
     blocks = find_blocks(run)
     lines = [block.line for block in blocks]

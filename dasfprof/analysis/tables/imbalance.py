@@ -1,4 +1,4 @@
-"""How unequally work is spread: over workers, over tasks, over time."""
+"""How unequally work is spread over workers, over tasks and over time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ By = Literal["function", "step"]
 
 
 def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
-    """Sum up durations by function (or step), host and worker; return each too, in 5 bytes."""
+    """Return sums of durations by group, host and worker, and every duration with its group."""
     workers, tasks = run.named, run.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
@@ -45,7 +45,7 @@ def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
 def _table(
     run: Run, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
 ) -> pd.DataFrame:
-    """Make the table of what all parts tell."""
+    """Return the table of the sums and durations of all time windows."""
     sums = GroupSums.merged([sums for sums, _ in parts])
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
@@ -95,24 +95,27 @@ def _table(
     "How unequally work was spread over workers", "balance", in_parts=InParts(_of_part, _table)
 )
 def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
-    """Measure how unequally each function's work is spread over workers, and over its tasks.
+    """Measure how unequally the work of each function is spread over workers and over tasks.
 
     Parameters
     ----------
     by
-        ``"function"``; or ``"step"``, for the work of each step of the pipeline.
+        ``"function"``, or ``"step"`` for the work of each step of the pipeline.
 
     Returns
     -------
     DataFrame
-        A row a function (or step), the most lost seconds first:
+        One row per function (or step), sorted by lost seconds in descending order:
 
-        - ``Function`` (or ``Step``), ``Duration (s)`` (the sum of its task runs), ``Num Tasks
-          (chunks)``, ``Workers`` (of the run), ``Workers with Tasks`` (of the function)
-        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max), ``Gini of Workers``: of
-          the seconds a thread on each worker; those without a task count as 0
-        - ``Lost to Imbalance (s)``: how long the workers' threads would wait, on average, for
-          the busiest worker, if nothing else was there to run
+        - ``Function``, or ``Step``
+        - ``Duration (s)``: total of its task runs
+        - ``Num Tasks (chunks)``: number of task runs
+        - ``Workers``: number of workers in the run
+        - ``Workers with Tasks``: number of workers on which it ran
+        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max), ``Gini of Workers``: of the
+          seconds per thread on each worker. Workers without such a task count as 0
+        - ``Lost to Imbalance (s)``: mean time for which the workers' threads would wait for the
+          busiest worker if there was nothing else to run
         - ``Busiest Worker``, ``Host``
         - ``Max/Mean of Tasks``, ``Gini of Tasks``: of the durations of its task runs
 
@@ -120,46 +123,45 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
 
     Notes
     -----
-    With W the seconds of one on each of p workers, by thread: the percentage is that of
-    Sakellariou and Gurd (ICS'97), ``1 - sum(W) / (p max(W))``, the share of the p workers' time
-    that is lost while the most loaded one still works; ``max(W) - mean(W)`` is that time for each.
+    W is the function's seconds per thread on each of p workers. The percentage follows Sakellariou
+    and Gurd (ICS'97): ``1 - sum(W) / (p max(W))`` is the fraction of the workers' time that is lost
+    while the most loaded worker is still busy. ``max(W) - mean(W)`` is this time per worker.
     """
     return _table(run, [_of_part(run, by)], by=by)
 
 
 def _weights(of_workers: Array, count: int) -> Array:
-    """Return each worker's threads; where those of one are unknown, all count alike."""
+    """Return each worker's number of threads, or ones if any of them is unknown."""
     known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
     return of_workers if known else np.ones(count)
 
 
-@question("Tasks that took far longer than others of their function", "balance")
+@question("Tasks that took much longer than others of their function", "balance")
 def stragglers(run: Run) -> pd.DataFrame:
-    """List the task runs that took far longer than others of their function, and why.
+    """List the task runs that took much longer than others of their function, and why.
 
     Returns
     -------
     DataFrame
-        A row a straggler, the largest excess first. It takes more than twice the median of
-        its function in its layer of the graph (that of all its runs, where keys are no
-        tuples), is three median absolute deviations above it, and takes 1 % of the run's wall
-        time at least; there are five such runs or more.
+        One row per straggler, sorted by excess in descending order. A straggler takes more than
+        twice the median of its function in its graph layer (of all its task runs if keys are not
+        tuples), is at least three median absolute deviations above it, and takes at least 1 % of
+        the wall time. Groups of fewer than five task runs have no stragglers.
 
-        - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``, ``Start (s)`` (from
-          the trace's begin)
-        - ``Elapsed (s)``: of its thread, with unspilling and deserialising, without waits for a
-          core; where no file tells, of its function alone
-        - ``Median (s)`` (of its function and layer), ``Times Median``, ``Excess (s)``
+        - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``
+        - ``Start (s)``, since the start of the run
+        - ``Elapsed (s)``: time on its thread, including unspilling and deserializing, without waits
+          for CPU. Only the time of its function if no file records more
+        - ``Median (s)`` of its function and layer, ``Times Median``, ``Excess (s)``
         - ``Input Size (MB)``, ``Median Input Size (MB)``
-        - ``Expected for its Input (s)``: the median of runs with inputs of like size (the
-          same power of two), or of all, grown as the input is, where there are few
-        - ``Cause``, the first of these that explains it: ``larger input`` (no more than twice
-          what is expected for it, so that it is not slow), ``slow host``, ``slow worker``
-          (they take 1.5 times as long as the others, beyond chance), ``spill``,
-          ``deserialising``, ``worker overhead`` (it waited for the worker's event loop or for
-          its thread), ``first run on that worker``, ``skew`` (the function's durations differ so
-          much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
-          ``unknown``
+        - ``Expected for its Input (s)``: median of task runs with inputs of similar size (the same
+          power of two). If there are few of them, the median of all, scaled by input size
+        - ``Cause``: the first of these that explains it: ``larger input`` (it took at most twice
+          the expected time, so it is not slow), ``slow host``, ``slow worker`` (which take 1.5
+          times as long as the others, a statistically significant difference), ``spill``,
+          ``deserialising``, ``worker overhead`` (it waited for the worker's event loop or for its
+          thread), ``first run on that worker``, ``skew`` (the function's durations vary that much
+          anyway), ``blocked`` (it waited without using the CPU), ``computed longer``, ``unknown``
     """
     found, workers = find_stragglers(run), run.named
     tasks = run.tasks.take(found.rows)
@@ -184,7 +186,7 @@ def stragglers(run: Run) -> pd.DataFrame:
     )
 
 
-#: The labels of what is compared with time.
+#: Labels of the quantities that are tested for a trend.
 _LABELS = {
     "run": "Run Method Seconds",
     "elapsed": "Elapsed Seconds",
@@ -198,29 +200,30 @@ def _rows(run: Run) -> pd.DataFrame:
 
 
 @question(
-    "Functions that get slower as the run goes on",
+    "Functions that get slower during the run",
     "reports",
     in_parts=InParts(_rows, lambda _, parts: _degradation_table(find_trends(joined_rows(parts)))),
 )
 def degradation(run: Run) -> pd.DataFrame:
-    """Test whether each function gets slower as the run goes on, by the steps of the guide.
+    """Test whether each function gets slower during the run, by the criteria of ParallelRunStep.
 
     Returns
     -------
     DataFrame
-        A row a function, the most seconds in it first:
+        One row per function, sorted by its seconds in descending order:
 
-        - ``Function``, ``Attempts`` (those that succeeded; no others count here)
-        - ``Count Falling``: fewer of them start in equal times
-        - ``Run Method Seconds Rising``, ``Elapsed Seconds Rising``, ``Process Seconds
-          Rising``, ``Input Size Rising``
-        - ``Count Last/First Third``, ``Run Method Seconds Last/First Third`` and so on: the
-          last third of its attempts by the first
-        - ``Verdict``: what follows, in words
+        - ``Function``
+        - ``Attempts``: number of successful attempts. Only these count in this table
+        - ``Count Falling``: whether fewer of them start in equal times
+        - ``Run Method Seconds Rising``, ``Elapsed Seconds Rising``, ``Process Seconds Rising``,
+          ``Input Size Rising``
+        - ``Count Last/First Third``, ``Run Method Seconds Last/First Third`` and so on: the value
+          of the last third of its attempts divided by that of the first third
+        - ``Verdict``: the conclusion
 
-        A quantity rises if its rank correlation with time is 0.6 at least and its last third
-        1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
-        attempts, or where no file tells.
+        A quantity rises if its rank correlation with time is at least 0.6, and its last third is at
+        least 1.3 times its first. A count falls by the same measure. NA if there are fewer than 12
+        attempts, or if no file records the quantity.
     """
     return _degradation_table(find_trends(_rows(run)))
 
@@ -245,8 +248,8 @@ def _degradation_table(trends: Trends) -> pd.DataFrame:
     return table.take(trends.order).reset_index(drop=True)
 
 
-#: In a longer run, or with more workers, only the seconds in which something was counted are
-#: listed.
+#: Maximum number of cells of the table of task balance. A larger table lists only the seconds in
+#: which a worker counted its tasks.
 MAX_CELLS = 50_000_000
 
 
@@ -265,10 +268,10 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a second: ``Time Interval (seconds from begin)``, from the first count of the
-        trace, and a column a worker with its number of tasks in memory at the end of that
-        second, as last counted; 0 before its first count. Where two hosts have workers of
-        one label, the columns are called by host and label.
+        One row per second: ``Time Interval (seconds from begin)``, counted from the first count in
+        the trace, and one column per worker with its number of tasks in memory at the end of that
+        second. The last count carries forward, and 0 precedes the first count. If two hosts have
+        workers with the same label, column names contain the host.
     """
     workers, memory = run.named, run.managed_memory
     worker, time = workers.numbers(memory), memory["time"].to_numpy()
@@ -280,7 +283,7 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
         return pd.DataFrame({INTERVAL: np.empty(0, dtype=np.int64)})
     begin, last = time.min(), float(_seconds(time.max() - time.min()))
     columns = np.flatnonzero(np.bincount(worker))
-    # A worker that left holds nothing. What all held as the run ended, and they left, is kept.
+    # A worker that left holds no tasks. Workers that left in the last second keep their counts.
     left = run.workers["left"].to_numpy()
     gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
     gone = gone[np.isin(workers.of_lives[gone], columns)]
@@ -295,7 +298,7 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     order = np.argsort(time, kind="stable")
     row = _seconds(time[order] - begin)
     row = row.astype(np.int64) if every else np.searchsorted(listed, row)
-    # Of several counts in one second the last assignment stays: that of the latest.
+    # The latest of several counts in one second is assigned last.
     counts[row, place[worker[order]]] = tasks[order]
     titles = workers.titles()
     table = pd.DataFrame(counts, columns=pd.Index([titles[at] for at in columns], dtype=object))
@@ -305,5 +308,5 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
 
 
 def _seconds(time: Array) -> Array:
-    """Count whole seconds; clocks tell microseconds, so 128.2 - 127.2 is one."""
+    """Return full seconds. Rounding to microseconds first makes 128.2 - 127.2 a full second."""
     return np.floor(np.round(time, 6))

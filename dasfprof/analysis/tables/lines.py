@@ -1,4 +1,4 @@
-"""What the parts of a program took: its lines, and the nodes of the plan that they made."""
+"""The ledger of program lines, and the layers of the graphs that these lines built."""
 
 from __future__ import annotations
 
@@ -43,46 +43,50 @@ _BUSY = list(ThreadTime)[:USES]
     needs="lines",
 )
 def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
-    """Sum up what each line of the program built, and what it took of the cluster and the client.
+    """Sum up what each line of your program built, and what it took of the cluster and the client.
 
     Parameters
     ----------
     price
-        Of a worker for an hour, see `cost`: the table then has ``Cost``.
+        Price of a worker for an hour, see `cost`. It adds the column ``Cost``.
 
     Returns
     -------
     DataFrame
-        A row a line, the most thread time first; after them why other tasks have none, and the
-        threads that no task held:
+        One row per line, sorted by thread time in descending order. Tasks without a line, by
+        reason, and idle threads follow:
 
-        - ``Line``: file and line that built the tasks, the innermost of the program's own code; of
-          tasks into which Dask fused the work of several lines, all of those: nothing tells their
-          shares. In brackets: why there is no line, ``(idle)``
-        - ``Text``: of the line, of the last of several; where it is unknown, why in brackets
-        - ``Tasks``: task runs; ``Failed``: of them
-        - ``Thread Time (s)``, ``Share (%)`` of the time that tasks held threads; then the same time
-          by its classes, see `time_accounting`, to which all rows sum
-        - ``Cost``, with a price: the line's share of the threads of each worker, times that
-          worker's hours and the price; all rows sum to the hours of all workers, idle ones too
-        - ``Critical Path (s)``: of the path, until its tasks had ended
-        - ``Moved (MB)``: its results, between workers; ``Read (MB)``: inputs of its tasks, from
-          disk, where they had been spilled; ``Highest (MB)``: the most that a worker's process held
-          while one of its tasks ran, whatever for; NA: no sample tells
-        - ``Client (s)``: the program's calls of Dask from this line, ``Waiting (s)`` for results in
-          them, see `client_calls`
-        - ``In``: the function that the line is in; ``Library``: the innermost line of a library
-          that it called and that called Dask; ``File``
+        - ``Line``: file and line that built the tasks, the innermost line of your own code. If Dask
+          fused the work of several lines into a task, all of these lines, since their fractions are
+          unknown. ``(idle)``, or the reason for a missing line in parentheses
+        - ``Text``: source of the line (the last one of several), or in parentheses why it is
+          unknown
+        - ``Tasks``, ``Failed``: number of task runs, and of failed ones
+        - ``Thread Time (s)``, and ``Share (%)`` of the time in which tasks occupied threads.
+          Columns with the categories of this time follow. All rows sum to `time_accounting`
+        - ``Cost``, with a price: the line's fraction of the threads of each worker, times that
+          worker's hours and the price. All rows sum to the cost of all worker hours, including idle
+          ones
+        - ``Critical Path (s)``: the part of the critical path that ends with its tasks
+        - ``Moved (MB)``: its results that were transferred between workers
+        - ``Read (MB)``: spilled inputs that its tasks read back from disk
+        - ``Highest (MB)``: peak memory of a worker process while one of its tasks ran, including
+          memory for other purposes. NA if there is no sample
+        - ``Client (s)``, ``Waiting (s)``: time of the calls into Dask from this line, and the part
+          of it that waited for results, see `client_calls`
+        - ``In``: the function that contains the line
+        - ``Library``: the innermost line of a library between this line and Dask
+        - ``File``
 
     Raises
     ------
     InvalidArgumentError
-        If that is no price.
+        If the price is invalid.
 
     Notes
     -----
-    Threads are idle for no line's sake, so that they have a row of their own. Building collections
-    takes the client time that is in no call.
+    Idle threads have a row of their own because no line causes them. Client time that is in no call
+    includes the building of collections.
     """
     declared: Price | None = setting("price", price)
     names, sums = _sums(run)
@@ -113,7 +117,7 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
 
 
 def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
-    """Return all lines, with what each took, less the threads; in the end the idle ones."""
+    """Return all lines, with ``(idle)`` at the end, and their sums other than thread time."""
     tasks = run.tasks
     codes, names = line_groups(tasks, run.unseen)
     names += [line for line in run.lines["line"].tolist() if line not in set(names)]
@@ -134,7 +138,7 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
 
 
 def _client(run: Run, names: list[str]) -> dict[str, Array]:
-    """Return the seconds of the client's calls from each line."""
+    """Return the seconds of the client's calls from each line, and of the waits in them."""
     calls, noted = find_calls(run), run.lines
     label = {
         (file, number): line
@@ -155,7 +159,7 @@ def _client(run: Run, names: list[str]) -> dict[str, Array]:
 
 
 def _spent(run: Run, names: list[str]) -> Array:
-    """Return the thread-seconds of each line by class."""
+    """Return the thread time of each line by category."""
     accounts = make_accounts(run)
     places = {name: place for place, name in enumerate(names)}
     spent = np.zeros((len(names), len(ThreadTime)))
@@ -167,7 +171,7 @@ def _spent(run: Run, names: list[str]) -> Array:
 
 
 def _cost(run: Run, names: list[str], price: Price) -> Array:
-    """Return what the threads cost that each line's tasks held; at the end those that were idle."""
+    """Return the cost of the thread time of each line, and of idle threads at the end."""
     ran = run.whole
     hours = hours_of_groups(run, *line_groups(ran.tasks, ran.unseen))
     cost = {name: each.price(price) for name, each in hours.items()}
@@ -176,7 +180,7 @@ def _cost(run: Run, names: list[str], price: Price) -> Array:
 
 
 def _about(run: Run, names: list[str]) -> dict[str, pd.Series]:
-    """Return what is known of each line."""
+    """Return the columns that describe each line."""
     noted = run.lines.drop_duplicates("line").set_index("line").reindex(names)
     missing = [f"({why})" if isinstance(why, str) else "" for why in noted["missing"]]
     below = zip(noted["library"], noted["library_line"], strict=True)
@@ -190,9 +194,9 @@ def _about(run: Run, names: list[str]) -> dict[str, pd.Series]:
     }
 
 
-# --- The plan: the layers of the graphs, what each took, and what they handed on ------------------
+# --- The plan: the layers of the graphs, their cost, and their dependencies -----------------------
 
-#: How the types of results end that have rows.
+#: Suffixes of the types of results that have rows.
 _WITH_ROWS = (".DataFrame", ".Series", ".Index")
 
 
@@ -207,28 +211,31 @@ _WITH_ROWS = (".DataFrame", ".Series", ".Index")
     needs="tasks",
 )
 def plan(run: Run) -> pd.DataFrame:
-    """Sum up what each node of the plan took: a layer of the graphs, as Dask had optimised them.
+    """Sum up the layers of the submitted graphs, as Dask optimised them.
 
     Returns
     -------
     DataFrame
-        A row a node, in the order in which they began:
+        One row per node of the plan, in the order in which they started:
 
-        - ``Node``: its number and function. A node is what one line and step of the program built
-          of one layer, in one computation; of tasks whose keys are text, such as futures, all of a
-          function count as a layer
-        - ``Computation``: its number, from 1. Another one begins with a graph that arrives when all
-          that came before has ended
-        - ``Function``; ``Line`` and ``Text`` of it, see `lines`; ``Step``, where there are any
-        - ``Tasks``: task runs; ``Partitions``: their distinct results; ``Rows`` of these, of
-          dataframes, NA where not all are known
-        - ``Thread Time (s)``, ``Share (%)`` of the time that tasks held threads; then the same time
-          by its classes, see `time_accounting`
-        - ``Critical Path (s)``: of the path, until its tasks had ended
-        - ``Failed``: task runs, ``Again``: those that made a result once more, ``Unfinished``: that
-          had not ended, of keys without a result
-        - ``Input (MB)``: distinct results that it took of other nodes, NA: see `plan_edges`;
-          ``Output (MB)``: its results; ``Moved (MB)``: those, between workers
+        - ``Node``: its number and function. A node contains the tasks of one layer that one line
+          and one step built in one computation. Tasks with text keys, such as those of ``submit``,
+          have one layer per function
+        - ``Computation``: its number, from 1. A new computation begins with a graph that arrives
+          when all earlier tasks have ended
+        - ``Function``, ``Line``, ``Text`` (see `lines`), and ``Step`` if there are steps
+        - ``Tasks``: number of task runs
+        - ``Partitions``: number of distinct results
+        - ``Rows``: total rows of these results if they are dataframes. NA if any number is unknown
+        - ``Thread Time (s)``, and ``Share (%)`` of the time in which tasks occupied threads.
+          Columns with the categories of this time follow, see `time_accounting`
+        - ``Critical Path (s)``: the part of the critical path that ends with its tasks
+        - ``Failed``: number of failed task runs
+        - ``Again``: number of task runs that recomputed a result
+        - ``Unfinished``: number of unfinished task runs of keys without a result
+        - ``Input (MB)``: distinct results of other nodes that it used. For NA, see `plan_edges`
+        - ``Output (MB)``: its results
+        - ``Moved (MB)``: its results that were transferred between workers
     """
     found, ran = find_plan(run), run.whole
     spent = busy_seconds(ran, found.of_whole, len(found))[:, :USES]
@@ -255,22 +262,22 @@ def plan(run: Run) -> pd.DataFrame:
     return table if has_steps(run) else table.drop(columns="Step")
 
 
-@question(
-    "What the parts of the plan handed to each other", "lines", page="plan-edges", needs="tasks"
-)
+@question("Dependencies between parts of the plan", "lines", page="plan-edges", needs="tasks")
 def plan_edges(run: Run) -> pd.DataFrame:
-    """List which nodes of the plan took results of which.
+    """List the dependencies between nodes of the plan.
 
     Returns
     -------
     DataFrame
-        A row a pair of nodes, see `plan`, in the order of the node that took:
+        One row per pair of nodes (see `plan`), in the order of the node that uses the results:
 
-        - ``From``, ``To``: the nodes; they are the same where tasks of a layer take results of it
-        - ``Size (MB)``: of the distinct results; NA: unknown, or of a P2P shuffle, whose rows and
-          blocks go from worker to worker and are no results
-        - ``Tasks``: task runs of the second that took any; ``On Path``: those of the critical path
-          that it comes to from a result that they waited for
+        - ``From``, ``To``: the nodes. They are equal if tasks of a layer use results of the same
+          layer
+        - ``Size (MB)``: of the distinct results. NA if unknown, and for P2P shuffles, in which data
+          moves between workers without being a result
+        - ``Tasks``: number of task runs of the second node that used any of these results
+        - ``On Path``: number of these task runs that the critical path reaches through a result
+          that they waited for
     """
     found, edges = find_plan(run), find_edges(run)
     names = node_names(found)
@@ -286,14 +293,14 @@ def plan_edges(run: Run) -> pd.DataFrame:
 
 
 def node_names(found: Plan) -> Array:
-    """Return what nodes are called: each differs from all others."""
+    """Return a unique name for each node."""
     names = np.empty(len(found), dtype=object)
     names[:] = [f"{number} {name}" for number, name in enumerate(found.function, 1)]
     return names
 
 
 def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
-    """Return how many task runs, results and rows nodes have, and what became of the runs."""
+    """Return the task runs, results and rows of each node, by outcome of the task runs."""
     tasks, codes, count = run.tasks, found.of_slots[: len(run.tasks)], len(found)
     succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
     made = np.flatnonzero(succeeded)
@@ -325,7 +332,7 @@ def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
 
 
 def _bytes(run: Run, found: Plan) -> dict[str, Array]:
-    """Return the MB that nodes took, made, and that were moved of their results."""
+    """Return the MB that each node used and produced, and the transfers of its results in MB."""
     tasks, edges, count = run.tasks, find_edges(run), len(found)
     codes = found.of_slots[: len(tasks)]
     of_keys = np.full(len(run.keys), -1, dtype=np.int64)

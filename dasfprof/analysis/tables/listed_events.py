@@ -1,4 +1,4 @@
-"""Tables of what was recorded one by one: logs, tracebacks, code, arguments, own events."""
+"""Recorded events as lists: logs, tracebacks, source code, arguments, and events of user code."""
 
 from __future__ import annotations
 
@@ -20,22 +20,28 @@ from dasfprof.database.columns import Array
 
 @question("What task runs logged", "events", expendable=("Logger", "Line"), needs="logs")
 def logs(run: Run, function: str | None = None) -> pd.DataFrame:
-    """List what task runs logged by `logging`, from the level on that the run was recorded with.
+    """List the log records of task runs, from the level that was set for the recording.
 
     Parameters
     ----------
     function
-        Of the task runs, as Dask calls it; None: any.
+        The task prefix of the task runs. None selects all task runs.
 
     Returns
     -------
     DataFrame
-        A row a record, by time: ``Time (s)`` (from the trace's begin), ``Worker``, ``Function``,
-        ``Task Key``, ``Run ID``, ``Level``, ``Logger``, ``Message`` (as the program wrote it, its
-        values not filled in, unless that was asked for), ``Exception`` (its type; empty: none),
-        ``Line`` (file:line function). What a task prints is among them only with
-        ``record_prints=True``: its level is PRINT, its message the line. What a coroutine or a
-        thread of its own logs is not; of a task run there are 20 records and its first error.
+        One row per record, by time:
+
+        - ``Time (s)``, since the start of the run
+        - ``Worker``, ``Function``, ``Task Key``, ``Run ID``, ``Level``, ``Logger``
+        - ``Message``: as it is in the source code, without the values of its arguments, unless
+          recording them was requested
+        - ``Exception``: its type, or empty
+        - ``Line``: file, line and function
+
+        Printed lines are included only with ``record_prints=True``. Their level is PRINT. Records
+        of coroutines, and of threads that a task starts, are missing. At most 20 records and the
+        first error of each task run are kept.
     """
     table, functions = of_function(run, run.logs, function)
     return pd.DataFrame(
@@ -56,20 +62,26 @@ def logs(run: Run, function: str | None = None) -> pd.DataFrame:
 
 @question("Tracebacks", "events", expendable=("Traceback",), needs="tracebacks")
 def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
-    """List the failed attempts at tasks, each with its whole traceback.
+    """List the failed attempts at tasks with their tracebacks.
 
     Parameters
     ----------
     function
-        Of the task runs, as Dask calls it; None: any.
+        The task prefix of the task runs. None selects all task runs.
 
     Returns
     -------
     DataFrame
-        A row a failed task run, by time: ``Time (s)`` (it had failed, from the trace's begin),
-        ``Worker``, ``Function``, ``Task Key``, ``Attempt`` of ``Attempts`` of this key that workers
-        recorded, ``Exception``, ``Traceback`` (of a long one its begin and end; without lines of
-        the source if ``record_code=False``). Each worker records 1000 of them.
+        One row per failed task run, by time:
+
+        - ``Time (s)``: when it had failed, since the start of the run
+        - ``Worker``, ``Function``, ``Task Key``
+        - ``Attempt``, ``Attempts``: number of this attempt, and of all recorded attempts at the key
+        - ``Exception``
+        - ``Traceback``: shortened in the middle if it is long, and without source lines if
+          ``record_code=False``
+
+        Each worker records at most 1000 tracebacks.
     """
     table, functions = of_function(run, run.tracebacks, function)
     runs = run.tasks[[*RUN, "start", "exception"]].sort_values("start", kind="stable")
@@ -97,18 +109,19 @@ def function_code(run: Run, function: str | None = None) -> pd.DataFrame:
     Parameters
     ----------
     function
-        Of the tasks, as Dask calls it; None: any.
+        The task prefix of the tasks. None selects all tasks.
 
     Returns
     -------
     DataFrame
-        A row a function that tasks of one name call, the same on several workers once:
+        One row per function and task prefix, without duplicates from several workers:
 
-        - ``Function``: the name of the tasks; ``Code``: the function's own, with its module
+        - ``Function``: the task prefix
+        - ``Code``: qualified name of the called function, with its module
         - ``File``, ``Line``
-        - ``Source``: its first 100 lines, as they were when it ran; empty: see ``Missing``
-        - ``Missing``: why there is none: the function is a library's, its file is not on the
-          worker, as that of a notebook, or has changed since
+        - ``Source``: its first 100 lines when it ran, or empty
+        - ``Missing``: why there is no source: the function belongs to a library, or its file is not
+          on the worker (such as a notebook's), or the file has changed
     """
     table = run.function_code.sort_values(["name", "time"], kind="stable")
     if function is not None:
@@ -128,17 +141,21 @@ def function_code(run: Run, function: str | None = None) -> pd.DataFrame:
 
 @question("Restarts, pauses, cancellations", "events", needs="cluster_changes")
 def cluster_changes(run: Run) -> pd.DataFrame:
-    """List who restarted, retired, paused or gave up workers, cancelled tasks, or adapted.
+    """List restarts, retirements, pauses and cancellations, and who requested them.
 
     Returns
     -------
     DataFrame
-        A row a change, by time: ``Time (s)`` (from the trace's begin), ``Action``: ``restart``,
-        ``retire``, ``worker-ttl`` (the scheduler gave a worker up that had sent no heartbeat for
-        longer), ``pause``, ``resume``, ``cancel``, ``adapt``; ``Who`` asked: a client, ``worker``
-        (for its memory), ``adaptive``, ``scheduler``, empty where nothing tells; ``Workers``, their
-        labels; ``Number``: of tasks that were cancelled, or that a restart took away before they
-        were sent to a worker; of workers that adaptive wants; of seconds without a heartbeat.
+        One row per change, by time:
+
+        - ``Time (s)``, since the start of the run
+        - ``Action``: ``restart``, ``retire``, ``worker-ttl`` (the scheduler removed a worker whose
+          heartbeats stopped for that long), ``pause``, ``resume``, ``cancel`` or ``adapt``
+        - ``Who`` requested it: a client, ``worker`` (because of its memory), ``adaptive``,
+          ``scheduler``, or empty if unknown
+        - ``Workers``: their labels
+        - ``Number``: of cancelled tasks; of tasks that a restart discarded before they were
+          assigned; of workers that adaptive scaling requests; or of seconds without a heartbeat
     """
     table = run.cluster_changes.sort_values("time", kind="stable")
     labels = dict(zip(run.workers["address"], run.workers["worker"], strict=True))
@@ -167,16 +184,22 @@ def cluster_changes(run: Run) -> pd.DataFrame:
     needs="events",
 )
 def own_events(run: Run) -> pd.DataFrame:
-    """List the events that user code recorded, of kinds of its own.
+    """List the events that user code recorded.
 
     Returns
     -------
     DataFrame
-        A row an event, by time: ``Event``, ``Kind`` (``span``, ``instant``; ``begin`` or ``end``
-        where the other is missing), ``Start (s)`` (from the trace's begin), ``Duration (s)`` (NA
-        where nothing tells, and of instants), ``Process`` and ``Thread`` as recorded, ``Args``
-        (JSON). An event that begins and one that ends something, of one name, process and thread,
-        are one row, with the args of both.
+        One row per event, by time:
+
+        - ``Event``
+        - ``Kind``: ``span``, ``instant``, or ``begin`` or ``end`` if its counterpart is missing
+        - ``Start (s)``, since the start of the run
+        - ``Duration (s)``: NA for instants, and if it is unknown
+        - ``Process``, ``Thread``: as recorded
+        - ``Args``: JSON
+
+        A begin event and an end event with the same name, process and thread form one row with the
+        args of both.
     """
     events = run.events.sort_values("time", kind="stable")
     return pd.DataFrame(
@@ -193,12 +216,12 @@ def own_events(run: Run) -> pd.DataFrame:
 
 
 def args_text(args: dict[str, Any]) -> str:
-    """Write args as one line of JSON; what JSON has no form for as Python writes it."""
+    """Return args as one line of JSON, or as `repr` text where JSON has no equivalent."""
     return json.dumps(json_value(args), ensure_ascii=False) if args else ""
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it; numbers that are not finite, and bytes, as text."""
+    """Return a JSON-compatible value. Bytes and non-finite numbers become text."""
     if isinstance(value, dict):
         return {str(name): json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -217,27 +240,29 @@ def json_value(value: Any) -> Any:
     needs="arguments",
 )
 def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
-    """List what task runs were called with, by type, dtype, shape and length.
+    """List the arguments of task runs by type, dtype, shape and length.
 
-    Known are those of runs of 10 ms and more, and of failed ones: the first 1,000 of each function
-    on a worker.
+    Arguments are recorded for task runs of at least 10 ms and for failed ones, up to 1,000 per
+    function and worker.
 
     Parameters
     ----------
     function
-        Of the task runs, as Dask calls it; None: any.
+        The task prefix of the task runs. None selects all task runs.
 
     Returns
     -------
     DataFrame
-        A row a function, arguments and annotations, those with most seconds first:
+        One row per combination of function, arguments and annotations, sorted by seconds in
+        descending order:
 
         - ``Function``
-        - ``Arguments``: name and type of each, with dtype and shape or length; ``result``: of
-          another task. Values where they were asked for
-        - ``Annotations``: priority, retries, resources, workers that Dask was asked for
-        - ``Task Runs`` of those that are recorded, ``Time (s)`` of them, ``Median (s)``
-        - ``Task Key`` of the first
+        - ``Arguments``: name and type of each, with dtype and shape or length. ``result`` marks the
+          result of another task. Values are included if recording them was requested
+        - ``Annotations``: priority, retries, resources and workers that were passed to Dask
+        - ``Task Runs``, ``Time (s)``, ``Median (s)``: number, total and median time of the recorded
+          task runs
+        - ``Task Key`` of the first task run
     """
     table, tasks = run.arguments, run.tasks
     codes, names = run.keys.functions()
@@ -272,7 +297,7 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
 
 
 def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
-    """Return the row of `Trace.tasks` of each row of a table of task runs; -1: there is none."""
+    """Return the row of `Trace.tasks` for each row of a table of task runs, or -1."""
     if not len(table) or not len(run.tasks):
         return np.full(len(table), -1, dtype=np.int64)
     runs = pd.MultiIndex.from_frame(run.tasks[RUN])

@@ -1,4 +1,4 @@
-"""Memory: what functions held, GPUs too, and workers that died of it."""
+"""Memory of functions, memory of GPUs, and workers that ran out of memory."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from dasfprof.analysis.trace.columns import row_of
 from dasfprof.database.columns import Array
 from dasfprof.text import format_duration, format_size
 
-# --- How much memory functions held --------------------------------------------------------------
-
 
 @question("Memory of functions", "balance", short="memory", expendable=("Median (MB)", "Worker"))
 def function_memory(run: Run) -> pd.DataFrame:
-    """Say how much memory workers' processes held while functions ran, by the samples there are.
+    """Sum up the sampled memory of worker processes while each function ran.
 
     Returns
     -------
     DataFrame
-        A row a function, the highest first; NA where no sample tells:
+        One row per function, sorted by peak in descending order. Figures without a sample are NA:
 
         - ``Function``, ``Task Runs``
-        - ``Sampled``: its task runs during which a sample was taken, ten a second by default
-        - ``Highest (MB)``: the most that a process held (its resident memory) in such a sample,
-          whatever for; ``Median (MB)``: of the most in each run
-        - ``Alone``: its task runs that had their process to themselves and enough samples to tell
-          of a rise
-        - ``Largest Rise (MB)``, ``Median Rise (MB)``: by how much the process held more during
-          such a run than before it. What came and went between two samples is not in it
-        - ``Worker``, ``Task Key``: of the run with the highest
+        - ``Sampled``: number of its task runs during which a sample was taken (by default, ten
+          samples per second)
+        - ``Highest (MB)``: peak resident memory of a process in these samples, including memory for
+          other purposes
+        - ``Median (MB)``: median of the peaks of its task runs
+        - ``Alone``: number of task runs that were alone in their process and had enough samples to
+          measure a rise
+        - ``Largest Rise (MB)``, ``Median Rise (MB)``: increase of the process memory during such a
+          task run. Allocations that were freed between two samples are missing
+        - ``Worker``, ``Task Key``: of the task run with the peak
     """
     tasks, workers = run.tasks, run.named
     memory = memory_of_runs(run)
@@ -68,7 +68,7 @@ def function_memory(run: Run) -> pd.DataFrame:
 
 
 def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
-    """Return the row of the largest value of each group; -1 where none has any."""
+    """Return the row with the largest value of each group, or -1 for a group without values."""
     rows = np.full(count, -1, dtype=np.int64)
     told = np.flatnonzero(np.isfinite(values))
     told = told[np.argsort(values[told], kind="stable")]
@@ -76,9 +76,9 @@ def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
     return rows
 
 
-# --- What workers had in the memory of their GPUs, and what dask-cuda moved out of it -------------
+# --- GPU memory of workers, and what dask-cuda moved out of it ------------------------------------
 
-#: Seconds within which a sample of what a worker holds tells of a reading of its device.
+#: Maximum distance (s) between a sample of a worker's results and a sample of its device.
 _NEAR = 2.0
 _HELD = ("device_size", "host_size", "disk_tasks")
 _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
@@ -91,27 +91,30 @@ _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
     needs=lambda run: len(run.gpu_usage) + len(run.device_memory) > 0,
 )
 def gpu_memory(run: Run) -> pd.DataFrame:
-    """Say what each worker had in its GPU's memory when that was fullest.
+    """Show the memory use of each worker's GPU at its peak.
 
     Returns
     -------
     DataFrame
-        A row a worker whose GPU was read, or that dask-cuda gives its results a place on one:
+        One row per worker with a sampled GPU, or with dask-cuda storing its results on one:
 
-        - ``Worker``, ``GPU``: its NVML index
-        - ``Time (s)`` from begin: when most of the device was in use; NA: it was not read
-        - ``In Use (MB)``: then, by all processes; ``Of (MB)`` that the device has
-        - ``Own Process (MB)``: the most that the worker's process had there at any time; NA: the
-          driver did not tell
-        - ``Results There (MB)``: of the worker on the device, ``Results in Host Memory (MB)`` and
-          ``Results on Disk`` (their number): by dask-cuda, in the sample nearest to that time, or,
-          where the device was not read, when most were there; NA: its worker is none of dask-cuda's
-        - ``Moved Out (MB)`` from the device to the host's memory, ``Moved Back (MB)``, ``To Disk
-          (MB)``: while recorded
+        - ``Worker``, and ``GPU``, its NVML index
+        - ``Time (s)``: time of the device's peak, since the start of the run. NA if it was not
+          sampled
+        - ``In Use (MB)``: memory that all processes used then
+        - ``Of (MB)``: total memory of the device
+        - ``Own Process (MB)``: peak of the worker process over the full run. NA if the driver does
+          not report it
+        - ``Results There (MB)``, ``Results in Host Memory (MB)``, ``Results on Disk`` (their
+          number): results that dask-cuda held on the device, in host memory and on disk, in the
+          sample nearest to that time. If the device was not sampled, when most results were there.
+          NA for workers without dask-cuda
+        - ``Moved Out (MB)``, ``Moved Back (MB)``: from the device to host memory and back
+        - ``To Disk (MB)``: from host memory to disk
 
-        What is in use beyond results are other processes, the libraries' own, pools (RMM takes
-        memory before anybody needs it) and what tasks take while they run: which of these, nothing
-        recorded tells.
+        Memory in use beyond results belongs to other processes, to libraries, to pools (RMM
+        reserves memory in advance), or to running tasks. The trace does not show how much belongs
+        to each.
     """
     workers, devices = run.named, gpu_samples(run)
     held = run.device_memory.sort_values("time", kind="stable")
@@ -151,7 +154,7 @@ _COLUMNS = [
 
 
 def _results(held: pd.DataFrame, at: float) -> dict[str, float]:
-    """Return what a worker of dask-cuda held at a time, or at most, and what it moved."""
+    """Return the results of a dask-cuda worker at a time (NaN: at their peak), and its moves."""
     if not len(held):
         return {}
     sizes = held["device_size"].to_numpy(dtype=float)
@@ -170,35 +173,39 @@ def _results(held: pd.DataFrame, at: float) -> dict[str, float]:
     }
 
 
-# --- Workers that died of want of memory, and what took it ----------------------------------------
+# --- Workers that ran out of memory, and what used it ---------------------------------------------
 
 
 @question(
-    "Workers that died of want of memory",
+    "Workers that ran out of memory",
     "balance",
     short="memory-kills",
     expendable=("Told By", "Group (MB)", "Group Limit (MB)", "Group Workers"),
 )
 def died_of_memory(run: Run) -> pd.DataFrame:
-    """Say of each worker that died of want of memory which function took it, and how sure that is.
+    """List the workers that ran out of memory, with the function that probably used it.
 
     Returns
     -------
     DataFrame
-        A row a death, in their order; what a killed process would have needed nothing tells:
+        One row per worker exit, by time. How much memory the process would have needed is unknown:
 
-        - ``Worker``, ``Left (s)`` from begin; ``Told By``: its nanny, or how its process ended
-        - ``Memory (MB)``, ``Limit (MB)``: of the process in its last sample; what it took after
-          that is in none
-        - ``Group (MB)``, ``Group Limit (MB)``: what the workers of its control group had in their
-          last samples together, as of a Slurm job or a pod, and what they may; ``Group Workers``:
-          how many; NA and 0: none limits it, or it was not recorded. What else is in the group
-          counts for the kernel and is not in this
-        - ``Results (MB)``: results in memory by then; ``Before (MB)``: what the process held when
-          the first of the tasks under way began
-        - ``Tasks``: those that ran there, for how long, and what a run usually takes
-        - ``Suspect``: the function that took the memory, or whose results did; empty: none is
-          named; ``Certainty``: *certain*, *likely*, *cannot tell*; ``Because``: what that rests on
+        - ``Worker``
+        - ``Left (s)``: time of the exit, since the start of the run
+        - ``Told By``: evidence of the exit: the nanny, or how the process ended
+        - ``Memory (MB)``, ``Limit (MB)``: of the process, in its last sample. Later allocations are
+          in no sample
+        - ``Group (MB)``, ``Group Limit (MB)``: total of the last samples of all workers in its
+          control group (such as a Slurm job or a pod), and the limit of that group. The kernel also
+          counts other memory of the group
+        - ``Group Workers``: number of these workers. The first two are NA, and this is 0, if the
+          group has no limit or was not recorded
+        - ``Results (MB)``: results in memory at the time
+        - ``Before (MB)``: memory of the process when the first of the running tasks started
+        - ``Tasks``: tasks that ran there, for how long, and the usual memory of such a task run
+        - ``Suspect``: the function that used the memory, or that made the results, or empty
+        - ``Certainty``: *certain*, *likely*, *cannot tell*
+        - ``Because``: the evidence for it
     """
     kills = memory_kills(run)
 

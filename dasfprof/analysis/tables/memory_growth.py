@@ -1,4 +1,4 @@
-"""What held memory at a moment, why it was not let go, and how it grows."""
+"""Memory over time: what held it at one moment and for what purpose, and how it grows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
-# --- What held memory at a moment, and why it was not let go --------------------------------------
+# --- What held memory at a moment, and for what purpose -------------------------------------------
 
 Holder = Literal["cluster", "worker"]
 
-#: Why a result was held, in the order of the constants of `held_results`.
+#: Labels of the purposes of held results, in the order of the constants of `held_results`.
 REASONS = (
     "for tasks yet to begin",
     "for running tasks",
@@ -48,13 +48,13 @@ REASONS = (
     "unknown: for whom",
     "unknown: if held",
 )
-#: What is no result.
+#: Labels of memory that belongs to no result.
 _ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
 _P2P, _OLD, _RECENT = "(P2P buffers)", "(unmanaged, old)", "(unmanaged, recent)"
 _EITHER, _NO_SAMPLE = "(unmanaged or results)", "(no sample near)"
-#: Seconds after which unmanaged memory is old, as Dask has it.
+#: Threshold (s) after which unmanaged memory is old, as in Dask.
 _OLD_AFTER = 30.0
-#: The processes that are no workers'.
+#: Labels of processes that are not workers.
 _OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
 
 _LABELS = ["Why Held", "Function", "Line", "Needed By", "Asked At"]
@@ -69,18 +69,18 @@ _SUMS = ["Memory (MB)", "Results"]
     needs="samples",
 )
 def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
-    """Say what held memory when workers' processes held most, and why it was not let go.
+    """List what held memory at the peak of the worker processes, and for what purpose.
 
     Parameters
     ----------
     by
-        ``cluster``: when all processes together held most; ``worker``: for each worker, when its
-        process did.
+        ``"cluster"`` uses the peak of all processes together. ``"worker"`` uses the peak of each
+        worker's process.
 
     Returns
     -------
     DataFrame
-        As of `memory_at`.
+        The columns of `memory_at`.
     """
     samples = Samples.of(run, run.samples, "memory")
     process, memory = processes_of_workers(run)[samples.life], samples.values["memory"]
@@ -94,7 +94,7 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
         return pd.concat(parts or [_anatomy(run, np.nan, by)], ignore_index=True)
     ends = np.full(int(processes_of_workers(run).max(initial=-1)) + 1, -np.inf)
     np.maximum.at(ends, processes_of_workers(run), ends_of_lives(run))
-    gone = np.flatnonzero(np.isfinite(ends))  # what a process held is gone with it
+    gone = np.flatnonzero(np.isfinite(ends))  # a process that exits holds nothing
     peak = peak_of(
         np.append(process, gone),
         np.append(samples.time, ends[gone]),
@@ -105,56 +105,59 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
 
 @question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
 def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
-    """Say what held memory at a moment, and why it was not let go.
+    """List what held memory at one moment, and for what purpose.
 
     Parameters
     ----------
     time
-        Seconds from the run's begin.
+        Seconds since the start of the run.
     by
-        ``cluster``: all workers together; ``worker``: each.
+        ``"cluster"`` sums over all workers. ``"worker"`` lists each worker.
 
     Returns
     -------
     DataFrame
-        A row a reason, function and line, the largest first, then what is no result. What is known
-        of ``Memory (MB)`` adds up to the processes' memory in the samples nearest to the moment:
+        One row per purpose, function and line, sorted by memory in descending order, then the
+        memory that belongs to no result. Known values of ``Memory (MB)`` sum to the memory of the
+        processes in the samples nearest to the moment:
 
-        - ``Time (s)`` from begin; ``Worker``: with ``by="worker"``; several that share a process
-          where it is about that
-        - ``Memory (MB)``, ``Results``: their size, in memory or spilled, as Dask measures it, and
-          their number
-        - ``Why Held``, the first that applies: *for tasks yet to begin*, that the scheduler knew
-          of; *for running tasks*; *for the client*, which wanted the result when its task ended;
-          *released late*: the scheduler had yet to hear that the last dependent had ended;
-          *unknown: for whom*: a client that asked later, or a task that never ended; *unknown: if
-          held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
-          a further worker, until the scheduler asks one of them to drop it
-        - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
-          dependent that begins last of those; ``Asked At``: of what is held for the client, the
-          line that made its futures, or computed it
-        - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
-          *fewer*, than these, as the worker counts; *P2P buffers*, of shuffles; *unmanaged*: what
-          its process had beyond all that: *old*, the least of the 30 s before, as Dask has it, and
-          *recent*, with the function in ``Needed By`` where tasks of one alone ran there: what
-          these allocated, inputs that were deserialised among it; *no sample near*, NA: none
-          within 2 s; of the cluster also the *process of the scheduler* and *of the client*, where
-          these are of their own, as last read
+        - ``Time (s)``, since the start of the run
+        - ``Worker``, with ``by="worker"``. Several workers that share a process share its rows
+        - ``Memory (MB)``, ``Results``: size of these results in memory or spilled, as Dask measures
+          it, and their number
+        - ``Why Held``: the first purpose that applies. *for tasks yet to begin*: tasks that the
+          scheduler knew. *for running tasks*. *for the client*: a client wanted the result when its
+          task ended. *released late*: the scheduler had not yet learned that the last dependent had
+          ended. *unknown: for whom*: for a client that requested it later, or for a task that never
+          ended. *unknown: if held*: no scheduler's file records the release, so the size is NA.
+          *copy by transfer*: on a further worker, until the scheduler asks for its removal
+        - ``Function``, ``Line``: function and program line that made the results
+        - ``Needed By``: the function of the dependent that starts last
+        - ``Asked At``: for results that are held for the client, the line that created their
+          futures or computed them
+        - Memory that belongs to no result has its name in parentheses. *spilled to disk* is
+          subtracted. *more results* and *fewer results* are differences to the worker's own count.
+          *P2P buffers* belong to shuffles. *unmanaged, old* is the minimum of the unmanaged memory
+          over the previous 30 s, as Dask defines it. *unmanaged, recent* is the unmanaged memory
+          beyond this, including deserialized inputs. Its ``Needed By`` names the function if tasks
+          of only one function ran there. *no sample near* means that there was no sample within 2
+          s. For the cluster, there are also the *process of the scheduler* and the *process of the
+          client*, if they are separate processes, by their last sample
 
     Raises
     ------
     InvalidArgumentError
-        If the run was not at that time, or `by` is neither.
+        If the time is outside the run, or `by` is invalid.
     """
     if not 0 <= time <= run.wall:
         raise InvalidArgumentError(
-            f"time={time!r}: give seconds from the run's begin, 0 to {run.wall:g}."
+            f"time={time!r}: expected seconds since the start of the run, 0 to {run.wall:g}."
         )
     return _anatomy(run, time, by)
 
 
 def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> pd.DataFrame:
-    """Return the table of a moment; of one process, or all."""
+    """Return the table of `memory_at`, for one process or for all."""
     held, processes = held_at(run, time), processes_of_workers(run)
     workers = run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
@@ -175,7 +178,7 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
         slots = run.whole.slots
         running = (slots.times.executing <= time) & (slots.times.done > time)
         ran = np.unique(slots.function[running & np.isin(slots.worker, lives)])
-        # Of several functions it is not known which allocated the memory.
+        # If several functions ran, it is unknown which one allocated the memory.
         runs = slots.functions[ran[0]] if len(ran) == 1 else ""
         rest += [
             (who, what, size, runs if what == _RECENT else "")
@@ -216,7 +219,7 @@ def _results(run: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
 
 
 def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.DataFrame:
-    """Sum rows up that have the same texts, in the order of the first ones; NaN: nothing known."""
+    """Return sums of rows with equal labels, in order of appearance (NaN without known values)."""
     labels = [rows.get(name, ()) for name in group]
     codes, distinct = pd.factorize(pd.Series(list(zip(*labels, strict=True)), dtype=object))
     groups = Groups(codes, len(distinct))
@@ -235,7 +238,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
 def _rest(
     memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
-    """Yield what a process's memory was beside the results of its workers, in bytes."""
+    """Yield the memory of a process apart from the results of its workers, in bytes."""
     size = sum(own["size"] for own in counted)
     spilled = float(np.nan_to_num(sum(own["spilled_size"] for own in counted)))
     if spilled:
@@ -257,7 +260,7 @@ def _rest(
 
 
 def _unmanaged(run: Run, lives: Array, time: float) -> float:
-    """Return the least unmanaged memory of a process for so long that it is old; infinite: none."""
+    """Return the minimum unmanaged memory of a process in the last 30 s, or infinity if unknown."""
     least = np.inf
     for process in memory_of_processes(run):
         if np.isin(process.lives, lives).any():
@@ -266,7 +269,7 @@ def _unmanaged(run: Run, lives: Array, time: float) -> float:
     return least
 
 
-# --- How memory grows while a cluster goes on -----------------------------------------------------
+# --- Growth of memory during the life of a cluster ------------------------------------------------
 
 By = Literal["cluster", "worker", "function"]
 
@@ -277,8 +280,7 @@ _CLASSES = {
     "unmanaged": "unmanaged: what processes have beyond results",
 }
 _SCHEDULER, _CLIENT = "process of the scheduler", "process of the client"
-#: What a row tells beside figures: which memory, of whom, why it is held, the line that built it
-#: and the one that made its futures.
+#: Memory, worker, drift, purpose, line that made the results, and line that requested them.
 _Row = tuple[str, str, Drift, str, str, str]
 
 
@@ -286,48 +288,51 @@ _Row = tuple[str, str, Drift, str, str, str]
     "Memory that grows", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
 )
 def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
-    """Say which memory grows from one computation to the next, and how sure that is.
+    """Test which memory grows from one computation to the next.
 
-    Memory is compared at the ends of the times in which nothing was under way, the first of them
-    after the first computation, which imports and fills caches. Of a run with fewer than eight such
-    times, or times in which no sample was taken, 20 windows are compared, by the least memory
-    beside results in each.
+    Memory is compared at the ends of idle times, in which no task was in progress. The first of
+    these follows the first computation, which imports libraries and fills caches. If there are
+    fewer than eight idle times, or no samples in them, the comparison uses 20 time windows and the
+    minimum unmanaged memory in each.
 
     Parameters
     ----------
     by
-        ``cluster``: all workers that were there all the time together, the scheduler, the client,
-        and the results of each function; ``worker``: each process of workers; ``function``: what
-        stays in processes with the runs of a function beyond results.
+        ``"cluster"``: the sum of all workers that were present all the time, the scheduler, the
+        client, and the results of each function. ``"worker"``: each worker process. ``"function"``:
+        the unmanaged memory that remains after the task runs of each function.
 
     Returns
     -------
     DataFrame
-        A row a class of memory (with ``by="function"`` a function, the most growing first):
+        One row per kind of memory; with ``by="function"`` one row per function, sorted by growth in
+        descending order:
 
         - ``Memory``, ``Worker`` or ``Function``
-        - ``Compared``: the number of computations, or windows, from the first to the last, and what
-          one is; with ``by="function"`` ``Task Runs``, and ``Alone``: those that no run of another
-          function in the same process stands beside, which alone tell
-        - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``
-        - ``Each (MB)``: the mean change with each computation, window or run; the true one is
-          between ``At Least (MB)`` and ``At Most (MB)`` in 95 of 100 cases, if it goes on as it
-          did; NA: fewer than eight values
-        - ``Verdict``: *rises* only where it did in both halves, by no less than half as much in the
-          second, and zero is outside of the interval
-        - ``Why Held``, ``Line`` of the program that built it, ``Asked At``: of most of a function's
-          results at last, see `memory_at`
+        - ``Compared``: number and kind of the compared intervals
+        - ``Task Runs``, ``Alone``, with ``by="function"``: number of task runs, and of those that
+          overlapped with no other function in their process. Only these show growth
+        - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``; with ``by="function"`` only
+          ``Stayed (MB)``, the growth over all of these task runs
+        - ``Each (MB)``: mean change per computation, window or task run. NA for fewer than eight
+          values
+        - ``At Least (MB)``, ``At Most (MB)``: 95 % confidence interval of the mean change, assuming
+          that the growth is steady
+        - ``Verdict``: *rises* only if the memory rose in both halves, in the second by at least
+          half as much as in the first, and the interval excludes 0
+        - ``Why Held``, ``Line`` (that made the results) and ``Asked At``: of most results of a
+          function at the end, see `memory_at`
 
     Notes
     -----
-    Changes are taken for a random walk with drift: the interval is that of Student's t of the
-    changes. Of unmanaged memory that rises no trace tells a leak from what malloc keeps after it
-    was freed; ``client.run(trim)`` with ``ctypes.CDLL("libc.so.6").malloc_trim(0)`` would.
+    Changes are modelled as a random walk with drift, and the interval is that of Student's t. A
+    trace cannot distinguish a leak from memory that malloc keeps after it was freed. To find out,
+    run ``ctypes.CDLL("libc.so.6").malloc_trim(0)`` on the workers with ``client.run``.
 
     Raises
     ------
     InvalidArgumentError
-        If `by` is none of these.
+        If `by` is invalid.
     """
     if by == "function":
         return _by_function(run)

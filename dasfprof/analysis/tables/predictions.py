@@ -1,4 +1,4 @@
-"""What would have been: other clusters, networks and durations."""
+"""Predictions for other numbers of workers, and for changed threads, bandwidth or durations."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_size
 
-#: Shares of the recorded workers that are asked about if none are given.
+#: Default numbers of workers, as fractions of the recorded number.
 _USUAL = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-#: The same for memory, which takes some 20 replays each.
+#: The same for memory, which takes about 20 replays per number.
 _USUAL_FOR_MEMORY = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: A thread works for so large a share of its time where more workers are worth it.
+#: Threshold (fraction of thread time in tasks): more workers pay off at or above it.
 _EFFICIENT = 0.8
 
 
@@ -38,29 +38,30 @@ _EFFICIENT = 0.8
 def scaling(
     run: Run, workers: Sequence[int] | None = None, *, progress: bool = False
 ) -> pd.DataFrame:
-    """Predict wall time, efficiency and cost on fewer and on more workers.
+    """Predict wall time, efficiency and cost with fewer and with more workers.
 
     Parameters
     ----------
     workers
-        Numbers of workers; None asks about 10 % to 1000 % of the recorded ones. Each takes a
-        replay.
+        Numbers of workers, each of which takes one replay. None uses 10 % to 1000 % of the recorded
+        number.
 
     Returns
     -------
     DataFrame
-        A row a number of workers:
+        One row per number of workers:
 
         - ``Workers``, ``Threads``, ``Share of Recorded (%)``
-        - ``Wall Time (s)``: predicted; NA where nothing can be
-        - ``Efficiency (%)``: the share of the threads' time that tasks hold them
-        - ``Cost (worker-s)``: workers by wall time
-        - ``Least (s)``: ``max(longest chain, work / threads)``, which no schedule beats; the
-          client's pauses are part of the chain
-        - ``Most without Overhead (s)``: ``work / threads + (1 - 1 / threads) * longest
-          chain``, which no schedule exceeds that keeps no ready task waiting for a thread, if
-          nothing but tasks takes time (Graham 1969, Brent 1974)
-        - ``Calibration Error (%)``, ``Verdict``
+        - ``Wall Time (s)``: predicted, or NA if no prediction is possible
+        - ``Efficiency (%)``: percentage of thread time in which tasks occupy threads
+        - ``Cost (worker-s)``: number of workers times wall time
+        - ``Least (s)``: lower bound for every schedule, ``max(longest chain, work / threads)``. The
+          chain includes the client's pauses
+        - ``Most without Overhead (s)``: upper bound, ``work / threads + (1 - 1 / threads) * longest
+          chain``, for every schedule in which no ready task waits while a thread is free, if only
+          tasks take time (Graham 1969, Brent 1974)
+        - ``Calibration Error (%)``: of the replay on the recorded cluster
+        - ``Verdict``, or why no prediction is possible
     """
     replay = replay_of(run)
     recorded, held = max(replay.cluster.most_workers, 1), replay.held()
@@ -103,11 +104,11 @@ def _verdicts(efficiency: Array, refusals: list[str]) -> list[str]:
         if refusal:
             verdicts.append(refusal)
         elif share >= _EFFICIENT:
-            verdicts.append("Threads are busy; more workers make it faster.")
+            verdicts.append("Threads are busy, so more workers would make the run faster.")
         elif share >= _EFFICIENT / 2:
-            verdicts.append("Threads idle in part: each further worker gains less.")
+            verdicts.append("Threads are partly idle, so each further worker saves less.")
         else:
-            verdicts.append("Threads mostly idle: fewer workers take little longer.")
+            verdicts.append("Threads are mostly idle, so fewer workers would take little longer.")
     return verdicts
 
 
@@ -121,20 +122,20 @@ def what_if(
     spill: bool = True,
     speedup: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
-    """Predict the wall time of the run after a change; several changes count together.
+    """Predict the wall time after one change, or after several changes together.
 
     Parameters
     ----------
     workers
-        How many there are at most; they come and go as the recorded ones did.
+        Maximum number of workers at a time. They join and leave as the recorded workers did.
     threads
-        Of each worker.
+        Threads per worker.
     bandwidth
-        Between two workers, bytes a second.
+        Bandwidth between two workers in bytes per second.
     spill
-        False: no input is read back from disk.
+        False predicts the run without reading inputs back from disk.
     speedup
-        By function, by how much it is faster: 2 is twice as fast, 0.5 half as fast.
+        Factor by which a function is faster, by function. 2 halves its time, and 0.5 doubles it.
 
     Returns
     -------
@@ -143,19 +144,19 @@ def what_if(
 
         - ``Change``
         - ``Recorded (s)``: from the first task's arrival to the last known finish
-        - ``Replayed (s)``: the same of the replay on the recorded cluster
-        - ``Predicted (s)``: the recorded time, changed in the proportion in which the
-          replay's changes; NA where nothing can be predicted
+        - ``Replayed (s)``: the same time in a replay on the recorded cluster
+        - ``Predicted (s)``: the recorded time, scaled by the relative change of the replay. NA if
+          no prediction is possible
         - ``Saved (s)``, ``Saved (%)``
-        - ``Calibration Error (%)``: of the replay at the recorded cluster; ``Error with
-          Recorded Placement (%)``: the same, with each task on the worker where it ran (NA
-          for more than 200,000 task runs)
-        - ``Verdict``, or why nothing can be predicted
+        - ``Calibration Error (%)``: of the replay on the recorded cluster
+        - ``Error with Recorded Placement (%)``: the same for a replay with each task on the worker
+          where it ran. NA for more than 200,000 task runs
+        - ``Verdict``, or why no prediction is possible
 
     Raises
     ------
     InvalidArgumentError
-        If a number is out of range, or there is no such function.
+        If a number is out of range, or a function does not exist.
     """
     wall = changed_wall(
         run, workers=workers, threads=threads, bandwidth=bandwidth, spill=spill, speedup=speedup
@@ -204,17 +205,17 @@ def memory_forecast(
     threads: int | None = None,
     memory_limit: float | None = None,
 ) -> pd.DataFrame:
-    """Predict what the fullest worker would hold at most on other numbers of workers.
+    """Predict the peak memory of the fullest worker on other numbers of workers.
 
     Parameters
     ----------
     workers
-        Numbers of workers. None: a quarter to four times the recorded number. Each takes some
-        replays.
+        Numbers of workers, each of which takes some replays. None uses a quarter to four times the
+        recorded number.
     threads
-        Of each worker; None: as recorded.
+        Threads per worker. None uses the recorded number.
     memory_limit
-        Bytes that a worker may take; None: as recorded.
+        Memory limit of a worker in bytes. None uses the recorded limit.
 
     Returns
     -------
@@ -222,25 +223,27 @@ def memory_forecast(
         One row per number of workers:
 
         - ``Workers``, ``Threads per Worker``
-        - ``Results (MB)``: that the fullest worker would hold at once, in memory or spilled;
-          ``Results at Least (MB)``, ``Results at Most (MB)``
-        - ``Process (MB)``: of the fullest worker, if nothing were spilled; ``Process at Least
-          (MB)``, ``Process at Most (MB)``
-        - ``Limit (MB)`` of a worker; NA: none, or unknown. ``Spilled at Most (MB)``: what the
-          fullest worker would write to disk with that limit. ``Free Disk (MB)``: the least that was
-          free where a worker of the run spills, or NA if unknown
-        - ``Verdict``, or why nothing can be predicted
+        - ``Results (MB)``, ``Results at Least (MB)``, ``Results at Most (MB)``: peak of the results
+          on the fullest worker, in memory or spilled, with its interval
+        - ``Process (MB)``, ``Process at Least (MB)``, ``Process at Most (MB)``: peak of the fullest
+          worker process if nothing is spilled, with its interval
+        - ``Limit (MB)`` of a worker, or NA if it is unknown or there is none
+        - ``Spilled at Most (MB)``: maximum that the fullest worker would write to disk with that
+          limit
+        - ``Free Disk (MB)``: minimum free space where the recorded workers spill, or NA if unknown
+        - ``Verdict``, or why no prediction is possible
 
     Notes
     -----
-    Some 20 replays, with durations that vary as those of their function did, show where results
-    would be and when they would be released. A process has beside them what it had at first, and
-    what running tasks took beyond results. The interval is that of eight in ten of these peaks,
-    wider to both sides by 7 %, for processes by 12 %. Where replays of the recorded cluster miss
-    the recorded peak, it is wider to that side by the square root of that factor: half of it may be
-    chance. Results that are together for less than 0.05 s do not count, as samples do not see them
-    either. Tasks are taken to need as much memory elsewhere. Of 20 small runs on other clusters
-    than the recorded one 18 had results, and all processes, in the interval.
+    About 20 replays, with durations that vary as those of each function did, show when and where
+    results exist. A process also needs its initial memory, and what running tasks use beyond
+    results. The interval contains 80 % of the replayed peaks, plus 7 % on both sides, or 12 % for
+    processes. If replays on the recorded cluster miss the recorded peak by some factor, the
+    interval is extended on that side by the square root of this factor, since half of the error may
+    be chance. Results that exist together for less than 0.05 s do not count, since samples miss
+    them as well. The prediction assumes that tasks need the same memory on another cluster. In 20
+    small runs on other clusters than the recorded one, the interval contained the peak of results
+    in 18, and of processes in all 20.
 
     Raises
     ------
@@ -260,7 +263,7 @@ def memory_forecast(
 
     most = figures("process", "most")
     each = [int(np.median(one.threads)) if len(one.threads) else 1 for one in clusters]
-    refusal = f"Not to be foretold: {obstacle}."
+    refusal = f"Not predicted: {obstacle}."
     acts = memory_thresholds(run)
     verdicts = [
         refusal if one is None else _memory_verdict(one.process, limit, acts) for one in peaks
@@ -285,31 +288,31 @@ def memory_forecast(
 
 
 def recorded_or_given_limit(run: Run, memory_limit: float | None) -> float:
-    """Return the bytes that a worker may take; NaN: unknown, or as many as there are."""
+    """Return the memory limit of a worker in bytes, or NaN if it is unknown or there is none."""
     if memory_limit is None:
         limits = run.workers["memory_limit"].dropna().to_numpy(dtype=float)
         return float(np.median(limits)) if len(limits) else float("nan")
     if not is_positive(memory_limit):
         raise InvalidArgumentError(
-            f"memory_limit={memory_limit!r}: give the bytes that a worker may take, more than 0 "
-            "(8e9 is 8 GB), or None for the recorded limit."
+            f"memory_limit={memory_limit!r}: expected a number of bytes above 0 (8e9 is 8 GB). "
+            "Pass None to use the recorded limit."
         )
     return float(memory_limit)
 
 
 def _memory_verdict(process: Peak, limit: float, acts: MemoryThresholds) -> str:
     if not limit > 0:
-        return "No limit is known: give memory_limit."
+        return "No limit is known. Pass memory_limit."
     if process.least > acts.kills * limit:
         lacking = format_size(process.least - acts.kills * limit)
         if not math.isfinite(acts.spills):
-            return f"Would not fit: a worker lacks {lacking} at least, and spills nothing."
-        return f"Would not fit: without {lacking} at least on disk the worker is killed."
+            return f"Would not fit: a worker lacks at least {lacking}, and cannot spill."
+        return f"Would not fit: a worker must spill at least {lacking}, or it is killed."
     if process.most > acts.kills * limit:
-        return "May not fit: at most it needs more than a worker may take before it is killed."
+        return "May not fit: at most, a worker needs more memory than the limit allows."
     if process.most > acts.pause * limit:
         unless = " without spilling" if math.isfinite(acts.spills) else ""
-        return f"May not fit{unless}: at most a worker would pause."
+        return f"May not fit{unless}: at most, a worker would pause."
     if process.most > acts.spills * limit:
         return "Fits, but may spill."
     return "Fits."

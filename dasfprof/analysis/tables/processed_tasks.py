@@ -1,4 +1,4 @@
-"""What became of each attempt at a task, and how many each process and node worked off."""
+"""Attempts at tasks: their outcomes, and their numbers by process, node and time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dasfprof.database.columns import Array
 By = Literal["task", "function", "step"]
 
 
-#: The start of an attempt, to sort by: in the table it is rounded to microseconds.
+#: Column with the exact start of an attempt, to sort by. The table rounds it to microseconds.
 _START = "start"
 
 
 def _of_part(run: Run, by: By = "task") -> Any:
-    """Return the first attempts of a part, and how many it has; or its sums."""
+    """Return the first attempts of a time window and their number; or sums by group."""
     attempts = find_attempts(run)
     if by != "task":
         return _sums(attempts, by)
@@ -63,7 +63,7 @@ def _in_order(rows: pd.DataFrame) -> Array:
 
 @question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined, _folded))
 def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
-    """List what became of each attempt at a task, or sum it up by function.
+    """List the outcome of each attempt at a task, or sum up attempts by function or step.
 
     Parameters
     ----------
@@ -73,37 +73,43 @@ def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By task a row an attempt, in the order of their start:
+        By task, one row per attempt, in order of their start:
 
         - ``Task`` (its key), ``Attempt`` (from 1), ``Process`` (the worker)
-        - ``Start Time (UTC)``: it was given a thread
-        - ``Elapsed Seconds``: from then until its worker knew the outcome, with unspilling and
-          deserialising; NA where no worker's file tells
-        - ``Process Seconds``: CPU time of the task's thread alone, not of others that it
-          used; NA for coroutines
-        - ``Run Method Seconds``: of its function
-        - ``Status``: the state that it ended in, in Dask's words; of one that had not ended
-          ``running``, ``waiting`` (on its worker), or ``released by the client``: its seconds are
-          those until evidence ends. Tasks that no worker had been sent have rows as far as
-          their keys are known: ``waiting`` or ``no-worker``
-        - ``Error Category``: the exception's type, ``worker lost`` (it left unasked), ``worker
-          closed``, ``cancelled``, ``rescheduled`` or ``unknown``; NA if it succeeded or had not
-          ended; ``Error Message``
-        - ``Function``, ``Node``
-        - ``Core Wait Seconds``: of its function, in which its thread could compute and the
-          host gave it no core; NA where that was not recorded, as for coroutines
-        - ``Client``: who wanted the task, if the run has several clients
+        - ``Start Time (UTC)``: when it got a thread
+        - ``Elapsed Seconds``: from then until its worker knew the outcome, including unspilling and
+          deserializing. NA if no worker's file records it
+        - ``Process Seconds``: CPU time of the task's thread, without other threads. NA for
+          coroutines
+        - ``Run Method Seconds``: time of its function
+        - ``Status``: Dask's final state of the attempt. An unfinished attempt is ``running``,
+          ``waiting`` (on its worker) or ``released by the client``, and its seconds end with the
+          recorded evidence. Tasks that were never assigned to a worker have rows if their keys are
+          known, with ``waiting`` or ``no-worker``
+        - ``Error Category``: type of the exception, ``worker lost`` (it left unexpectedly),
+          ``worker closed``, ``cancelled``, ``rescheduled`` or ``unknown``. NA if the attempt
+          succeeded or is unfinished
+        - ``Error Message``, ``Function``, ``Node``
+        - ``Core Wait Seconds``: time in its function in which its thread was runnable without a
+          core. NA if not recorded, as for coroutines
+        - ``Client``: the client that wanted the task, if the run has several clients
 
-        Tasks that a worker had been sent as it left are attempts too, though they may not
-        have begun.
+        A task that was assigned to a worker when the worker left counts as an attempt, even if it
+        may not have started.
 
-        By function or step a row each, the most seconds in it first: its name, ``Total``
-        (attempts), ``Succeeded``, ``Failed``, ``Retried`` (attempts after one that ended in an
-        error), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last, the sums of the
-        three seconds, ``Mean Elapsed Seconds``, ``Process / Elapsed (%)`` over attempts of which
-        both are known, the sum of ``Core Wait Seconds``, ``Recomputed`` (attempts after one that
-        had made a result, which was lost or released), and ``Unfinished`` (attempts that had not
-        ended, or that the client gave up: neither succeeded nor failed).
+        By function or step, one row each, sorted by seconds in descending order:
+
+        - ``Function``, or ``Step``
+        - ``Total``, ``Succeeded``, ``Failed``: numbers of attempts
+        - ``Retried``: attempts that followed a failed one
+        - ``Start Time (UTC)`` of the first attempt, ``End Time (UTC)`` of the last
+        - ``Elapsed Seconds``, ``Process Seconds``, ``Run Method Seconds``: totals
+        - ``Mean Elapsed Seconds``
+        - ``Process / Elapsed (%)``: over the attempts for which both are known
+        - ``Core Wait Seconds``: total
+        - ``Recomputed``: attempts at tasks whose earlier result was lost or released
+        - ``Unfinished``: attempts that had not ended, or that the client cancelled. They count
+          neither as succeeded nor as failed
     """
     attempts = find_attempts(run)
     if by != "task":
@@ -118,7 +124,7 @@ def _sums(attempts: pd.DataFrame, by: By) -> GroupSums:
 
 
 def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
-    """Make the table of the sums of all parts, the most seconds first."""
+    """Return the table of the sums of all time windows, sorted by seconds in descending order."""
     sums = GroupSums.merged(parts)
     names = np.array(sums.names, dtype=object)
     table = pd.DataFrame({by.capitalize(): text(names), **attempt_columns(sums)})
@@ -128,7 +134,7 @@ def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 
 
 def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
-    """Return a row an attempt, and behind them one for each task known to have had none."""
+    """Return one row per attempt, then one for each known task without any attempt."""
     workers = run.named
     of_attempt = attempts["worker"].to_numpy()
     origins = {}
@@ -174,7 +180,7 @@ def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> 
 
 
 def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashable]) -> GroupSums:
-    """Sum up attempts by group."""
+    """Return the sums of attempts by group."""
     elapsed, cpu = attempts["elapsed"].to_numpy(), attempts["cpu"].to_numpy()
     start, run = attempts["start"].to_numpy(), attempts["run"].to_numpy()
     lasted = np.where(np.isfinite(elapsed), elapsed, np.nan_to_num(run))
@@ -223,7 +229,7 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
 
 
 def _process_sums(run: Run) -> GroupSums:
-    """Sum up the attempts by the number of their worker."""
+    """Return the sums of attempts by worker number."""
     workers, attempts = run.named, find_attempts(run)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))
@@ -268,34 +274,31 @@ def _of_nodes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     return table.take(np.argsort(names.astype(str), kind="stable")).reset_index(drop=True)
 
 
-@question(
-    "What each worker process worked off", "reports", in_parts=InParts(_process_sums, _of_processes)
-)
+@question("Attempts by worker process", "reports", in_parts=InParts(_process_sums, _of_processes))
 def process_summary(run: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by worker.
 
     Returns
     -------
     DataFrame
-        A row a worker, by node and name: ``Node``, ``Process``, ``Threads``, ``Restarts``
-        (of a worker of this name), ``Share of Tasks (%)``, and the columns that
-        `processed_tasks` has by function. A worker that had no task is listed where a file
-        of it is there.
+        One row per worker, sorted by node and name: ``Node``, ``Process``, ``Threads``,
+        ``Restarts`` (of the worker with this name), ``Share of Tasks (%)``, and the columns of
+        `processed_tasks(by="function")`. Workers without tasks are listed if they have a file.
     """
     return _of_processes(run, [_process_sums(run)])
 
 
-@question("What each node worked off", "reports", in_parts=InParts(_process_sums, _of_nodes))
+@question("Attempts by node", "reports", in_parts=InParts(_process_sums, _of_nodes))
 def node_summary(run: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by node.
 
     Returns
     -------
     DataFrame
-        A row a host, by name: ``Node``, ``Processes``, ``Threads`` (NA if one worker's are
-        unknown), ``Share of Tasks (%)``, and the columns that `processed_tasks` has by
-        function. Shares far apart on equal nodes say that there are more of them than the
-        run has work for.
+        One row per host, sorted by name: ``Node``, ``Processes``, ``Threads`` (NA if those of one
+        worker are unknown), ``Share of Tasks (%)``, and the columns of
+        `processed_tasks(by="function")`. Very different percentages on equal nodes show that there
+        are more nodes than the run can use.
     """
     return _of_nodes(run, [_process_sums(run)])
 
@@ -308,7 +311,7 @@ _CELL = ["interval", "rank", "status"]
 
 
 def _interval_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
-    """Count attempts, and those after the first, by interval, rank of worker and status."""
+    """Count attempts, and those after the first, by interval, rank of the worker, and status."""
     attempts = find_attempts(run)
     attempts = attempts[np.isfinite(attempts["start"])]
     intervals = Intervals.of_span(run.begin, run.end, interval)
@@ -348,13 +351,13 @@ def task_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
     Parameters
     ----------
     interval
-        Seconds; None chooses a length that gives 60 intervals at most.
+        Seconds. None chooses a length that gives at most 60 intervals.
 
     Returns
     -------
     DataFrame
-        A row for each combination that occurs: ``Time Interval (seconds from begin)`` (in which the
-        attempts started), ``Host``, ``Worker``, ``Status``, ``Tasks`` (the number of attempts),
-        ``Retried`` (how many of them were not the first attempt at their task), in this order.
+        One row per combination that occurs, sorted by these columns: ``Time Interval (seconds from
+        begin)`` in which the attempts started, ``Host``, ``Worker``, ``Status``, ``Tasks`` (number
+        of attempts), ``Retried`` (how many of them were not the first attempt at their task).
     """
     return _over_intervals(run, [_interval_counts(run, interval)], interval)

@@ -1,8 +1,8 @@
-"""The questions that a recorded run can be asked, each registered once.
+"""The registry of analyses, which the code calls questions. Each is registered once.
 
-A question is a function that takes a `Run` and returns a DataFrame, in a module of this package,
-under the decorator `question`. Its name, signature and docstring are those of the method of
-`TraceAnalyser`; what the decorator takes says where else it is shown. Faces read the registry:
+A question is a function in a module of this package with the decorator `question`. It takes a `Run`
+and returns a DataFrame. `TraceAnalyser` has a method with the same name, parameters and docstring.
+The arguments of the decorator tell commands and reports how to show the table:
 
 >>> from dasfprof.analysis.tables import questions
 >>> [question.name for question in questions.all()]  # doctest: +SKIP
@@ -26,36 +26,36 @@ from pandas.api.types import union_categoricals
 from dasfprof.analysis.run import Run
 from dasfprof.errors import InvalidArgumentError
 
-# --- `InParts`: how a question is answered of a run that does not fit into memory -----------------
+# --- `InParts`: how a table is computed if the run does not fit into memory -----------------------
 
 
 @dataclass(frozen=True)
 class InParts:
-    """How a question is answered of a run that does not fit into memory.
+    """How to compute a table in time windows if the run does not fit into memory.
 
-    The functions take the question's arguments by name, as far as they were given.
+    Each function also gets the arguments that the user passed, by name.
     """
 
-    #: What a part of the run tells: small, and able to travel between processes.
+    #: Computes a small, picklable partial result from one time window.
     of_part: Callable[..., Any]
-    #: Takes a trace without task runs and transfers, and what all parts told.
+    #: Computes the table from a run without task runs and transfers, and all partial results.
     combine: Callable[..., pd.DataFrame]
-    #: Puts what two parts told together, where that is less than both; None: it is not.
+    #: Merges two partial results, or None if the merged result would not be smaller.
     fold: Callable[[Any, Any], Any] | None = None
-    #: The values of `by` that can be answered so; empty: there are none, or all can.
+    #: The supported values of `by`. Empty if all values are supported, or if there is no `by`.
     by: tuple[str, ...] = ()
 
     def take(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a question with these arguments can be answered so."""
+        """Return whether the table can be computed in time windows with these arguments."""
         return not self.by or arguments.get("by", self.by[0]) in self.by
 
 
-#: Of questions about samples and other facts that are in memory even then.
+#: Marks tables that need only samples and other events, which always fit into memory.
 NO_PARTS: Literal["no parts"] = "no parts"
 
 
 def joined_rows(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Put rows of parts together; columns of categories stay such."""
+    """Return the rows of all time windows. Categorical columns stay categorical."""
     columns = {
         name: union_categoricals([part[name] for part in parts])
         if isinstance(parts[0][name].dtype, pd.CategoricalDtype)
@@ -70,83 +70,87 @@ Group = Literal[
     "diagnosis", "time", "lines", "steps", "balance", "reports", "predictions", "events"
 ]
 
-#: The groups of questions in their order, and what each is about.
+#: Groups of questions in order, with their descriptions.
 GROUPS: dict[Group, str] = {
     "diagnosis": "What is wrong with a run, and what to change.",
     "time": "Where the time of a run went, and what it depended on.",
     "lines": (
-        "Which lines of the program took the time: those that built the work, and, by samples of "
-        "stacks, those that ran: a sample stands for the time since the last look of its kind."
+        "Which lines of the program took the time: the lines that built the tasks, and the lines "
+        "that ran according to stack samples. A sample represents the time since the previous "
+        "sample of its kind."
     ),
     "steps": (
-        "What the steps of the pipeline took. A step is what `dasfprof.step`, Dask's ``span`` or "
-        "an annotation ``step`` is named, or a node of a DASF ``Pipeline``."
+        "How long the steps of the pipeline took. A step is a block with `dasfprof.step`, a Dask "
+        "``span``, an annotation ``step``, or a node of a DASF ``Pipeline``."
     ),
-    "balance": "How evenly a run used its workers, what it moved, and how large things should be.",
+    "balance": (
+        "How evenly a run used its workers, what it transferred, and how large clusters and chunks "
+        "should be."
+    ),
     "reports": (
-        "The reports of parallel-run services. Their labels are those of Azure's ParallelRunStep, "
-        "whose mini-batch is a task here, whose process is a worker, and whose ``run()`` is the "
-        "task's function."
+        "The reports of parallel-run services, with the labels of Azure's ParallelRunStep. Its "
+        "mini-batch is a task here, its process is a worker, and its ``run()`` is the task's "
+        "function."
     ),
     "predictions": (
-        "What a run would have taken under other circumstances, by a replay: a simulation of "
-        "Dask's scheduler and workers with the recorded graph and durations, Dask's rules of "
-        "placement, and what transfers, messages and the scheduler were measured to take. It is "
-        "calibrated first: replayed on the recorded cluster, it must come within 15 % of the "
-        "recorded wall time, or nothing is predicted. Nor is it where tasks waited for a core for "
-        "10 % of their time or more. Tasks are taken to last as long on another cluster, so that "
-        "hosts must have a core for each further thread that computes."
+        "How long a run would have taken under other conditions. A replay simulates Dask's "
+        "scheduler and workers with the recorded graph and durations, Dask's placement rules, and "
+        "the measured times of transfers, messages and the scheduler. There is no prediction if a "
+        "replay on the recorded cluster misses the recorded wall time by more than 15 %, or if "
+        "tasks waited for CPU for at least 10 % of their time. Predictions assume that tasks take "
+        "the same time on another cluster, so hosts need a core for each additional computing "
+        "thread."
     ),
     "events": "What user code recorded.",
 }
 
-#: Set by the analyser, not by who asks.
+#: Parameter that the analyser sets, not the user.
 _PROGRESS = "progress"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a run; decorates the function that answers it, which registers it."""
+    """An analysis with its place in commands and reports; also the decorator that registers it."""
 
-    #: A heading for its table.
+    #: Heading of its table.
     title: str
     group: Group
-    #: Its short name in the shell, if it has one; its full name serves as well.
+    #: Alternative short name in the shell, or None.
     short: str | None = None
-    #: Its place among what ``dasfprof analyse`` prints if nothing is asked for; None: not there.
+    #: Position in the default output of ``dasfprof analyse``, or None if it is not part of it.
     overview: int | None = None
-    #: Columns that a narrow terminal can do without.
+    #: Columns that a narrow terminal leaves out.
     expendable: tuple[str, ...] = ()
-    #: The table of the HTML report that it fills; None: none.
+    #: Name of its table in the HTML report, or None if the report has no such table.
     page: str | None = None
-    #: The name of its CSV file, without ending; empty: the method's, without ``per_``.
+    #: Name of its CSV file without the extension. By default, the method's name without ``per_``.
     csv: str = ""
-    #: What a trace has that it is about: the table of `Trace` that has rows, or a function that
-    #: tells; None: any trace has it.
+    #: Data that it is about: the name of a table of `Trace` that must have rows, or a function that
+    #: returns whether the data exist. None if it applies to every trace.
     needs: str | Callable[[Run], bool] | None = None
-    #: How it is answered part by part; None: it needs the whole run in memory.
+    #: How to compute it in time windows, or None if it needs the full run in memory.
     in_parts: InParts | Literal["no parts"] | None = None
-    #: The function that answers it: takes the run first.
+    #: The function that computes the table from a run and the arguments.
     answer: Callable[..., pd.DataFrame] = pd.DataFrame
 
     def __call__(self, answer: Answer) -> Answer:
-        """Register a function as what answers it."""
+        """Register the function that computes the table."""
         _REGISTERED.append(replace(self, answer=answer))
         return answer
 
     @property
     def name(self) -> str:
-        """The name of the method of `TraceAnalyser`."""
+        """Name of the method of `TraceAnalyser`."""
         return self.answer.__name__
 
     @property
     def file_stem(self) -> str:
-        """The name of its CSV file, without ending."""
+        """Name of its CSV file without the extension."""
         return self.csv or self.name.removeprefix("per_")
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """What may be asked for: the parameters of the method, without ``self``."""
+        """Parameters of the method of `TraceAnalyser`, without ``self``."""
         whole = inspect.signature(self.answer, eval_str=True)
         _, *parameters = whole.parameters.values()
         return whole.replace(parameters=[item for item in parameters if item.name != _PROGRESS])
@@ -158,12 +162,12 @@ class Question:
 
     @property
     def summary(self) -> str:
-        """The first line of its documentation."""
+        """First line of the docstring."""
         return (inspect.getdoc(self.answer) or "").partition("\n")[0]
 
     @property
     def call(self) -> str:
-        """Its name with its parameters and their defaults."""
+        """Name with parameters and defaults."""
         parameters = []
         for item in self.signature.parameters.values():
             choices = get_args(item.annotation) if item.name == "by" else ()
@@ -173,18 +177,18 @@ class Question:
 
     @property
     def needs_arguments(self) -> bool:
-        """Whether it cannot be asked without arguments."""
+        """Whether it has required parameters."""
         parameters = self.signature.parameters.values()
         return any(item.default is item.empty for item in parameters)
 
     @property
     def further_groupings(self) -> tuple[str, ...]:
-        """What it takes as ``by``, less the default."""
+        """Values of ``by`` except the default."""
         by = self.signature.parameters.get("by")
         return () if by is None else tuple(x for x in get_args(by.annotation) if x != by.default)
 
     def applies(self, run: Run) -> bool:
-        """Return whether the trace has what it is about: without steps, no table of steps."""
+        """Return whether the trace contains the data that the table is about, such as steps."""
         if isinstance(self.needs, str):
             return len(getattr(run, self.needs)) > 0
         return self.needs is None or self.needs(run)
@@ -200,12 +204,12 @@ class Question:
         return getattr(analyser, self.name)(*args, **arguments)
 
     def bind(self, *args: Any, **arguments: Any) -> dict[str, Any]:
-        """The arguments by name.
+        """Return the arguments by name.
 
         Raises
         ------
         InvalidArgumentError
-            If one is unknown, or missing, or ``by`` is none of what it can be.
+            If an argument is unknown or missing, or ``by`` is invalid.
         """
         try:
             named = dict(self.signature.bind(*args, **arguments).arguments)
@@ -216,7 +220,7 @@ class Question:
         by = self.signature.parameters.get("by")
         if by is not None and named.get("by", by.default) not in get_args(by.annotation):
             raise InvalidArgumentError(
-                f"by={named['by']!r}: give one of {', '.join(get_args(by.annotation))}."
+                f"by={named['by']!r}: expected one of {', '.join(get_args(by.annotation))}."
             )
         return named
 
@@ -231,14 +235,14 @@ class Analyser(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """A question with its arguments, by name."""
+    """A question with its arguments by name."""
 
     question: Question
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file_stem(self) -> str:
-        """The name of its CSV file, without ending: the arguments are part of it."""
+        """Name of its CSV file without the extension, including the arguments."""
         words = [self.question.file_stem]
         for name, value in self.arguments.items():
             words += [name, re.sub(r"[^\w.-]+", "-", str(value)).strip("-")]
@@ -255,7 +259,7 @@ question = Question
 
 @cache
 def all() -> tuple[Question, ...]:
-    """All questions, by group, and in the order of their modules."""
+    """All questions by group, then in the order of their modules."""
     from dasfprof.analysis import tables
 
     for module in pkgutil.iter_modules(tables.__path__):
@@ -265,18 +269,18 @@ def all() -> tuple[Question, ...]:
 
 
 def overview(run: Run) -> list[Question]:
-    """The questions that the shell answers if none is asked, where the trace has what it takes."""
+    """The tables that ``dasfprof analyse`` prints by default, if the trace contains their data."""
     shown = [item for item in all() if item.overview is not None and item.applies(run)]
     return sorted(shown, key=lambda item: item.overview or 0)
 
 
 def named(name: str) -> Question:
-    """The question of a name: its method's, also with hyphens, its short one, or its CSV file's.
+    """Return the question with this method name (also with hyphens), short name, or CSV file name.
 
     Raises
     ------
     InvalidArgumentError
-        If there is none.
+        If there is no such question.
     """
     for item in all():
         if name.replace("-", "_") == item.name or name in (item.short, item.file_stem):
@@ -286,14 +290,14 @@ def named(name: str) -> Question:
 
 
 def parse(text: str) -> Request:
-    """Read a question with arguments as Python has it: ``transfers("time", interval=1.0)``.
+    """Parse a question with arguments in Python syntax: ``transfers("time", interval=1.0)``.
 
-    Nothing is evaluated but literals.
+    Only literals are evaluated.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no such question or argument, or the text is no name and no call with literals.
+        If the question or an argument does not exist, or the text has another form.
     """
     if re.fullmatch(r"\w+(-\w+)+", text.strip()):
         question = named(text.strip())
@@ -307,9 +311,9 @@ def parse(text: str) -> Request:
         arguments = {str(item.arg): ast.literal_eval(item.value) for item in keywords}
     except (SyntaxError, ValueError):
         name, arguments = None, {}
-    if not isinstance(name, ast.Name) or "None" in arguments:  # of **mapping
+    if not isinstance(name, ast.Name) or "None" in arguments:  # the key None belongs to **mapping
         raise InvalidArgumentError(
-            f"{text!r} is no question: write a name, or a name with arguments, such as "
+            f"{text!r} is not a question. Pass a name, with or without arguments, such as "
             'time_accounting or transfers("time", interval=1.0).'
         )
     question = named(name.id)

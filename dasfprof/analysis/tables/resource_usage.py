@@ -1,4 +1,4 @@
-"""What hosts, disks, GPUs and processes used, those of other programs too."""
+"""Resources of hosts, disks, GPUs and processes, including processes of other programs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import Column
 from dasfprof.schema.resources import HOST_COUNTERS, HOST_PRESSURE, RESOURCE_USAGE
 
-#: Columns by their label: what was sampled, and by what it is divided.
+#: Sampled quantity and unit of each column, by label.
 Columns = dict[str, tuple[str, float]]
 
 
 def _titled(columns: Iterable[Column]) -> Columns:
-    """Label declared columns by their titles and units."""
+    """Return declared columns by their titles with units."""
     return {
         f"{column.title} (MB)" if column.kind == "bytes" else column.title: (
             column.name,
@@ -52,20 +52,23 @@ _OF_DISKS: Columns = {
 
 @question("Resources that each node used", "reports", in_parts=NO_PARTS)
 def node_resource_usage(run: Run) -> pd.DataFrame:
-    """List what was sampled of each host.
+    """List the resource samples of each host.
 
     Returns
     -------
     DataFrame
-        A row a sample, by host and time: ``Node``, ``Utc Time``, ``Cpu Percent`` (of all
-        cores), ``Memory Total (MB)``, ``Memory Available (MB)`` (without swapping), ``Memory
-        Used (MB)``, ``Memory Used Percent`` (what is not available), ``Disk Io Read Count``,
-        ``Disk Io Write Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Network
-        Sent (MB)``, ``Network Recv (MB)`` (these six since the host's boot), ``# of TCP
-        Connections``, ``# of UDP Connections``, and since the boot ``Cpu Pressure Seconds``,
-        ``Memory Pressure Seconds``, ``Io Pressure Seconds`` (some of the host's tasks waited
-        for it); and the other counters with a title in `dasfprof.schema.resources`. NA is what
-        the host does not tell.
+        One row per sample, sorted by host and time. Values that the host does not report are NA:
+
+        - ``Node``, ``Utc Time``
+        - ``Cpu Percent`` of all cores
+        - ``Memory Total (MB)``, ``Memory Available (MB)`` (without swapping), ``Memory Used (MB)``,
+          ``Memory Used Percent`` (memory that is not available)
+        - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
+          (MB)``, ``Disk Io Write (MB)``, ``Network Sent (MB)``, ``Network Recv (MB)``
+        - ``# of TCP Connections``, ``# of UDP Connections``
+        - since the host's boot: ``Cpu Pressure Seconds``, ``Memory Pressure Seconds``, ``Io
+          Pressure Seconds``, in which some of the host's tasks waited for the resource
+        - the other counters that have a title in `dasfprof.schema.resources`
     """
     samples = _told(run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
     nodes = of_workers(run, samples["worker_id"], "host")
@@ -79,16 +82,19 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
 
 @question("Resources that each process used", "reports", in_parts=NO_PARTS)
 def processes_resource_usage(run: Run) -> pd.DataFrame:
-    """List what was sampled of each worker's process.
+    """List the resource samples of each worker process.
 
     Returns
     -------
     DataFrame
-        A row a sample, by host, worker and time: ``Node``, ``Process``, ``Utc Time``, ``Cpu
-        Percent`` (of one core), ``Memory Used (MB)`` (resident), ``Memory Used Percent`` (of
-        the host's), and since the process began ``Process Seconds`` (CPU), ``Disk Io Read
-        (MB)``, ``Disk Io Write (MB)``; ``# of Threads``, ``# of File Descriptors``, ``# of
-        Connections``.
+        One row per sample, sorted by host, worker and time:
+
+        - ``Node``, ``Process``, ``Utc Time``
+        - ``Cpu Percent`` of one core
+        - ``Memory Used (MB)`` (resident), ``Memory Used Percent`` of the host's memory
+        - since the process started: ``Process Seconds`` (CPU), ``Disk Io Read (MB)``, ``Disk Io
+          Write (MB)``
+        - ``# of Threads``, ``# of File Descriptors``, ``# of Connections``
     """
     samples = _told(run.samples, _OF_PROCESSES)
     nodes = of_workers(run, samples["worker_id"], "host")
@@ -113,23 +119,26 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
 
 @question("What the disks of each node read and wrote", "reports", in_parts=NO_PARTS)
 def node_disk_usage(run: Run) -> pd.DataFrame:
-    """List what was read of each disk of each host.
+    """List the samples of each disk of each host.
 
     Returns
     -------
     DataFrame
-        A row a reading, by host, device and time: ``Node``, ``Device``, ``Mountpoint``,
-        ``File System``, ``Local Directory`` (workers spill there), ``Utc Time``, ``Disk
-        Total (MB)``, ``Disk Used (MB)``, ``Disk Free (MB)``, ``Disk Used Percent`` (of what
-        users can have), and since the host's boot ``Disk Io Read Count``, ``Disk Io Write
-        Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``,
-        ``Disk Io Write Seconds``. A device that is not mounted has NA for its space.
+        One row per sample, sorted by host, device and time:
+
+        - ``Node``, ``Device``, ``Mountpoint``, ``File System``
+        - ``Local Directory``: whether workers spill to this disk
+        - ``Utc Time``
+        - ``Disk Total (MB)``, ``Disk Used (MB)``, ``Disk Free (MB)``, ``Disk Used Percent`` (of the
+          space available to users). NA for a device that is not mounted
+        - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
+          (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``, ``Disk Io Write Seconds``
     """
     readings = _told(run.disk_usage, _OF_DISKS)
     nodes = of_workers(run, readings["worker_id"], "host")
     table = _table(readings, _OF_DISKS)
     taken = table["Disk Used (MB)"] + table["Disk Free (MB)"]
-    # As df has it: of what users can have, without what is kept for the system.
+    # Like df: the percentage of the space available to users, without the space reserved for root.
     percent = table["Disk Used (MB)"] / taken.where(taken > 0) * 100
     table.insert(4, "Disk Used Percent", percent)
     devices = readings["device"].astype(object).to_numpy()
@@ -162,14 +171,14 @@ def _table(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
 
 
 def _numbers(column: pd.Series) -> Array:
-    """Return a sampled quantity as numbers: in traces of others there may be anything."""
+    """Return sampled values as floats. Traces from other programs may contain any type."""
     if column.dtype.kind not in "iuf":
         column = pd.to_numeric(column.astype(object), errors="coerce")
     return column.to_numpy(dtype=float)
 
 
 def _sorted(table: pd.DataFrame, *by: pd.Series | Array) -> pd.DataFrame:
-    """Sort rows by these texts, then by time; counts become whole numbers."""
+    """Sort rows by texts, then by time, and make counts nullable integers."""
     for label in table:
         if str(label).endswith("Count") or str(label).startswith("#"):
             table[label] = whole(table[label].to_numpy())
@@ -178,9 +187,9 @@ def _sorted(table: pd.DataFrame, *by: pd.Series | Array) -> pd.DataFrame:
     return table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
 
 
-#: Where dask-cuda moves results.
+#: Directions in which dask-cuda moves results.
 _WAYS = ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
-#: The figures of a device, by the labels of their columns.
+#: Figures of a device by column label.
 _OF_GPUS: dict[str, Callable[[GpuUtilisation], Array]] = {
     "Time (s)": lambda gpu: gpu.seconds,
     "Mean GPU Utilization (%)": lambda gpu: gpu.mean_utilization,
@@ -213,33 +222,33 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
     Parameters
     ----------
     interval
-        Seconds for a row over time; None gives the whole run in one row.
+        Seconds per row. None returns one row for the full run.
 
     Returns
     -------
     DataFrame
-        A row a device (and interval), by host and index:
+        One row per device (and interval), sorted by host and index:
 
-        - ``Host``, ``GPU`` (NVML index), ``Name``, ``Workers`` (those whose own device it
-          is; empty: nobody's, but there to be used)
-        - ``Time Interval (seconds from begin)``, if an interval was given
-        - ``Time (s)``: for which samples of the device are known; all other columns are
-          about this time, NA where it is none
-        - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used
-          (GB)``, ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``, ``Mean
-          SM Clock (MHz)``, ``Mean Memory Clock (MHz)``, ``Mean PCIe Sent (MB/s)``,
-          ``Mean PCIe Received (MB/s)``, ``Max Temperature (C)``
-        - ``Tasks Ran (%)``: the share in which a task ran on one of its workers
-        - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: the shares in which
-          no kernel ran on the device; with the mean utilisation they make 100
-        - ``GPU to Host (GB)``, ``Host to GPU (GB)``, ``Host to Disk (GB)``, ``Disk to Host
-          (GB)``, ``Moving Results (s)``: what its workers moved, NA where they are not
-          dask-cuda's
+        - ``Host``, ``GPU`` (NVML index), ``Name``
+        - ``Workers``: workers whose own device it is, or empty if all workers of the host may use
+          it
+        - ``Time Interval (seconds from begin)``, with an interval
+        - ``Time (s)``: time that is covered by samples of the device. All other columns refer to
+          it, and are NA without samples
+        - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``,
+          ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``, ``Mean SM Clock
+          (MHz)``, ``Mean Memory Clock (MHz)``, ``Mean PCIe Sent (MB/s)``, ``Mean PCIe Received
+          (MB/s)``, ``Max Temperature (C)``
+        - ``Tasks Ran (%)``: percentage of the time in which a task ran on one of its workers
+        - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: percentages of the time in
+          which no kernel ran on the device. With the mean utilization, they sum to 100
+        - ``GPU to Host (GB)``, ``Host to GPU (GB)``, ``Host to Disk (GB)``, ``Disk to Host (GB)``,
+          ``Moving Results (s)``: results that its workers moved. NA without dask-cuda
         - ``Samples``, ``UUID``
     """
     if interval is not None and not interval > 0:
         raise InvalidArgumentError(
-            f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
+            f"interval={interval!r}: expected seconds above 0. Pass None for the full run."
         )
     titles = run.named.titles()
     begins, gpus = gpu_utilisation(run, run.named, interval)
@@ -269,20 +278,24 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
 
 @question("Programs on hosts", "reports", needs="host_processes")
 def host_processes(run: Run) -> pd.DataFrame:
-    """List the programs that used much of a host, the run's own and others'.
+    """List the programs that used much of a host, including those of other users.
 
-    A host's processes are looked at every 5 s while its cores are busy for half of the time or
-    more, and every 30 s for their memory alone: those that one worker of the host can see. Of each
-    the kernel's name (15 characters) and its owner are recorded, no command line.
+    The processes of a host are sampled every 5 s while its cores are at least half busy. Every 30
+    s, only their memory is sampled. One worker per host samples the processes that it can see. The
+    kernel's name (15 characters) and the owner are recorded, but not the command line.
 
     Returns
     -------
     DataFrame
-        A row a program of a host, the most CPU first: ``Node``, ``Process`` (its name), ``Owner``,
-        ``Whose`` (``run``: a process of the run, or what it started; ``other``), ``Processes``
-        (how many), ``Cpu Seconds`` (in the time between looks while the host was busy), ``Cores``
-        (on average over it; NA where it never was), ``Memory Used (MB)`` (resident; the most at a
-        look), ``Looks`` (at the busy host).
+        One row per program and host, sorted by CPU time in descending order:
+
+        - ``Node``, ``Process`` (its name), ``Owner``
+        - ``Whose``: ``run`` for processes of the run and their children, otherwise ``other``
+        - ``Processes``: their number
+        - ``Cpu Seconds``: between samples while the host was busy
+        - ``Cores``: mean number of cores in that time, or NA if the host was never busy
+        - ``Memory Used (MB)``: peak of the resident memory
+        - ``Looks``: number of samples of the busy host
     """
     found = host_programs(run)
     table = found.programs

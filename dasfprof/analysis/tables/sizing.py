@@ -1,4 +1,4 @@
-"""How large a cluster, and how large the chunks should be, by what was measured."""
+"""How large a cluster and its chunks should be, based on measurements of the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dasfprof.analysis.tables.questions import question
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
-#: Machines: a price for an hour of a worker as recorded, or a table of types, or its CSV file.
+#: Price of a recorded worker per hour, or a table of machine types, or the path of its CSV file.
 Prices: TypeAlias = float | str | pd.DataFrame | Sequence[Mapping[str, Any]]
 #: Columns of a table of machine types.
 _COLUMNS = ("name", "threads", "memory", "price", "workers", "speed")
@@ -48,49 +48,50 @@ def cluster_sizing(
     Parameters
     ----------
     deadline
-        Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. None:
-        the recorded duration, after the start-up.
+        Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. None
+        uses the recorded duration, after the start-up.
     threads_per_worker
-        None: the recorded number, the median over workers.
+        None uses the recorded number (median over workers).
     memory_limit
-        Bytes that a worker may take. None: as recorded.
+        Memory limit of a worker in bytes. None uses the recorded limit.
     price
-        The price of a worker for an hour; or a table of machine types (a DataFrame, a list of dicts
-        or the path of a CSV file), with the columns ``name``, ``threads`` (or ``cores``) and
-        ``price`` for an hour, and, where known, ``memory`` (bytes, or a text such as ``"16 GiB"``),
-        ``workers`` of a machine (default: as many as give each the recorded threads) and ``speed``
-        (2: its threads are twice as fast as recorded).
+        Price of a worker per hour; or a table of machine types (a DataFrame, a list of dicts, or
+        the path of a CSV file). Its columns are ``name``, ``threads`` (or ``cores``) and ``price``
+        per hour. Optional columns are ``memory`` (bytes, or a text such as ``"16 GiB"``),
+        ``workers`` per machine (by default, as many as give each worker the recorded number of
+        threads) and ``speed`` (2 means that its threads are twice as fast as the recorded ones).
     start_up
-        Seconds until workers are there. They are paid, and part of the time.
+        Seconds until the workers are available. They are part of the time and of the cost.
 
     Returns
     -------
     DataFrame
-        One row per cluster of 1 to 200 workers that was replayed: those that meet the deadline, by
-        cost, then others, by time:
+        One row per replayed cluster of 1 to 200 workers. Clusters that meet the deadline come
+        first, sorted by cost, then the other clusters, sorted by time:
 
         - ``Kind``, ``Machines``, ``Workers``, ``Threads per Worker``
-        - ``Start-up (s)``: with what the client took before its first graph; ``Likely (s)``: from
-          requesting the cluster to the end; ``At Most (s)``: nine of ten runs take less
-        - ``Idle (%)`` of the thread time; ``Cost``, ``Cost of Idle``
-        - ``Memory per Worker (MB)``: a limit with which the fullest spills nothing; ``Spilled at
-          Most (MB)``: what the fullest would write to disk with the memory that it has. Both are
-          NA if nothing is predicted, or if the cluster is too late anyway
-        - ``Free Disk (MB)``: the least that was free where a worker of the run spills, or NA if
-          unknown
-        - ``Verdict``, or why nothing can be predicted
+        - ``Start-up (s)``: including the client's time before its first graph
+        - ``Likely (s)``: from requesting the cluster to the end
+        - ``At Most (s)``: nine of ten runs take less
+        - ``Idle (%)`` of the thread time
+        - ``Cost``, ``Cost of Idle``
+        - ``Memory per Worker (MB)``: a limit with which the fullest worker spills nothing
+        - ``Spilled at Most (MB)``: maximum that the fullest worker would write to disk with its
+          memory. Both are NA if there is no prediction, or if the cluster is too late anyway
+        - ``Free Disk (MB)``: minimum free space where the recorded workers spill, or NA if unknown
+        - ``Verdict``, or why no prediction is possible
 
     Raises
     ------
     InvalidArgumentError
-        If a number, a time or the table of machine types cannot be used.
+        If a number, a time or the table of machine types is invalid.
 
     Notes
     -----
-    The run is replayed (see `scaling`) on a ladder of numbers of workers, and between the last that
-    is late and the first that is in time by halves. The cost is price times time. At most it takes
-    6 % more than is likely, or half of the calibration error, whichever is more. `scaling` has the
-    bounds that no number of threads can beat.
+    The run is replayed (see `scaling`) with increasing numbers of workers, then by bisection
+    between the last number that is too late and the first that is in time. The cost is price times
+    time. ``At Most (s)`` exceeds ``Likely (s)`` by 6 % or by half of the calibration error,
+    whichever is larger. `scaling` has the bounds that no number of threads can beat.
     """
     replay, first = replay_of(run), find_first_task(run)
     if threads_per_worker is not None:
@@ -196,7 +197,9 @@ def _machine_type(row: Mapping[Any, Any], recorded: int) -> MachineType:
             float(given.get("speed", 1.0)),
         )
     except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
-        raise InvalidArgumentError(f"price: {dict(row)!r} is no machine type: {error}") from error
+        raise InvalidArgumentError(
+            f"price: {dict(row)!r} is not a machine type: {error}"
+        ) from error
     if not (machine.threads >= 1 and machine.price >= 0 and is_positive(machine.speed)):
         raise InvalidArgumentError(
             f"price: {dict(row)!r}: expected at least one thread per worker, a price of 0 or more, "
@@ -206,14 +209,14 @@ def _machine_type(row: Mapping[Any, Any], recorded: int) -> MachineType:
 
 
 def _seconds(name: str, given: float | str, least: float | None = None) -> float:
-    """Return a time in seconds, as a number or a text with a unit."""
+    """Return a time in seconds from a number or a text with a unit."""
     try:
         seconds = float(parse_timedelta(given, default="s"))
     except (ValueError, KeyError, TypeError, AttributeError):
         seconds = math.nan
     if not (seconds > 0 or seconds == least) or not math.isfinite(seconds):
         raise InvalidArgumentError(
-            f"{name}={given!r}: give seconds, or a time such as '10 minutes'."
+            f"{name}={given!r}: expected seconds, or a time such as '10 minutes'."
         )
     return seconds
 
@@ -221,40 +224,43 @@ def _seconds(name: str, given: float | str, least: float | None = None) -> float
 @question("How large chunks should be", "balance")
 @np.errstate(over="ignore", invalid="ignore")
 def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
-    """Find how large chunks should be, so that overhead takes a small share of the time.
+    """Find how large chunks should be, so that overhead is a small fraction of the time.
 
     Parameters
     ----------
     overhead
-        The share that is wanted.
+        Target fraction of overhead.
 
     Returns
     -------
     DataFrame
-        A row a function, that with the most overhead in all first:
+        One row per function, sorted by total overhead in descending order:
 
-        - ``Function``, ``Task Runs`` (those that ended in memory), ``Mean Task time (s)``
-        - ``Overhead per Task (s)``: the median of the thread's seconds besides the function,
-          unspilling and deserialising: idle though the task was runnable, and handling of the
-          task; ``Overhead (%)``
-        - ``Wanted Task time (s)``: for the wanted share, and for the scheduler to feed all
+        - ``Function``
+        - ``Task Runs``: number of successful task runs
+        - ``Mean Task time (s)``
+        - ``Overhead per Task (s)``: median time of the thread per task run besides the function,
+          unspilling and deserializing: idle time although the task was runnable, and task handling
+        - ``Overhead (%)``
+        - ``Wanted Task time (s)``: for the target overhead, and so that the scheduler can feed all
           threads of the run
-        - ``Chunk Size (MB)``: the mean of its result or its share of the inputs, whichever is
-          larger; ``Times Larger`` (1: large enough; at most as many times as a step of the graph
-          has tasks of it), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
+        - ``Chunk Size (MB)``: mean size of its result or of its part of the inputs, whichever is
+          larger
+        - ``Times Larger``: factor between chunk sizes. 1 means large enough. At most the number of
+          its tasks in one layer
+        - ``Wanted Chunk Size (MB)``, ``Task Runs Then``
         - ``Advice``
 
     Notes
     -----
-    Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
-    guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
-    ``rate`` tasks a second, a task must take ``P / rate``. Time is taken to grow in proportion to
-    the chunk.
+    An overhead of o seconds per task is the fraction s of its time if the function takes ``o (1 -
+    s) / s``. With the guide's figures, 0.05 s and 0.5 %, this gives the guide's 10 s. If the
+    scheduler handles ``rate`` tasks per second, it can feed P threads with tasks of at least ``P /
+    rate`` seconds. The calculation assumes that time grows in proportion to the chunk size.
     """
     if not 0 < overhead < 1:
         raise InvalidArgumentError(
-            f"overhead={overhead!r}: give a share of the time, more than 0 and less than 1; 0.005 "
-            "is 0.5 %."
+            f"overhead={overhead!r}: expected a fraction between 0 and 1. 0.005 is 0.5 %."
         )
     costs = chunk_costs(run, overhead).reset_index(drop=True)
     each = costs["overhead"].to_numpy()
@@ -279,15 +285,15 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
 
 def _advice(larger: float, tasks_of_each_thread: float, by_rate: bool) -> str:
     if np.isnan(larger):
-        return "Unknown: no file tells what its tasks cost."
+        return "Unknown, since no file records the overhead of its tasks."
     if larger <= 1:
         return "Large enough."
     if tasks_of_each_thread <= 1:
-        return "Leave it: there are no more tasks than threads."
+        return "Keep this size: there are no more tasks than threads."
     if tasks_of_each_thread < larger:
         return (
-            f"Make chunks {tasks_of_each_thread:.3g} times larger, no more: else there are fewer "
-            "tasks than threads."
+            f"Make chunks {tasks_of_each_thread:.3g} times larger, but not more. Otherwise there "
+            "are fewer tasks than threads."
         )
-    why = "for the scheduler to feed all threads" if by_rate else "for overhead to be small"
-    return f"Make chunks {larger:.3g} times larger, {why}."
+    purpose = "so that the scheduler can feed all threads" if by_rate else "to reduce overhead"
+    return f"Make chunks {larger:.3g} times larger, {purpose}."

@@ -1,4 +1,4 @@
-"""Which task runs take the time of which workers."""
+"""The longest task runs of each worker."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 
 _SHARE = "Percentage of total time (%)"
-#: Key texts made between two moves of the progress bar.
+#: Number of key texts per step of the progress bar.
 _CHUNK = 100_000
-#: A table of more rows holds the texts that repeat as categories.
+#: Threshold (rows) above which repeated texts are stored as categories.
 _LARGE = 1_000_000
 
 
-#: The first task runs, how many there are, and the seconds of each worker.
+#: The first task runs, their total number, and the seconds of each worker.
 Told = tuple[pd.DataFrame, int, GroupSums]
 
 
 def _part(run: Run, *, first: int = LISTED) -> Told:
-    """Return the first task runs, how many there are, and the seconds of each worker."""
+    """Return the first task runs, their total number, and the seconds of each worker."""
     run = run.whole
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:first]
@@ -77,22 +77,30 @@ def _in_order(table: pd.DataFrame) -> Array:
     expendable=("Waiting for storage (s)", "Run ID", "Function", "State", "Start (s)"),
 )
 def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
-    """List the task runs, the longest first.
+    """List the task runs, sorted by duration in descending order.
 
     Returns
     -------
     DataFrame
-        A row a task run, each attempt of a key its own: ``Host``, ``GPU``, ``Task Key``, ``Duration
-        (s)``, ``Percentage of total time (%)`` (of the duration of all task runs of that worker),
-        ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``, ``Run ID`` (Dask's; where
-        none was recorded the runs of each key count from 0), ``State`` (that it ended in; of one
-        that had not ``running``, ``waiting`` or ``released by the client``: its times are those
-        until evidence ends), ``Start (s)`` (from the trace's begin), ``GPU Samples`` (of the
-        worker's device within the run; NA without a device), and ``Mean GPU Utilization (%)``,
-        ``Mean GPU Memory Used (GB)``, weighted by time, where there was one at least; ``CPU (s)``,
-        ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
-        `per_function_bottleneck`; NA where it was not recorded, as of coroutines. Beyond a million
-        rows, texts that repeat are categories, and columns of NA alone are read-only.
+        One row per task run, so each attempt at a key has its own row:
+
+        - ``Host``, ``GPU``, ``Task Key``, ``Duration (s)``
+        - ``Percentage of total time (%)``: of the duration of all task runs of that worker
+        - ``Memory usage (Mb)``: size of the result
+        - ``Worker``, ``Function``
+        - ``Run ID``: Dask's, or if not recorded, the number of the task run of its key, from 0
+        - ``State``: its final state. An unfinished task run is ``running``, ``waiting`` or
+          ``released by the client``, and its times end with the recorded evidence
+        - ``Start (s)``, since the start of the run
+        - ``GPU Samples``: number of samples of the worker's device during the task run. NA without
+          a device
+        - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: time-weighted means. NA
+          without samples
+        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
+          `per_function_bottleneck`. NA if not recorded, as for coroutines
+
+        If there are more than a million rows, repeated texts are categories, and columns that
+        contain only NA are read-only.
     """
     run = run.whole
     workers, tasks = run.named, run.tasks
@@ -102,21 +110,21 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
 
 
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
-    """Return the rows, the longest first."""
+    """Return the rows in descending order of duration."""
     duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
     ranks = workers.ranks().astype(np.int32)[workers.numbers(tasks)]
     order = np.argsort(-duration)
-    same = np.diff(duration[order]) == 0  # as the next one
+    same = np.diff(duration[order]) == 0
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = np.sort(order[tied])
-    for column in (ranks, start, -duration):  # unlike lexsort quick where they are in order
+    for column in (ranks, start, -duration):  # faster than lexsort for columns that are in order
         rows = rows[np.argsort(column[rows], kind="stable")]
     order[tied] = rows
     return order
 
 
 def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
-    """List task runs in an order; `of_worker` has the seconds of each worker."""
+    """Return the table of task runs in this order; `of_worker` has the seconds of each worker."""
     workers, tasks = run.named, run.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
@@ -151,7 +159,7 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
 
 
 def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[str, Any]:
-    """Return what the samples that fell into each run tell of its GPU: nothing, if none did."""
+    """Return the GPU columns of each task run from the samples during it."""
     samples = gpus.counts(tasks)
     if np.isnan(samples).all():
         return {
@@ -188,6 +196,6 @@ def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
 
 
 def _coded(column: pd.Series, order: Array) -> tuple[Array, Array]:
-    """Return the codes of a Categorical column in another order, and its values, at last NaN."""
+    """Return the reordered codes of a categorical column, and its categories followed by NaN."""
     values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
     return column.cat.codes.to_numpy()[order], values

@@ -1,4 +1,4 @@
-"""What each task run waited for and did."""
+"""Statuses of task runs: what they waited for and did, in total and by function and step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.database.columns import Array
 
-#: What to do where a status takes most of a function's time.
+#: Advice for functions that spend most of their time in a status.
 NEXT_STEPS = {
     "Not started": (
         "Its tasks wait for the tasks before them: shorten those, or cut the chain into more "
@@ -51,7 +51,7 @@ NEXT_STEPS = {
         "give workers memory, and use fewer, larger tasks if the scheduler is busy."
     ),
 }
-#: What a task is at in each status.
+#: Meaning of each status.
 MEANINGS = {
     "Not started": "The scheduler knew it, and it waited for tasks whose results it takes.",
     "Inqueue": (
@@ -62,16 +62,15 @@ MEANINGS = {
     "Running": "Its function ran.",
     "Finalizing": "Its function had returned, and the scheduler did not know that yet.",
 }
-#: What the statuses of a task run sum to.
-_TOTAL = "Total"
-#: What those that had not ended had of that.
-_OPEN = "Open"
-#: What is said of functions whose tasks had not ended.
+#: Names of the sum of all statuses, and of the part of it that belongs to unfinished task runs.
+_TOTAL, _OPEN = "Total", "Open"
+#: Key of the cause for functions without a known cause of their own.
 _ANY = ""
+#: Sentences about functions with unfinished tasks.
 _NOT_ENDED = "Most of its time is of tasks that had not ended. "
 _NOT_BEGUN = "None of its tasks is known to have been given a thread. "
 _NO_CAUSE = "Whether they would have ended is not known."
-#: What to do where no time of a function is known.
+#: Advice for functions without recorded times.
 _NOTHING = "No time of its task runs is known."
 
 
@@ -96,31 +95,33 @@ def per_task_status(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a task run, the longest total first: ``Task Key``, ``Function``, ``Host``, ``Worker``,
-        ``Run ID``, ``State`` (of one that had not ended ``running``, ``waiting`` or ``released by
-        the client``: its times are those until evidence ends), ``Arrival (s)`` (from the trace's
-        begin), then
+        One row per task run, sorted by total time in descending order:
 
+        - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``
+        - ``State``: its final state. An unfinished task run is ``running``, ``waiting`` or
+          ``released by the client``, and its times end with the recorded evidence
+        - ``Arrival (s)``, since the start of the run
         - ``Not started (s)``: known to the scheduler, waiting for dependencies
-        - ``Inqueue (s)``: runnable, and held at the scheduler, on its way to a worker, or
-          there and waiting for a thread
-        - ``Preparing (s)``: its inputs are fetched, unspilled and deserialised
-        - ``Running (s)``: of its function
+        - ``Inqueue (s)``: runnable, and queued on the scheduler, in transit to a worker, or waiting
+          for a thread there
+        - ``Preparing (s)``: its inputs are fetched, unspilled and deserialized
+        - ``Running (s)``: time of its function
         - ``Finalizing (s)``: finished, until the scheduler knows
-        - ``Total (s)``: their sum; and ``Dominant Status``, the longest of them
+        - ``Total (s)``: their sum
+        - ``Dominant Status``: the longest of them
 
     Notes
     -----
-    Times of several clocks are put on the scheduler's, and clamped where they still disagree.
-    A status that no file tells is NA, and its time is in the status before it: without a
-    scheduler's file a run arrives when its worker learns of it; without the worker's,
-    preparing counts as being queued.
+    Times of several clocks are converted to the scheduler's clock, and clamped if they still
+    disagree. A status that no file records is NA, and its time counts for the previous status.
+    Without a scheduler's file, a task run arrives when its worker receives it. Without a worker's
+    file, preparing counts as being queued.
     """
     return _listed(run.whole, None)
 
 
 def _listed(run: Run, first: int | None) -> pd.DataFrame:
-    """List the first task runs, or all."""
+    """Return the first task runs, or all."""
     tasks = run.tasks
     times, seconds = run.times, run.statuses
     total = times.known - times.arrival
@@ -159,17 +160,22 @@ def _of_steps(run: Run) -> GroupSums:
     in_parts=InParts(_of_functions, lambda run, parts: _sum_up("Function", run, parts)),
 )
 def per_function_status(run: Run) -> pd.DataFrame:
-    """Sum up what the task runs of each function waited for and did, and what to do about it.
+    """Sum up what the task runs of each function waited for and did, and suggest what to do.
 
     Returns
     -------
     DataFrame
-        A row a function, the longest total first: ``Function``, ``Task Runs``, the statuses
-        of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
-        it (``Running (%)`` and so on), ``Dominant Status``, ``Next steps`` for that, and
-        ``Unfinished Tasks``, as the scheduler last counted them before a run that did not end was
-        given up. Tasks that never got a thread have no run. What held up those that did not end
-        stands in ``Next steps``, as the diagnosis says it.
+        One row per function, sorted by total time in descending order:
+
+        - ``Function``
+        - ``Task Runs``: their number
+        - the statuses of `per_task_status` in seconds, summed over task runs
+        - ``Total (s)``, and the percentages of it, ``Running (%)`` and so on
+        - ``Dominant Status``
+        - ``Next steps``: advice for the dominant status. For tasks that did not end, the cause that
+          the diagnosis reports
+        - ``Unfinished Tasks``: the scheduler's last count, if the run did not end. Tasks that never
+          got a thread have no task run
     """
     return _sum_up("Function", run, [_of_functions(run)])
 
@@ -187,14 +193,14 @@ def per_step_status(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none. Unfinished
-        tasks are counted by function alone.
+        The columns of `per_function_status` except ``Unfinished Tasks``, with ``Step`` instead of
+        ``Function``. ``(no step)`` collects the task runs without a step.
     """
     return _sum_up("Step", run, [_of_steps(run)])
 
 
 def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
-    """Sum up the statuses of task runs by group."""
+    """Return the sums of the statuses of task runs by group."""
     times = run.times
     seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
     is_open = run.tasks["state"].isin(OPEN_STATES).to_numpy()
@@ -203,7 +209,7 @@ def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
 
 
 def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    """Make the table of the sums of all parts."""
+    """Return the table of the sums of all time windows."""
     unfinished = _unfinished(run) if label == "Function" else {}
     sums = GroupSums.merged(parts, list(unfinished))
     names = np.array(sums.names, dtype=object)
@@ -238,7 +244,7 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
 
 
 def _unfinished(run: Run) -> dict[str, int]:
-    """Return the numbers of unfinished tasks by function; empty where the run ended."""
+    """Return the numbers of unfinished tasks by function, or an empty dict if the run ended."""
     end = run.ending
     tasks = (end.state or {}).get("tasks") if end is not None else None
     if not isinstance(tasks, dict):
@@ -249,9 +255,9 @@ def _unfinished(run: Run) -> dict[str, int]:
 
 
 def _why(run: Run) -> dict[Hashable, str]:
-    """Return what holds up the functions of which that is known, and, by `_ANY`, the others."""
+    """Return the cause of unfinished tasks by function, with `_ANY` for other functions."""
     state = state_from_trace(run)
-    # Errors hold up what depends on them, which never began; they are told as findings.
+    # Errors keep their dependents from starting. Findings report them.
     causes = [] if state is None else [one for one in find_causes(state) if one.kind != "error"]
     told: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
     for cause in causes:
@@ -261,7 +267,7 @@ def _why(run: Run) -> dict[Hashable, str]:
 
 
 def _dominant(seconds: list[Array]) -> Array:
-    """Name the status with the most seconds; None where nothing is known."""
+    """Return the status with the most seconds, or None if no status is known."""
     table = np.nan_to_num(np.stack(seconds), nan=-1.0)
     names = np.array([*STATUSES, None], dtype=object)
     longest = np.argmax(table, axis=0)

@@ -1,4 +1,4 @@
-"""Where the time of threads and processes went, what it cost, and the lives of workers."""
+"""Thread time by category, the cost of a run, and the worker instances with their exits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Grouping = Literal["cluster", "host", "worker", "function", "step", "line"]
 _LABELS = np.array([spent.label for spent in ThreadTime], dtype=object)
 _MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 
-#: What stands for a function or step in the rows of threads that no task held.
+#: Label of threads that no task occupied, in tables by function, step or line.
 NO_TASK = "(idle)"
 
 
@@ -52,40 +52,43 @@ def _of_part(run: Run, by: Grouping = "cluster") -> WindowAccount:
     ),
 )
 def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
-    """Put every second of every thread of every worker's life into exactly one class.
+    """Divide the thread time of all workers into categories.
 
     Parameters
     ----------
     by
-        ``"cluster"``, ``"host"``, ``"worker"``, ``"function"``, ``"step"`` or ``"line"`` (of the
-        program, that built the tasks).
+        ``"cluster"``, ``"host"``, ``"worker"``, ``"function"``, ``"step"`` or ``"line"`` (the
+        program line that built the tasks).
 
     Returns
     -------
     DataFrame
-        A row a group and class, busy classes first; classes that nothing is in are left out:
+        One row per group and category, busy categories first. Empty categories are left out:
 
-        - ``Host``, ``Worker``, ``Function``, ``Step`` or ``Line``, as grouped by; ``(idle)`` in
-          place of a function, step or line for threads that no task held, ``(no step)`` for tasks
-          of none, and why in brackets for tasks of no line
-        - ``Class``, ``Thread Time (s)``, ``Share (%)`` of the group's whole, ``Busy`` (whether
-          a task held the thread), ``Meaning``
+        - ``Host``, ``Worker``, ``Function``, ``Step`` or ``Line``, depending on `by`. ``(idle)``
+          stands for threads without a task, ``(no step)`` for tasks without a step, and a reason in
+          parentheses for tasks without a line
+        - ``Class``: the category
+        - ``Thread Time (s)``, ``Share (%)`` of the group's thread time
+        - ``Busy``: whether a task occupied the thread
+        - ``Meaning``
 
-        The times sum to each worker's threads times the seconds of its life: from its
-        first fact, or when it joined, to its last, or when it left.
+        Every second of every thread counts in exactly one category. The sum is each worker's number
+        of threads times its lifetime, from its first event or its joining to its last event or its
+        leaving.
 
     Notes
     -----
-    An idle thread is explained by its own worker first (not running, paused, a ready task,
-    one that waits for its inputs, one on its way), else by what the whole cluster had to do.
-    Where the wait for a core was not recorded it counts as blocked. Without a scheduler's
-    file nobody knows why a worker had no task.
+    The cause of an idle thread is first searched on its own worker: not running, paused, a ready
+    task, a task that waits for inputs, a task in transit. Otherwise it is the work that was
+    available in the cluster. If waits for CPU were not recorded, they count as blocked. Without a
+    scheduler's file, it is unknown why a worker had no task.
     """
     return _by(run, make_accounts(run), by)
 
 
 def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
-    """Make the table of accounts."""
+    """Return the table of accounts."""
     workers = run.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
     if by in accounts.busy:
@@ -103,7 +106,7 @@ def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
 
 
 def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> pd.DataFrame:
-    """List the classes of each group; those that no group has are left out."""
+    """Return the categories of each group, without categories that are empty in all groups."""
     distinct = sorted(set(names)) if columns else [()]
     places = {name: place for place, name in enumerate(distinct)}
     sums = np.zeros((len(distinct), len(ThreadTime)))
@@ -133,17 +136,17 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     return table[table["Thread Time (s)"] > 0].reset_index(drop=True) if of_tasks else table
 
 
-# --- The lives of workers: each one's host, job and process, when it came and went, and why -------
+# --- Worker instances: host, job and process, when they joined and left, and why ------------------
 
 
 def _came_and_went(run: Run) -> bool:
-    """Return whether workers had jobs, or processes of them ended while the cluster went on."""
+    """Return whether workers had batch jobs, or worker processes ended during the run."""
     lives = run.workers[(run.workers["kind"] == "worker").to_numpy()]
     return bool(lives["job"].notna().any() or lives[["exit_code", "silent"]].notna().any(axis=None))
 
 
 def _task_runs(run: Run) -> Array:
-    """Count the task runs of each life in its files."""
+    """Return the number of recorded task runs of each worker instance."""
     return np.bincount(run.tasks["worker_id"].to_numpy(), minlength=len(run.workers))
 
 
@@ -159,23 +162,28 @@ def _task_runs(run: Run) -> Array:
     ),
 )
 def workers(run: Run) -> pd.DataFrame:
-    """List the lives of workers: on which host and in which job, when they came and went, and why.
+    """List the worker instances with their host and job, when they joined and left, and why.
 
     Returns
     -------
     DataFrame
-        A row a life of a worker's process, as they came: ``Worker``, ``Node``, ``Process``;
-        ``Job``: the variables in which a batch system or a cloud names its job, such as
-        ``SLURM_JOB_ID 4711``, empty: none was set, or nobody recorded it; ``Threads``, ``Memory
-        Limit (MB)``; ``Joined (s)`` and ``Left (s)`` the cluster (from the trace's begin, by the
-        scheduler; NA where it told nothing; one that was there before joins as recording begins);
-        ``Reason`` of the scheduler, as Dask calls it; ``Ended`` by what is known of its process:
-        exit code, signal, or its nanny's word; empty: nothing is; ``Task Runs`` in its files.
+        One row per worker instance, in the order in which they joined:
+
+        - ``Worker``, ``Node``, ``Process``
+        - ``Job``: the environment variables that identify a job of a batch system or a cloud, such
+          as ``SLURM_JOB_ID 4711``. Empty if there are none, or if they were not recorded
+        - ``Threads``, ``Memory Limit (MB)``
+        - ``Joined (s)``, ``Left (s)``: the scheduler's times since the start of the run. NA if the
+          scheduler did not report it. A worker that was present before recording joins at 0
+        - ``Reason``: the scheduler's, in Dask's words
+        - ``Ended``: exit code, signal, or the nanny's message; empty if unknown
+        - ``Task Runs``: number of recorded task runs
 
     Notes
     -----
-    The reason is what the scheduler was told first, not why somebody asked. Batch systems end jobs
-    with SIGTERM and then SIGKILL, whether for a walltime or a preemption: their own log says which.
+    ``Reason`` is what the scheduler learned first, which may not be the root cause. Batch systems
+    end jobs with SIGTERM and then SIGKILL, at the time limit as well as for preemption. Their own
+    log says which.
     """
     return _lives_table(run, _task_runs(run))
 
@@ -191,7 +199,7 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
         {
             "Worker": known_texts(rows["worker"]),
             "Node": known_texts(rows["host"]),
-            # A text, which no face gives separators of thousands.
+            # As a text, it gets no thousands separators.
             "Process": rows["pid"]
             .astype(object)
             .map(str, na_action="ignore")
@@ -208,52 +216,55 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
     )
 
 
-# --- What the run cost: worker-hours and their price, by what and whom they were spent on ---------
+# --- Cost of the run: worker hours and their price, by what they were spent on --------------------
 
 Spender = Literal["step", "line", "function", "client", "worker", "finding"]
 
 
 @question("What the run cost", "time")
 def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd.DataFrame:
-    """Say what a run cost: the hours of its workers, by what they were spent on, and their price.
+    """List the worker hours of a run and their price, by what they were spent on.
 
     Parameters
     ----------
     by
-        ``"step"`` (of the pipeline), ``"line"`` (of the program), ``"function"``, ``"client"``
-        (whose graph it was: give clients names, ``Client(name="ann")``), ``"worker"`` or
+        ``"step"`` (of the pipeline), ``"line"`` (of your program), ``"function"``, ``"client"``
+        (that submitted the graph; name your clients, ``Client(name="ann")``), ``"worker"`` or
         ``"finding"``.
     price
-        Of a worker for an hour, as ``0.12`` or ``"0.12 EUR"``; ``"0.03 EUR/thread"``: of a thread.
-        None: the setting ``dasfprof.price``; without one hours are told alone.
+        Price of a worker per hour, such as ``0.12`` or ``"0.12 EUR"``, or of a thread, such as
+        ``"0.03 EUR/thread"``. None uses the setting ``dasfprof.price``. Without a price, only hours
+        are listed.
 
     Returns
     -------
     DataFrame
-        A row a group, the dearest first, and after them the threads that no task held:
-        ``(waiting)`` while clients had work under way, ``(idle)`` while they had none, or the
-        worker was coming or going: nobody's. Of the trace of one client, ``(other clients)`` is
-        the time in which tasks of others held threads.
+        One row per group, sorted by cost in descending order, then threads that no task occupied:
+        ``(waiting)`` while clients had work in progress, and ``(idle)`` while they had none or the
+        worker was starting or closing. If only one client was recorded, ``(other clients)`` is the
+        time in which tasks of others occupied threads.
 
         - ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and ``Worker``; or ``Finding``
           and ``Rule``
-        - ``Worker Hours``: a second of a thread is its part of the worker's. All rows sum to the
-          hours of all workers, each from its first fact, or when it joined, to its last, or when it
-          left. Of workers, whole hours, with ``Busy (%)``, the share that tasks held
-        - ``Share (%)`` of these hours
-        - ``Cost``, with a price; ``attrs["currency"]`` is the label of that
+        - ``Worker Hours``: each thread counts as its fraction of a worker. All rows sum to the
+          hours of all workers, each from its first event or its joining to its last event or its
+          leaving
+        - ``Busy (%)``, by worker: percentage of its hours in which tasks occupied threads
+        - ``Share (%)`` of all worker hours
+        - ``Cost``, with a price. ``attrs["currency"]`` is its label
 
-        Of findings: their seconds at stake, times what all workers cost a second in the mean; NA
-        where these are unknown. Findings overlap: they do not add up.
+        For findings, the cost is the potential savings in seconds times the mean cost of all
+        workers per second, or NA if the savings are unknown. Findings overlap, so they do not add
+        up.
 
     Raises
     ------
     InvalidArgumentError
-        If it cannot be grouped so, or that is no price.
+        If `by` or `price` is invalid.
 
     Notes
     -----
-    Only what was recorded is priced: a cluster costs before and after as well.
+    Only the recorded time has a price. A cluster also costs before and after it.
     """
     declared: Price | None = setting("price", price)
     if by == "finding":
@@ -286,7 +297,7 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
 
 
 def _cost_of_workers(run: Run, price: Price | None) -> pd.DataFrame:
-    """Return the hours of each worker's lives."""
+    """Return the hours and cost of each worker instance."""
     accounts = make_accounts(run)
     seconds, threads = np.nan_to_num(accounts.of_lives), accounts.lives.threads
     whole = seconds.sum(axis=1)

@@ -1,4 +1,4 @@
-"""What was moved: between workers, and from and to storage."""
+"""Transfers between workers, and data read from and written to storage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dasfprof.errors import InvalidArgumentError
 
 # --- What functions read from storage and wrote to it ---------------------------------------------
 
-#: What the protocol of local disks is called.
+#: Name of local disks as a protocol.
 _DISK = "disk"
 
 
@@ -40,35 +40,37 @@ def storage(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a function and store, those with most seconds first, then those with most bytes:
+        One row per function and storage, sorted by seconds, then by bytes, in descending order:
 
-        - ``Function``; ``Storage``: the protocol, as a file system of fsspec calls itself (s3, gs,
-          https, ...); of stores of Zarr 3 also file, memory, zip, ...; disk: the disks of the
-          workers' hosts
-        - ``Task Runs`` that moved anything
-        - ``Reads``, ``Read (MB)``, ``Reading (s)``: requests, the outermost of those within one
-          another, their bytes, and the seconds of all, those side by side as well; ``Mean Read
-          (MB)``: bytes of a request; NA of disks, but for the bytes
-        - ``Writes``, ``Written (MB)``, ``Writing (s)``, ``Mean Write (MB)``
-        - ``Unsized Calls``: whose bytes are unknown, and not among these: failed ones, copies of
-          directories, and those that were in progress when their task run ended
+        - ``Function``
+        - ``Storage``: fsspec's name of the protocol (s3, gs, https, ...). For stores of Zarr 3 also
+          file, memory, zip, ...; ``disk`` for disks of the workers' hosts
+        - ``Task Runs``: number of task runs that read or wrote anything
+        - ``Reads``: number of requests. Requests within another request do not count. NA for disks,
+          as are all columns except bytes and task runs
+        - ``Read (MB)``: their bytes
+        - ``Reading (s)``: their total time, including concurrent requests
+        - ``Mean Read (MB)``: bytes per request
+        - ``Writes``, ``Written (MB)``, ``Writing (s)``, ``Mean Write (MB)``: the same for writing
+        - ``Unsized Calls``: number of requests with unknown bytes, which are missing above: failed
+          requests, copies of directories, and requests in progress when their task run ended
 
     Notes
     -----
-    Requests are those of files and file systems of fsspec and of stores of Zarr 3 (local, fsspec,
-    obstore, Icechunk, your own), in whichever thread or event loop they run for a task. Bytes are
-    those that came or went: a file that fsspec has in its own cache counts nothing. While any
-    request of a task is in progress, and no thread computes for it, it is *Waiting for storage*.
+    Requests are those of files and file systems of fsspec, and of stores of Zarr 3 (local, fsspec,
+    obstore, Icechunk, your own), in any thread or event loop that works for a task. Only
+    transferred bytes count, so a file in fsspec's own cache adds nothing. A task is *Waiting for
+    storage* while any of its requests is in progress and no thread computes for it.
 
-    Left out are metadata requests of fsspec (listing, sizes), coroutine tasks, threads that a task
-    starts by itself, and libraries that offer no place to count in: file systems of Arrow, HDF5
-    and netCDF on local files, GDAL, and obstore without Zarr. Of these, `hot_lines` has the line,
-    and `processes_resource_usage` the bytes that the process moved.
+    Not recorded are metadata requests of fsspec (listing, sizes), coroutine tasks, threads that a
+    task starts, and libraries without a place for hooks: file systems of Arrow, HDF5 and netCDF on
+    local files, GDAL, and obstore without Zarr. For these, `hot_lines` shows the line, and
+    `processes_resource_usage` the bytes of the process.
 
-    Of disks the kernel counts what came from a block device or will be written to one: a file that
-    is in its cache is read for nothing, and one that is written counts even if it is removed at
-    once. It is asked after runs of a millisecond or more; what shorter ones moved in the 0.1 s
-    before such a run, on its thread, may count as its own.
+    For disks, the kernel counts bytes that come from a block device or will be written to one.
+    Reading a file from the page cache adds nothing. A written file counts even if it is removed at
+    once. The kernel's counters are read after task runs of at least 1 ms. They may include the
+    bytes of shorter task runs on the same thread in the previous 0.1 s.
     """
     rows, (codes, names) = run.storage, run.keys.functions()
     keys = rows["key_id"].to_numpy(dtype=np.int64)
@@ -105,14 +107,14 @@ def storage(run: Run) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-# --- What was moved between workers: how much, how fast, of which function, and how often ---------
+# --- Transfers between workers, by pair, function, step and time, and messages of P2P shuffles ----
 
 By = Literal["worker", "host", "function", "step", "time", "shuffle"]
 _ENDS = ["From Host", "From Worker", "To Host", "To Worker"]
 
 
 def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
-    """Sum up messages by pair of workers or hosts."""
+    """Return the sums of messages by pair of workers or hosts."""
     workers = run.named
     if by == "shuffle":
         table = run.shuffle_messages
@@ -142,7 +144,7 @@ def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
 
 
 def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
-    """Make the table of the sums of all parts."""
+    """Return the table of the sums of all time windows."""
     sums = GroupSums.merged(parts)
     labels = ["From Host", "To Host"] if by == "host" else _ENDS
     names = np.array(sums.names, dtype=object).reshape(-1, len(labels))
@@ -164,7 +166,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 
 
 def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
-    """Return the transfers that began in each interval, and bytes and seconds spread over all."""
+    """Return the transfers that started in each interval, and the bytes and seconds within it."""
     table = run.transfers
     intervals = Intervals.of_span(run.begin, run.end, interval)
     start = table["start"].to_numpy()
@@ -212,46 +214,61 @@ def _combined(
 
 
 @question(
-    "What was moved between workers",
+    "Transfers between workers",
     "balance",
     in_parts=InParts(_of_part, _combined, by=("worker", "host", "time", "shuffle")),
 )
 def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
-    """Sum up what was moved between workers.
+    """Sum up the transfers between workers.
 
     Parameters
     ----------
     by
-        ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` or ``"step"`` (whose outputs
-        were moved), ``"time"``; ``"shuffle"``: what P2P shuffles moved, which is in none of the
+        ``"worker"`` or ``"host"`` for pairs of them, ``"function"`` or ``"step"`` that produced the
+        transferred results, ``"time"``, or ``"shuffle"`` for P2P shuffles, which are in none of the
         others.
     interval
-        By time, seconds; None chooses a length that gives 60 intervals at most.
+        Seconds, by time. None chooses a length that gives at most 60 intervals.
 
     Returns
     -------
     DataFrame
-        By pair a row each, the most bytes first: ``From Host``, ``From Worker``, ``To Host``,
-        ``To Worker``, ``Transfers`` (messages), ``Keys``, ``Size (MB)``, ``Time (s)`` (summed
-        over messages, side by side ones too), ``Bandwidth (MB/s)`` (size by time), ``Network
-        (s)`` (with the sender's serialising), ``Deserialize (s)``, ``Failed`` (messages that
-        brought nothing: busy, missing, failed; their time does not count).
+        By worker or host, one row per pair, sorted by bytes in descending order:
 
-        By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
-        ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``,
-        ``Bandwidth (MB/s)``; within the time ``Serialize (s)``, of results of which that took a
-        millisecond of CPU or 20 ms (NA: not recorded), and ``Deserialize (s)``; ``Keys Moved More
-        than Once``, ``Moved Again (MB)`` (beyond each key's first move), ``Moved Again to the Same
-        Worker (MB)``. A message is shared out to its keys by their sizes.
+        - ``From Host``, ``From Worker``, ``To Host``, ``To Worker``
+        - ``Transfers`` (number of messages), ``Keys``, ``Size (MB)``
+        - ``Time (s)``: total over messages, including concurrent ones
+        - ``Bandwidth (MB/s)``: size divided by time
+        - ``Network (s)``: including serialization by the sender
+        - ``Deserialize (s)``
+        - ``Failed``: messages without data (busy, missing, failed). Their time does not count
 
-        By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
-        ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
-        the interval). A message counts evenly over its time.
+        By function or step, one row each, sorted by bytes in descending order. The time of a
+        message is divided among its keys by size:
 
-        By shuffle, a row each pair, the most bytes first: ``From Host``, ``From Worker``, ``To
-        Host``, ``To Worker``, ``Messages``, ``Size (MB)``, ``Time (s)`` (until the receiver had
-        split them up and handed them to its disk or memory), ``Bandwidth (MB/s)``, ``Failed``.
-        None of shuffles whose messages were not recorded; `Trace.notes` tell of them.
+        - ``Function``, or ``Step``
+        - ``Keys Moved``, and ``Moves`` (of one key to one worker)
+        - ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``, ``Bandwidth (MB/s)``
+        - ``Serialize (s)``: the part of the time that serialized results, if this took at least 1
+          ms of CPU or 20 ms. NA if not recorded
+        - ``Deserialize (s)``: the part of the time that deserialized results
+        - ``Keys Moved More than Once``
+        - ``Moved Again (MB)``: moves after each key's first one
+        - ``Moved Again to the Same Worker (MB)``
+
+        By time, one row per interval, with a message spread evenly over its time:
+
+        - ``Time Interval (seconds from begin)``
+        - ``Transfers`` that started in it
+        - ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``
+        - ``Throughput (MB/s)``: size divided by the length of the interval
+
+        By shuffle, one row per pair of workers, sorted by bytes in descending order. Shuffles
+        without recorded messages are missing, and `Trace.notes` lists them:
+
+        - ``From Host``, ``From Worker``, ``To Host``, ``To Worker``, ``Messages``, ``Size (MB)``
+        - ``Time (s)``: until the receiver had split the data, and handed it to its disk or memory
+        - ``Bandwidth (MB/s)``, ``Failed``
     """
     _check_interval(by, interval)
     if by == "function":
@@ -267,7 +284,7 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
 
 
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
-    """Return all hosts and labels, those of unknown workers too, and the number of each address."""
+    """Return hosts and labels, including unknown workers, and the worker number of each address."""
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
         address: number
@@ -314,7 +331,7 @@ def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataF
 
 
 def _by_size(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort by size, the largest first; equal ones by their names."""
+    """Sort by size in descending order, then by names."""
     named = [table[label].to_numpy(dtype=str) for label in table if table[label].dtype == object]
     order = np.lexsort([*reversed(named), -table["Size (MB)"].to_numpy()])
     return table.take(order).reset_index(drop=True)

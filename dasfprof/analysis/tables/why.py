@@ -1,4 +1,4 @@
-"""What the runs of one task waited for, and where its inputs were."""
+"""What the task runs of one key waited for, and where their inputs were."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dasfprof.text import elide
     "What a task waited for, and where its inputs were", "time", expendable=("Run ID", "Start (s)")
 )
 def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
-    """List what one task waited for, and the workers' queues when it was assigned to one.
+    """List what one task waited for, and the queues of workers when it was assigned.
 
     Parameters
     ----------
     key
-        The task's key, as other tables have it, or a prefix of it that only one key has.
+        The key of the task, as other tables show it, or a prefix that only one key has.
     run_id
-        Which of its task runs, as other tables have it. None: all.
+        Selects one of its task runs. None selects all.
 
     Returns
     -------
@@ -32,17 +32,19 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
         One row per part of the task run's time, or per worker at the time of the assignment, by
         time:
 
-        - ``Run ID``; ``Part``: ``waiting for inputs``, ``queued on the scheduler``, ``waiting on
-          another worker`` (from which it was stolen), ``assigned``, ``other worker``, ``in
-          transit``, ``fetching inputs``, ``waiting for a thread``, ``starting``, ``running``,
-          ``storing the result``, ``reporting``
+        - ``Run ID``
+        - ``Part``: ``waiting for inputs``, ``queued on the scheduler``, ``waiting on another
+          worker`` (from which it was stolen), ``assigned``, ``other worker``, ``in transit``,
+          ``fetching inputs``, ``waiting for a thread``, ``starting``, ``running``, ``storing the
+          result``, ``reporting``
         - ``Worker``, or ``scheduler``
-        - ``Start (s)``, since the start of the run; ``Duration (s)``: NA for ``assigned`` and
-          ``other worker``
-        - For ``assigned``, the worker that it was assigned to (after the last steal), and for up to
-          10 of the ``other worker``: ``Tasks Assigned``, other task runs assigned to that worker
-          that had not ended; ``Inputs Held (MB)``, its inputs that had been made there or fetched
-          by then. NA: it is not known where an input was, or how large
+        - ``Start (s)``, since the start of the run
+        - ``Duration (s)``: NA for ``assigned`` and ``other worker``
+        - ``Tasks Assigned``: for the worker that the task was assigned to (after the last steal)
+          and for up to 10 other workers: unfinished task runs that were assigned to that worker,
+          without this one
+        - ``Inputs Held (MB)``: for the same workers: inputs that had been computed or fetched
+          there. NA if the place or the size of an input is unknown
         - ``Description``
 
     Raises
