@@ -178,7 +178,7 @@ def asked(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any]]:
 def answer(request: questions.Request, analyser: TraceAnalyser) -> Any:
     """Return a table and its attributes, or what was raised instead."""
     try:
-        table = request.of(analyser)
+        table = request.table(analyser)
     except KeyError:
         return "KeyError"  # tables made without files lack columns
     except Exception as error:

@@ -11,7 +11,7 @@ from dasfprof.analysis.large.run import (
     cluster_run,
     memory_of_window,
     needed_memory,
-    refuse_whole,
+    refuse_too_large,
 )
 from dasfprof.analysis.methods import Questions
 from dasfprof.analysis.run import Run
@@ -60,7 +60,7 @@ class Analyser(Questions):
         self._source = source
         self._client = client if isinstance(client, str) else None
         if isinstance(client, str):
-            refuse_whole(needed_memory(self._databases))
+            refuse_too_large(needed_memory(self._databases))
             self.trace = self._read()
             return
         if client is not None:
@@ -91,7 +91,7 @@ class Analyser(Questions):
             If they do not fit into memory.
         """
         known = vars(self._large or self)
-        refuse_whole(needed_memory(self._databases), known.get("why_not", ""))
+        refuse_too_large(needed_memory(self._databases), known.get("why_not", ""))
         return self._read()
 
     @property

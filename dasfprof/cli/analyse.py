@@ -246,7 +246,10 @@ def _answer(
                 findings = analyser.findings(**request.arguments)
                 following = after_overview([finding.rule for finding in findings], where)
         tables = (
-            (request.file_stem, request.of(analyser).head(sys.maxsize if head is None else head))
+            (
+                request.file_stem,
+                request.table(analyser).head(sys.maxsize if head is None else head),
+            )
             for request in requests
             if request.question.name != "diagnose"
         )

@@ -99,12 +99,12 @@ def run_cost(run: Run) -> dict[str, Any] | None:
     if price is None:
         return None
     hours = hours_of_run(run)
-    amount = hours["whole"].price(price)
+    amount = hours["total"].price(price)
     return {
         "amount": amount,
         "currency": price.label,
         "words": price.in_words(amount),
-        "worker_hours": hours["whole"].workers,
+        "worker_hours": hours["total"].workers,
         "idle_hours": hours["idle"].workers + hours["waiting"].workers,
     }
 

@@ -42,7 +42,7 @@ def requests() -> Iterator[questions.Request]:
             continue
         yield questions.Request(question)
         for by in question.further_groupings:
-            if not isinstance(how, InParts) or how.take({"by": by}):
+            if not isinstance(how, InParts) or how.supports({"by": by}):
                 yield questions.Request(question, {"by": by})
 
 
@@ -62,7 +62,7 @@ def assert_same_answers(whole: TraceAnalyser, parts: TraceAnalyser) -> None:
     parts.prepare(asked)
     for request in asked:
         assert parts.answers(request), request
-        expected, found = request.of(whole), request.of(parts)
+        expected, found = request.table(whole), request.table(parts)
         assert_same(expected, found, request.file_stem)
 
 

@@ -17,8 +17,8 @@ from random_runs import random_run
 from traces import made_trace
 from traces.events import T
 
-from dasfprof.analysis.large import extent as large_told
-from dasfprof.analysis.large.extent import Extent, Told
+from dasfprof.analysis.large import extent as extent_module
+from dasfprof.analysis.large.extent import Extent, WindowSummary
 from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
 from dasfprof.analysis.model.accounting import account_window, make_accounts
@@ -34,7 +34,9 @@ AROUND = 2.0
 def without_attempts() -> Iterator[None]:
     """Leave attempts alone: made traces lack what is told of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_told, "at_keys", lambda _: pd.DataFrame(index=np.empty(0, np.uint64)))
+        patch.setattr(
+            extent_module, "at_keys", lambda _: pd.DataFrame(index=np.empty(0, np.uint64))
+        )
         yield
 
 
@@ -75,7 +77,7 @@ def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAcco
     unread = Extent(begin, end, seen, AROUND, np.empty(0, dtype=np.int64))
     parts = [read(trace, window.widened(AROUND)) for window in windows]
     told = [
-        Told.of(unread.tell(part, window, place), window.begin + AROUND / 2)
+        WindowSummary.from_run(unread.run_of(part, window, place), window.begin + AROUND / 2)
         for place, (part, window) in enumerate(zip(parts, windows, strict=True))
     ]
     assert sum(one.rows for one in told) == len(trace.tasks) + len(trace.transfers)
@@ -84,8 +86,8 @@ def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAcco
     known = dataclasses.replace(
         known, attempts=None, begin=begin, end=end, seen=unread.seen, knows_end=True
     )
-    return known.tell(frame), [
-        account_window(known.tell(part, window, place))
+    return known.run_of(frame), [
+        account_window(known.run_of(part, window, place))
         for place, (part, window) in enumerate(zip(parts, windows, strict=True))
     ]
 

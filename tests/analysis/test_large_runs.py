@@ -191,7 +191,7 @@ def test_what_needs_the_whole_run_is_answered_where_it_fits(recorded: Path) -> N
 
 def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
     with pytest.raises(BeyondMemoryError, match="per_function_bottleneck"):
-        large_run.refuse_whole(1 << 60)
+        large_run.refuse_too_large(1 << 60)
 
 
 @pytest.mark.parametrize("wrong", ["much", "-1GB", 0, [1]])
@@ -211,7 +211,7 @@ def test_arguments_that_make_no_sense_are_refused_as_in_memory(recorded: Path, w
     messages = list[str]()
     for analyser in (TraceAnalyser(recorded), in_parts(recorded)):
         with pytest.raises(InvalidArgumentError) as caught:
-            questions.parse(wrong).of(analyser)
+            questions.parse(wrong).table(analyser)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
 

@@ -61,7 +61,7 @@ def test_all_tables(client: Client, traces: Path) -> None:
     analyser.prepare(asked)
     for request in asked:
         assert analyser.answers(request), request
-        assert_same(request.of(whole), request.of(analyser), request.file_stem)
+        assert_same(request.table(whole), request.table(analyser), request.file_stem)
 
 
 def known_tasks(client: Client, name: str) -> set[str]:
@@ -76,7 +76,7 @@ def test_few_windows_are_in_memory_at_a_time(client: Client, traces: Path) -> No
     told = 0
     for _ in run._of_windows(None, run._unread, "test"):
         told += 1
-        assert len(known_tasks(client, "tell_window")) <= 2 * 2 + 1
+        assert len(known_tasks(client, "process_window")) <= 2 * 2 + 1
     assert told == len(run.windows) > 10
 
 

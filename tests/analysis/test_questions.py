@@ -117,5 +117,5 @@ def test_arguments_that_a_question_does_not_take() -> None:
 
 def test_an_answer_is_that_of_the_method() -> None:
     analyser = TraceAnalyser(made_trace([]))
-    answer = questions.parse('time_accounting("host")').of(analyser)
+    answer = questions.parse('time_accounting("host")').table(analyser)
     pd.testing.assert_frame_equal(answer, analyser.time_accounting("host"))

@@ -73,7 +73,7 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
         "goes_on": not stays(trace),
-        "hours": (hours["whole"].workers, hours["whole"].threads),
+        "hours": (hours["total"].workers, hours["total"].threads),
         "idle": tuple(sum(getattr(x, of) for x in without_task) for of in ("workers", "threads")),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ from dasfprof.analysis.trace.trace import tell
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
-# --- Told: facts that a window contributes -------------------------------------------------------
+# --- WindowSummary: facts that a window contributes ----------------------------------------------
 
 #: Columns with the times at which task runs came to the scheduler, and to their worker.
 CAME, SENT = ("scheduler_waiting", "queued"), ("sent", "received")
@@ -48,8 +49,7 @@ _FEWEST = 1000
 Bounds = tuple[Array, Array]
 
 
-@dataclass(frozen=True)
-class Told:
+class WindowSummary(NamedTuple):
     """Facts that a window contributes to the analysis of the whole run."""
 
     seen: Bounds
@@ -73,34 +73,34 @@ class Told:
     by_both: Array
 
     @classmethod
-    def of(cls, own: Run, since: float) -> Told:
+    def from_run(cls, run: Run, since: float) -> WindowSummary:
         """Return the facts of a window.
 
         Parameters
         ----------
         own
-            What began in the window, see `Extent.tell`.
+            What began in the window, see `Extent.run_of`.
         since
             Other windows have read what began before, in Unix seconds.
         """
-        around, workers = part_of(own).around, own.workers
+        around, workers = part_of(run).around, run.workers
         nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
         threads = max(int(workers["nthreads"].sum()), _FEWEST)
-        begins, only_begins, _ = begins_of(own)
-        tasks, only = own.tasks, own.scheduler_only
+        begins, only_begins, _ = begins_of(run)
+        tasks, only = run.tasks, run.scheduler_only
         joined = tasks["sent"].notna() if "sent" in tasks else np.zeros(len(tasks), dtype=bool)
         ids = [table["worker_id"] for table in (tasks, tasks[joined], only[only["lost"]])]
         return cls(
-            _seen(own),
+            _seen(run),
             message_bounds(around),
-            interrupted_ends(own),
+            interrupted_ends(run),
             places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
-            Endings.of(own),
-            live_at_counts(own.whole),
+            Endings.of(run),
+            live_at_counts(run.whole),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (_early(tasks, begins, since, threads), _early(only, only_begins, since, threads)),
-            at_keys(own),
-            int((tasks["source"] == "worker").sum()) + len(own.transfers),
+            at_keys(run),
+            int((tasks["source"] == "worker").sum()) + len(run.transfers),
             np.stack([np.bincount(who[who >= 0], minlength=len(workers)) for who in ids]),
         )
 
@@ -140,14 +140,14 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
     return runs.iloc[np.unique(np.concatenate(parts))][[name for name in _KEPT if name in runs]]
 
 
-def _seen(own: Run) -> Bounds:
+def _seen(run: Run) -> Bounds:
     """Return the start and end of the task runs and transfers of each worker."""
-    count = len(own.workers)
+    count = len(run.workers)
     first, last = np.full(count, np.nan), np.full(count, np.nan)
-    only = own.scheduler_only
+    only = run.scheduler_only
     spans = [
         (table["worker_id"], table["start"], table["start"] + table["duration"])
-        for table in (own.tasks, own.transfers)
+        for table in (run.tasks, run.transfers)
     ]
     for columns in [*spans, (only["worker_id"], only["sent"], only["known"])]:
         who, begins, ends = (column.to_numpy() for column in columns)
@@ -194,7 +194,7 @@ class Extent:
     knows_end: bool = False
 
     @classmethod
-    def of(cls, frame: Run, begin: float, end: float) -> Extent:
+    def before_reading(cls, frame: Run, begin: float, end: float) -> Extent:
         """Return what is known before windows are read.
 
         Parameters
@@ -210,13 +210,16 @@ class Extent:
         begin, end = float(np.fmin(begin, frame.begin)), float(np.fmax(end, frame.end))
         return cls(begin, end, seen, around, np.empty(0, dtype=np.int64))
 
-    def widened(self, frame: Run, told: Sequence[Told]) -> Extent:
+    def widened(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
         """Return the extent with the facts of all windows."""
-        firsts, lasts = zip(self.seen, *(one.seen for one in told), strict=True)
+        seens, limits, interrupted, opened, _, live, most, early, attempts, rows, by_both = zip(
+            *windows, strict=True
+        )
+        firsts, lasts = zip(self.seen, *seens, strict=True)
         seen = np.fmin.reduce(firsts), np.fmax.reduce(lasts)
-        opens, counts = np.unique(np.concatenate([one.open for one in told]), return_counts=True)
-        lower, upper = bounds = _narrowest([one.bounds for one in told])
-        of_worker, of_both, of_scheduler = np.sum([one.by_both for one in told], axis=0)
+        opens, counts = np.unique(np.concatenate(opened), return_counts=True)
+        lower, upper = bounds = _narrowest(limits)
+        of_worker, of_both, of_scheduler = np.sum(by_both, axis=0)
         apart = np.maximum(lower, -upper) > self.around / 4
         apart |= (of_worker > 0) & (of_both == 0) & (of_scheduler > 0)
         return dataclasses.replace(
@@ -224,39 +227,40 @@ class Extent:
             begin=float(np.fmin(frame.begin, np.fmin.reduce(seen[0], initial=np.nan))),
             end=float(np.fmax(frame.end, np.fmax.reduce(seen[1], initial=np.nan))),
             seen=seen,
-            open=opens[counts == len(told)],
+            open=opens[counts == len(windows)],
             bounds=bounds,
-            interrupted=np.concatenate([one.interrupted for one in told]),
-            live=np.sum([one.live for one in told], axis=0),
-            most=np.max([one.most for one in told], axis=0),
-            attempts=_of_several([one.attempts for one in told]),
-            early=[one.early for one in told],
-            rows=sum(one.rows for one in told),
+            interrupted=np.concatenate(interrupted),
+            live=np.sum(live, axis=0),
+            most=np.max(most, axis=0),
+            attempts=_of_several(attempts),
+            early=early,
+            rows=sum(rows),
             clocks_fit=not apart.any(),
         )
 
-    def may_be_unfinished(self, frame: Run, told: Sequence[Told]) -> bool:
+    def may_be_unfinished(self, frame: Run, windows: Sequence[WindowSummary]) -> bool:
         """Return whether all windows are needed to know that nothing was unfinished at the end."""
-        nothing = dataclasses.replace(Endings.of(self.tell(frame)), last=np.nan)
+        nothing = dataclasses.replace(Endings.of(self.run_of(frame)), last=np.nan)
         return (
             len(self.open) > 0
-            or any(one.endings.open or np.isfinite(one.endings.given_up) for one in told)
-            or run_end_of(self.tell(frame), nothing) is not None
+            or any(window.endings.open for window in windows)
+            or any(np.isfinite(window.endings.given_up) for window in windows)
+            or run_end_of(self.run_of(frame), nothing) is not None
         )
 
-    def with_end(self, frame: Run, told: Sequence[Told]) -> Extent:
+    def with_end(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
         """Return the extent with facts of windows that know each other's unfinished task runs."""
-        endings = Endings.of_all([one.endings for one in told])
+        endings = Endings.of_all([window.endings for window in windows])
         return dataclasses.replace(
             self,
-            bounds_of_open=_narrowest([one.bounds for one in told]),
-            live=np.sum([one.live for one in told], axis=0),
-            most=np.max([one.most for one in told], axis=0),
-            attempts=_of_several([one.attempts for one in told]),
-            run_end=run_end_of(self.tell(frame), endings),
+            bounds_of_open=_narrowest([window.bounds for window in windows]),
+            live=np.sum([window.live for window in windows], axis=0),
+            most=np.max([window.most for window in windows], axis=0),
+            attempts=_of_several([window.attempts for window in windows]),
+            run_end=run_end_of(self.run_of(frame), endings),
         )
 
-    def tell(self, run: Run, window: Window | None = None, place: int = 0) -> Run:
+    def run_of(self, run: Run, window: Window | None = None, place: int = 0) -> Run:
         """Return what started in a window, as a run that knows the whole run and its own `Part`.
 
         Parameters
@@ -268,33 +272,35 @@ class Extent:
         """
         first, last = self.seen
         history = run.under_way_history
-        whole = dataclasses.replace(
+        known = dataclasses.replace(
             run,
             begin=self.begin,
             end=self.end,
             workers=run.workers.assign(first_seen=first, last_seen=last),
             under_way=history.iloc[self.open].reset_index(drop=True),
         )
-        opened = with_open_runs(self._known(whole, self.bounds))
-        bounds = self.bounds if opened is whole else self.bounds_of_open
+        opened = with_open_runs(self._known(known, self.bounds))
+        bounds = self.bounds if opened is known else self.bounds_of_open
         self._known(opened, bounds)
         if window is None:
-            return whole
+            return known
         begin, end = window.begin - self.begin, window.end - self.begin
-        own = of_own = self._known(_taken(whole, *map(window.has, begins_of(whole))), self.bounds)
-        if opened is not whole:
-            of_own = _taken(opened, *map(window.has, begins_of(opened)))
+        started = with_open = self._known(
+            _taken(known, *map(window.has, begins_of(known))), self.bounds
+        )
+        if opened is not known:
+            with_open = _taken(opened, *map(window.has, begins_of(opened)))
         until = Window(-np.inf, window.end + self.around / 2)
         around = _taken(opened, *map(until.has, begins_of(opened, sent=True)))
         around = self._with_early(around, until.end, place)
-        for one in (of_own, around):
-            tell(self._known(one, bounds), with_open_runs, one)
-        tell(own, with_open_runs, of_own)
+        for part in (with_open, around):
+            tell(self._known(part, bounds), with_open_runs, part)
+        tell(started, with_open_runs, with_open)
         if self.knows_end and self.attempts is not None:
             before = self.attempts[self.attempts["window"] < place].groupby(level=0)
-            tell(own, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"}))
-        tell(own, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
-        return own
+            tell(started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"}))
+        tell(started, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
+        return started
 
     def of_window(self, place: int) -> Extent:
         """Return the extent that a window needs, which has only the facts of later windows."""
@@ -335,7 +341,7 @@ class Extent:
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of keys that occur in several windows, in the order of windows."""
-    joined = pd.concat([one.assign(window=place) for place, one in enumerate(attempts)])
+    joined = pd.concat([table.assign(window=place) for place, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 
 

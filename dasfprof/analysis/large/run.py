@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.large.extent import Extent, Told
+from dasfprof.analysis.large.extent import Extent, WindowSummary
 from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import questions
@@ -64,14 +64,14 @@ class LargeRun:
     ) -> None:
         self.sources = sources
         self._memory, self._least, self._progress = memory, least, progress
-        self._told: dict[str, list[Any]] = {}
+        self._partial_results: dict[str, list[Any]] = {}
 
     @cached_property
     def _files(self) -> list[WindowedFile]:
         """The files, which are scanned when they are first needed."""
         files = self.sources
         bar = track(files, "Reading traces", shown=self._progress, total=len(files), unit="file")
-        return list(map(WindowedFile.of, bar))
+        return list(map(WindowedFile.scan, bar))
 
     @cached_property
     def windows(self) -> list[Window]:
@@ -92,7 +92,7 @@ class LargeRun:
         how = question.in_parts
         if how is None or self.why_not:
             return False
-        return not isinstance(how, InParts) or how.take(arguments)
+        return not isinstance(how, InParts) or how.supports(arguments)
 
     def ask(self, question: Question, arguments: Mapping[str, Any]) -> pd.DataFrame:
         """Answer a question window by window."""
@@ -101,7 +101,7 @@ class LargeRun:
             return question.answer(self.frame, **arguments)
         request = Request(question, arguments)
         self.gather([request])
-        return how.combine(self.frame, self._told[request.file_stem], **arguments)
+        return how.combine(self.frame, self._partial_results[request.file_stem], **arguments)
 
     def gather(self, requests: Iterable[Request]) -> None:
         """Read all windows once for several questions."""
@@ -110,18 +110,18 @@ class LargeRun:
             for request in requests
             if isinstance(request.question.in_parts, InParts)
             and self.answers(request.question, request.arguments)
-            and request.file_stem not in self._told
+            and request.file_stem not in self._partial_results
         }
         if asked:
             answers: dict[str, list[Any]] = {name: [] for name in asked}
             names = [(item.question.name, dict(item.arguments)) for item in asked.values()]
             for part in self._of_windows(names, self.extent, "Analysing traces"):
-                for (name, request), own in zip(asked.items(), part, strict=True):
-                    answers[name].append(own)
+                for (name, request), result in zip(asked.items(), part, strict=True):
+                    answers[name].append(result)
                     how = request.question.in_parts
                     if isinstance(how, InParts) and how.fold is not None and len(answers[name]) > 1:
                         answers[name] = [how.fold(*answers[name])]
-            self._told |= answers
+            self._partial_results |= answers
 
     @cached_property
     def why_not(self) -> str:
@@ -137,7 +137,7 @@ class LargeRun:
     @cached_property
     def frame(self) -> Run:
         """The run without its task runs and transfers."""
-        return self.extent.tell(self._frame)
+        return self.extent.run_of(self._frame)
 
     @cached_property
     def _frame(self) -> Run:
@@ -147,7 +147,7 @@ class LargeRun:
     def _unread(self) -> Extent:
         spans = np.concatenate([file.spans for file in self._files])
         begin, end = np.where(np.isfinite(spans), spans, np.nan).T
-        return Extent.of(
+        return Extent.before_reading(
             self._frame, np.fmin.reduce(begin, initial=np.nan), np.fmax.reduce(end, initial=np.nan)
         )
 
@@ -162,13 +162,13 @@ class LargeRun:
         return dataclasses.replace(extent, knows_end=True)
 
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
-        """Yield the result of `tell_window` for each window."""
+        """Yield the result of `process_window` for each window."""
         count = len(self.windows)
         for place in track(range(count), what, shown=self._progress, total=count, unit="part"):
-            yield tell_window(asked, extent, self._files, self.windows[place], place)
+            yield process_window(asked, extent, self._files, self.windows[place], place)
 
 
-def tell_window(
+def process_window(
     asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, place: int
 ) -> Any:
     """Return a window's answers to some questions, or its facts if no question is given.
@@ -184,11 +184,11 @@ def tell_window(
     window, place
         The window, and which it is.
     """
-    own = extent.tell(Run.of(read_window(files, window.widened(extent.around))), window, place)
+    run = extent.run_of(Run.of(read_window(files, window.widened(extent.around))), window, place)
     if asked is None:
-        return Told.of(own, window.begin + extent.around / 2)
+        return WindowSummary.from_run(run, window.begin + extent.around / 2)
     hows = [(questions.named(name).in_parts, arguments) for name, arguments in asked]
-    return [how.of_part(own, **arguments) for how, arguments in hows if isinstance(how, InParts)]
+    return [how.of_part(run, **arguments) for how, arguments in hows if isinstance(how, InParts)]
 
 
 def _free_memory() -> int:
@@ -235,7 +235,7 @@ def needed_memory(databases: Sequence[EventDatabase]) -> int:
     return GROWTH * sum(path.stat().st_size for path in paths if path.exists())
 
 
-def refuse_whole(needed: int, why: str = "") -> None:
+def refuse_too_large(needed: int, why: str = "") -> None:
     """Raise an error if a run cannot fit into memory.
 
     Parameters
@@ -309,7 +309,7 @@ class ClusterRun(LargeRun):
     @cached_property
     def _looked_through(self) -> list[Future]:
         """The files, scanned on the workers."""
-        return [self._submit(WindowedFile.of, source) for source in self.sources]
+        return [self._submit(WindowedFile.scan, source) for source in self.sources]
 
     @cached_property
     def _files(self) -> list[WindowedFile]:
@@ -318,7 +318,7 @@ class ClusterRun(LargeRun):
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
         futures = (
             self._submit(
-                tell_window, asked, extent.of_window(place), self._looked_through, window, place
+                process_window, asked, extent.of_window(place), self._looked_through, window, place
             )
             for place, window in enumerate(self.windows)
         )
@@ -391,8 +391,8 @@ def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[
             "collect them on one host (collect() of a run copies them to the client) and analyse "
             "them there, without client=."
         )
-    files = max(having.values(), key=lambda found: sum(size for _, _, size in found))
-    return files, [address for address, found in having.items() if found == files]
+    files = max(having.values(), key=lambda listed: sum(size for _, _, size in listed))
+    return files, [address for address, listed in having.items() if listed == files]
 
 
 def files_of(source: str) -> list[FileFacts]:

@@ -53,7 +53,7 @@ class WindowedFile:
     ----------
     source
         The file, read.
-    rest
+    other_batches
         What there is little of, and batches without rows that name all workers.
     stretches
         The bytes in which task runs and transfers lie: begin and end of each.
@@ -68,7 +68,7 @@ class WindowedFile:
     """
 
     source: TraceFile
-    rest: list[Batch]
+    other_batches: list[Batch]
     stretches: Array
     spans: Array
     begins: Array
@@ -77,7 +77,7 @@ class WindowedFile:
     unknown_inputs: int
 
     @classmethod
-    def of(cls, source: TraceFile) -> WindowedFile:
+    def scan(cls, source: TraceFile) -> WindowedFile:
         """Scan a trace file.
 
         Raises
@@ -85,8 +85,8 @@ class WindowedFile:
         SourceNotFoundError, NotATraceError
             If there is no such file, or it is no trace.
         """
-        rest, workers = list[Batch](), _Workers()
-        stretches, spans, some = list[tuple[int, int]](), list[tuple[float, float]](), [np.empty(0)]
+        other_batches, sampled, workers = list[Batch](), [np.empty(0)], _Workers()
+        stretches, spans = list[tuple[int, int]](), list[tuple[float, float]]()
         unknown = of_workers = of_scheduler = 0
         for batch in chain.from_iterable(map(split_names, source.batches())):
             if batch.name == RESULT_RELEASED.name:
@@ -94,13 +94,13 @@ class WindowedFile:
                 # them.
                 continue
             if (batch.phase, batch.name) not in _MANY:
-                rest.append(batch)
+                other_batches.append(batch)
             elif batch.rows:
                 workers.add(batch)
                 begins, ends = _spans(batch)
                 stretches.append(source.frame)
                 spans.append((begins.min(), ends.max()))
-                some.append(begins[::_EACH])
+                sampled.append(begins[::_EACH])
                 if batch.name == TASK_RUN.name:
                     of_scheduler += batch.rows
                 else:
@@ -108,10 +108,10 @@ class WindowedFile:
                 unknown += _unknown_inputs(batch) if batch.name == COMPUTE.name else 0
         return cls(
             source,
-            [*workers.named(), *rest],
+            [*workers.named(), *other_batches],
             np.array(stretches, dtype=np.int64).reshape(-1, 2),
             np.array(spans).reshape(-1, 2),
-            np.concatenate(some),
+            np.concatenate(sampled),
             of_workers,
             of_scheduler,
             unknown,
@@ -153,7 +153,7 @@ class _WindowFile(TraceFile):
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the window."""
-        yield from self._windowed.rest
+        yield from self._windowed.other_batches
         if self._wanted is not None:
             yield from self._windowed.many(self._wanted)
 
@@ -238,7 +238,7 @@ def _unknown_inputs(batch: Batch) -> int:
     """Return the number of task runs with dependencies whose sizes the worker did not record."""
     if "dependencies" not in batch.args:
         return 0
-    some = np.diff(as_list_column(batch.args["dependencies"]).offsets) > 0
+    unknown = np.diff(as_list_column(batch.args["dependencies"]).offsets) > 0
     if "input_size" in batch.args:
-        some &= np.isnan(to_numbers(batch.args["input_size"]))
-    return int(np.count_nonzero(some))
+        unknown &= np.isnan(to_numbers(batch.args["input_size"]))
+    return int(np.count_nonzero(unknown))

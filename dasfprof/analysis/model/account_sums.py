@@ -55,7 +55,7 @@ class WindowAccount:
     knows_tasks: bool
 
     @classmethod
-    def of(  # noqa: PLR0917
+    def from_slots(  # noqa: PLR0917
         cls,
         run: Run,
         slots: TaskSlots,
@@ -85,20 +85,20 @@ class WindowAccount:
         account, pool
             The account, and what is left of all threads.
         """
-        pool = pool_of([own for _, own in threads], demand)
+        pool = pool_of([worker for _, worker in threads], demand)
         idle = np.zeros((len(run.workers), idle_time.CAUSES))
-        for number, (_, own) in zip(lives.ids.tolist(), threads, strict=True):
-            for cause, spent in (*own.causes.items(), *pool.of_worker(own).items()):
+        for number, (_, worker) in zip(lives.ids.tolist(), threads, strict=True):
+            for cause, spent in (*worker.causes.items(), *pool.of_worker(worker).items()):
                 idle[number, cause] += spent
         times, begin, end = slots.times, *window
         costs = thread_time.recorded_costs(run, len(times))
         length = times.stop - times.start
         codes, names = slot_groups(run, slots)
         there = (times.executing < end) & (slots.end >= begin)
-        whole = there & (times.executing >= begin) & (slots.end < end)
-        cut = np.flatnonzero(there & ~whole)
-        some = np.flatnonzero(np.bincount(codes[whole], minlength=len(names)))
-        uses = _uses(np.where(whole, codes, -1), len(names), used, length, costs)[:, some]
+        inside = there & (times.executing >= begin) & (slots.end < end)
+        cut = np.flatnonzero(there & ~inside)
+        present = np.flatnonzero(np.bincount(codes[inside], minlength=len(names)))
+        uses = _uses(np.where(inside, codes, -1), len(names), used, length, costs)[:, present]
         rows = pd.DataFrame(
             {
                 "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
@@ -111,7 +111,7 @@ class WindowAccount:
                 **dict(zip(_USED, used[:, cut], strict=True)),
             }
         )
-        of_uses = [names[code] for code in some.tolist()]
+        of_uses = [names[code] for code in present.tolist()]
         return cls(lives, idle, of_uses, uses, rows, knows_tasks(run)), pool
 
 
@@ -120,12 +120,12 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
     groups: dict[Group, int] = {}
     places = [
-        np.array([groups.setdefault(name, len(groups)) for name in own], dtype=np.int64)
-        for own in (*(window.names for window in windows), cut["group"].tolist())
+        np.array([groups.setdefault(name, len(groups)) for name in group_names], dtype=np.int64)
+        for group_names in (*(window.names for window in windows), cut["group"].tolist())
     ]
     uses = np.zeros((thread_time.USES + 1, len(groups)))
-    for window, own in zip(windows, places[:-1], strict=True):
-        uses[:, own] += window.uses
+    for window, codes in zip(windows, places[:-1], strict=True):
+        uses[:, codes] += window.uses
     uses += _of_cut(cut.assign(group=places[-1]), len(groups))
     names = list(groups)
     worker = np.array([who for who, *_ in names], dtype=np.int64)
@@ -199,9 +199,9 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
     return _grouped(_busy(run, uses, worker), np.where(pairs < 0, -1, group), count)
 
 
-def own_causes_of(
+def worker_causes_of(
     run: Run, slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives
-) -> Iterator[tuple[Array, idle_time.OwnCauses]]:
+) -> Iterator[tuple[Array, idle_time.WorkerCauses]]:
     """Yield for each worker instance the rows of its slots, and the causes of its idle threads."""
     workers, others = len(run.workers), run.others
     rows_of = _rows_by(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
@@ -214,7 +214,7 @@ def own_causes_of(
         times, sent = slots.times, slots.sent[rows]
         received = times.received[rows]
         unknown = slots.reception_unknown[rows]
-        own = idle_time.own_causes(
+        causes = idle_time.worker_causes(
             (int(lives.threads[place]), lives.begin[place], lives.end[place]),
             lives.statuses[place],
             [
@@ -230,7 +230,7 @@ def own_causes_of(
             ),
             (begun[foreign], ended[foreign]),
         )
-        yield rows, own
+        yield rows, causes
 
 
 def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
@@ -278,10 +278,10 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
     """
     used = np.zeros((3, len(slots.times)))
     times = slots.times
-    for rows, own in threads:
+    for rows, worker in threads:
         end = slots.end[rows]
         edges = [times.executing[rows], times.start[rows], times.stop[rows], end]
-        until = own.used(np.minimum(edges, end))
+        until = worker.used(np.minimum(edges, end))
         used[:, rows] = np.maximum(np.diff(until, axis=0), 0)
     return used
 

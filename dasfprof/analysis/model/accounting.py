@@ -15,9 +15,9 @@ from dasfprof.analysis.model.account_sums import (
     WindowAccount,
     accounts_of,
     knows_tasks,
-    own_causes_of,
     seconds_of_groups,
     used_time,
+    worker_causes_of,
 )
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
 from dasfprof.analysis.model.thread_time import OF_USES, USES, ThreadTime, idle_classes
@@ -53,10 +53,12 @@ class IdleCells:
 
 #: A worker's own causes at a few times: number of threads, times, and thread-seconds by cause until
 #: each time.
-OwnCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[int, Array]]
+WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[int, Array]]
 
 
-def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) -> OwnCells:
+def worker_cells(
+    worker: idle_time.WorkerCauses, bounds: Array, span: float, count: int
+) -> WorkerCells:
     """Return the sums of the causes of one worker.
 
     Parameters
@@ -69,19 +71,19 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
         About how many cells a run of so many seconds may have. If there are more, those that are
         shorter than a small part of it are put together; the sums stay the same.
     """
-    steps = np.diff(own.times)
-    times = own.times[_few(own.times, np.append(steps > 0, True), span, count)]
+    steps = np.diff(worker.times)
+    times = worker.times[_few(worker.times, np.append(steps > 0, True), span, count)]
     edges = np.unique(np.concatenate([times, bounds[(bounds > times[0]) & (bounds < times[-1])]]))
     spent = {
-        cause: np.interp(edges, own.times, np.append(0.0, np.cumsum(held * steps)))
-        for cause, held in own.causes.items()
+        cause: np.interp(edges, worker.times, np.append(0.0, np.cumsum(held * steps)))
+        for cause, held in worker.causes.items()
         if held.any()
     }
-    return idle_time.idle_threads(own), edges, spent
+    return idle_time.idle_threads(worker), edges, spent
 
 
 def idle_cells(
-    lives: WorkerLives, owns: list[OwnCells], pool: idle_time.Pool, span: float, count: int
+    lives: WorkerLives, workers: list[WorkerCells], pool: idle_time.Pool, span: float, count: int
 ) -> Iterator[IdleCells]:
     """Yield the cells of each worker instance.
 
@@ -92,15 +94,15 @@ def idle_cells(
     pool
         What is left of all.
     span, count
-        See `own_cells`.
+        See `worker_cells`.
     """
     changes = pool.grid[_few(pool.grid, _changes(pool), span, count)]
-    for place, (threads, own_edges, own_spent) in enumerate(owns):
-        inside = (changes > own_edges[0]) & (changes < own_edges[-1])
-        edges = np.unique(np.concatenate([own_edges, changes[inside]]))
+    for place, (threads, worker_edges, worker_spent) in enumerate(workers):
+        inside = (changes > worker_edges[0]) & (changes < worker_edges[-1])
+        edges = np.unique(np.concatenate([worker_edges, changes[inside]]))
         seconds = np.zeros((len(edges) - 1, idle_time.CAUSES))
-        for cause, spent in own_spent.items():
-            seconds[:, cause] = np.diff(np.interp(edges, own_edges, spent))
+        for cause, spent in worker_spent.items():
+            seconds[:, cause] = np.diff(np.interp(edges, worker_edges, spent))
         # While a worker's threads are in the pool, the grid of the pool has all times of the
         # worker.
         on_grid = np.searchsorted(pool.grid, threads.times)
@@ -126,9 +128,9 @@ def _pool_until(
     until_times, of_one
         Time that one thread of the pool had the cause until the times, and those of `threads`.
     """
-    whole = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
+    passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
     place = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
-    return whole[place] + threads.idle[place] * (until_times - of_one[place])
+    return passed[place] + threads.idle[place] * (until_times - of_one[place])
 
 
 def _changes(pool: idle_time.Pool) -> Array:
@@ -154,9 +156,9 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     if len(places) <= count:
         return places
     width = 3 * span / count
-    own = times[places]
-    long = np.diff(own) >= width
-    part = np.floor(own / width)
+    candidates = times[places]
+    long = np.diff(candidates) >= width
+    part = np.floor(candidates / width)
     return places[np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)]
 
 
@@ -244,16 +246,16 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
-    demand = PoolDemand.of(run)
+    demand = PoolDemand.from_run(run)
     bounds = _bounds(run, demand)
     of_lives = [
-        (rows, own_cells(causes, bounds, span, count))
-        for rows, causes in own_causes_of(run, slots, unfinished, lives)
+        (rows, worker_cells(causes, bounds, span, count))
+        for rows, causes in worker_causes_of(run, slots, unfinished, lives)
     ]
-    threads = [(rows, own) for rows, (own, *_) in of_lives]
-    used, whole = used_time(slots, threads), (-np.inf, np.inf)
-    account, pool = WindowAccount.of(run, slots, lives, threads, used, demand, whole)
-    cells = list(idle_cells(lives, [own for _, own in of_lives], pool, span, count))
+    threads = [(rows, idle) for rows, (idle, *_) in of_lives]
+    used, window = used_time(slots, threads), (-np.inf, np.inf)
+    account, pool = WindowAccount.from_slots(run, slots, lives, threads, used, demand, window)
+    cells = list(idle_cells(lives, [worker for _, worker in of_lives], pool, span, count))
     return ThreadSeconds(accounts_of(run, [account]), cells, used)
 
 
@@ -261,15 +263,17 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
 def account_window(run: Run) -> WindowAccount:
     """Return the account of the time window that a part of a run is."""
     part = part_of(run)
-    whole = part.around.whole
-    slots, unfinished = whole.slots, whole.unfinished
-    lives = whole.lives.within(part.begin, part.end)
+    around = part.around.whole
+    slots, unfinished = around.slots, around.unfinished
+    lives = around.lives.within(part.begin, part.end)
     threads = [
         (rows, idle_threads(causes))
-        for rows, causes in own_causes_of(whole, slots, unfinished, lives)
+        for rows, causes in worker_causes_of(around, slots, unfinished, lives)
     ]
     window, used = (part.begin, part.end), used_time(slots, threads)
-    return WindowAccount.of(whole, slots, lives, threads, used, PoolDemand.of(whole), window)[0]
+    return WindowAccount.from_slots(
+        around, slots, lives, threads, used, PoolDemand.from_run(around), window
+    )[0]
 
 
 def by_class(run: Run, causes: Array) -> Array:
@@ -314,15 +318,15 @@ class Hours:
 
 
 def hours_of_run(run: Run) -> dict[str, Hours]:
-    """Return the hours of a run: ``whole``, and its parts ``idle``, ``waiting`` and ``others``."""
+    """Return the hours of a run: ``total``, and its parts ``idle``, ``waiting`` and ``others``."""
     accounts = make_accounts(run)
     seconds = accounts.of_lives
     idle = seconds[:, list(_NOBODYS)].sum(axis=1)
     others = seconds[:, ThreadTime.OTHER_CLIENTS]
     waiting = seconds[:, USES:].sum(axis=1) - idle - others
     threads = accounts.lives.threads
-    parts = {"whole": seconds.sum(axis=1), "idle": idle, "waiting": waiting, "others": others}
-    return {name: _hours(own, threads) for name, own in parts.items()}
+    parts = {"total": seconds.sum(axis=1), "idle": idle, "waiting": waiting, "others": others}
+    return {name: _hours(spent, threads) for name, spent in parts.items()}
 
 
 def _hours(seconds: Array, threads: Array) -> Hours:
@@ -346,9 +350,9 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
     groups = codes * workers + ran.slots.worker
     spent = busy_seconds(ran, groups, len(names) * workers).sum(axis=1)
     of_lives = spent.reshape(len(names), workers)[:, lives.ids]
-    whole = hours_of_run(run)
-    hours = {name: _hours(own, lives.threads) for name, own in zip(names, of_lives, strict=True)}
-    return hours | {OTHERS: whole["others"], WAITING: whole["waiting"], IDLE: whole["idle"]}
+    of_run = hours_of_run(run)
+    hours = {name: _hours(row, lives.threads) for name, row in zip(names, of_lives, strict=True)}
+    return hours | {OTHERS: of_run["others"], WAITING: of_run["waiting"], IDLE: of_run["idle"]}
 
 
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
@@ -356,8 +360,8 @@ def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> 
 
     A second of the run costs the mean price per second of its workers.
     """
-    whole, seconds = hours_of_run(run)["whole"], findings["Seconds at stake (s)"].to_numpy()
+    total, seconds = hours_of_run(run)["total"], findings["Seconds at stake (s)"].to_numpy()
     wall = run.wall
     share = seconds / wall if wall > 0 else np.full(len(seconds), np.nan)
-    table = pd.DataFrame({"Worker Hours": share * whole.workers})
-    return table if price is None else table.assign(Cost=share * whole.price(price))
+    table = pd.DataFrame({"Worker Hours": share * total.workers})
+    return table if price is None else table.assign(Cost=share * total.price(price))

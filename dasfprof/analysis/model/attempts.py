@@ -86,7 +86,8 @@ def find_attempts(run: Run) -> pd.DataFrame:
     number = 1 + pd.Series(keys).groupby(keys).cumcount().to_numpy()
     functions = run.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
-    columns |= {name: make_categorical(columns[name], own) for name, (_, own) in origins.items()}
+    for name, (_, labels) in origins.items():
+        columns[name] = make_categorical(columns[name], labels)
     _name_outcomes(columns)
     columns["attempt"] = number
     before = pd.Series(_follows(columns)).groupby(keys).shift(fill_value=FIRST)
@@ -255,11 +256,11 @@ def live_at_counts(run: Run) -> Array:
     times, more = run.slots.times, run.unfinished
     order = np.argsort(at, kind="stable")
     live = np.zeros(len(at), dtype=np.int64)
-    for sign, some in (
+    for sign, moments in (
         *((1, arrivals) for arrivals in (times.arrival, more.arrival)),
         *((-1, ends) for ends in (times.known, more.known)),
     ):
-        passed = np.bincount(np.searchsorted(at[order], some), minlength=len(at) + 1)
+        passed = np.bincount(np.searchsorted(at[order], moments), minlength=len(at) + 1)
         live[order] += sign * np.cumsum(passed[:-1])
     return live
 

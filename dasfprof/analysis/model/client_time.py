@@ -209,8 +209,8 @@ def single_calls(run: Run) -> pd.DataFrame:
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
     calls = calls[(few & (calls["calls"] >= _MANY) & (calls["receiving"] > 0)).to_numpy()]
-    rest = calls["deserialising"] + calls["receiving"] / calls["calls"]
-    calls = calls.assign(in_vain=(calls["receiving"] - rest).clip(lower=0))
+    necessary = calls["deserialising"] + calls["receiving"] / calls["calls"]
+    calls = calls.assign(in_vain=(calls["receiving"] - necessary).clip(lower=0))
     return calls.sort_values("in_vain", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -255,7 +255,7 @@ def client_time_of(run: Run) -> dict[ClientTime, float]:
     return _classes(main, float(np.nanmax(main["stop"]) - np.nanmin(main["time"])))
 
 
-def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
+def _classes(table: pd.DataFrame, total: float) -> dict[ClientTime, float]:
     named = table["call"].astype(object).to_numpy()
     seconds, waiting, receiving = (
         table[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
@@ -268,7 +268,7 @@ def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
         ClientTime.PREPARING: float((seconds - waiting - receiving)[others].sum()),
         ClientTime.SCATTERING: float(seconds[scatters].sum()),
     }
-    return {**by_class, ClientTime.OWN: max(whole - sum(by_class.values()), 0.0)}
+    return {**by_class, ClientTime.OWN: max(total - sum(by_class.values()), 0.0)}
 
 
 # --- Large values that were embedded in each of many tasks, and their cost -----------------------
@@ -286,7 +286,7 @@ _EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 def find_sent(run: Run) -> pd.DataFrame:
     """Return the embedded values of graphs by value and line:
 
-    ``kind, name, file, line, why, ...``. Those with most bytes in all tasks (column ``whole``) come
+    ``kind, name, file, line, why, ...``. Those with most bytes in all tasks (column ``total``) come
     first.
     """
     groups = run.sent_values.astype(
@@ -302,15 +302,15 @@ def find_sent(run: Run) -> pd.DataFrame:
         seconds=("seconds", "mean"),
     )
     values = values.reset_index()
-    values["whole"] = values["size"] * values["tasks"]
-    return values.sort_values("whole", ascending=False, kind="stable", ignore_index=True)
+    values["total"] = values["size"] * values["tasks"]
+    return values.sort_values("total", ascending=False, kind="stable", ignore_index=True)
 
 
 @once_per_trace
 def find_carried(run: Run) -> pd.DataFrame:
     """Return the rows of `find_sent` with large values that were embedded in each of many tasks."""
     values = find_sent(run)
-    heavy = (values["size"] >= _HEAVY) & (values["whole"] >= _ALL_HEAVY) & (values["tasks"] > 1)
+    heavy = (values["size"] >= _HEAVY) & (values["total"] >= _ALL_HEAVY) & (values["tasks"] > 1)
     return values[heavy.to_numpy()]
 
 
@@ -318,6 +318,6 @@ def seconds_of_carrying(run: Run, handling: float) -> float:
     """Return the thread-seconds of handling that embedded values cost."""
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
-    own = min(int(carried["tasks"].sum()), tasks)
-    share = handling * own / tasks if tasks else 0.0
-    return max(min(share - own * _EMPTY, float((each * carried["tasks"]).sum())), 0.0)
+    carriers = min(int(carried["tasks"].sum()), tasks)
+    share = handling * carriers / tasks if tasks else 0.0
+    return max(min(share - carriers * _EMPTY, float((each * carried["tasks"]).sum())), 0.0)

@@ -137,13 +137,13 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     if not np.isfinite(left).any():
         return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
-    unfinished, mine = run.unfinished, taken_back(run, only)[gone]
+    unfinished, abandoned = run.unfinished, taken_back(run, only)[gone]
     keys = run.of_slots("key_id")
     parts = (
-        (only["key_id"].to_numpy()[gone][mine], keys),
-        (unfinished.known[mine], left[slots.worker]),
-        (unfinished.arrival[mine], slots.times.arrival),
-        (unfinished.sent[mine], slots.sent),
+        (only["key_id"].to_numpy()[gone][abandoned], keys),
+        (unfinished.known[abandoned], left[slots.worker]),
+        (unfinished.arrival[abandoned], slots.times.arrival),
+        (unfinished.sent[abandoned], slots.sent),
     )
     key, until, came, sent = (np.concatenate(pair) for pair in parts)
     again = _next_of_key(key, until, keys, slots.sent)
@@ -181,9 +181,9 @@ def running_on_path(run: Run) -> RunningSeconds:
     A segment that is a part of its run has a fraction of each value.
     """
     segments = path_segments(run)
-    rows, whole = segments.rows, run.tasks["duration"].to_numpy(dtype=float)
-    known = np.flatnonzero((segments.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
-    share = ratio(segments.length[known], whole[rows[known]])
+    rows, duration = segments.rows, run.tasks["duration"].to_numpy(dtype=float)
+    known = np.flatnonzero((segments.kind == SegmentKind.COMPUTE) & (rows < len(duration)))
+    share = ratio(segments.length[known], duration[rows[known]])
     parts = np.full((4, len(rows)), np.nan)
-    parts[:, known] = running_seconds(run.tasks).of(rows[known], share).parts()
+    parts[:, known] = running_seconds(run.tasks).scaled(rows[known], share).parts()
     return RunningSeconds(*parts)

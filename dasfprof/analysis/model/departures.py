@@ -50,7 +50,7 @@ def departures_of(run: Run) -> dict[int, Departure]:
     lives.sort(key=lambda life: ages[life])
     spread = max(_AGE_SECONDS, _AGE_FRACTION * ages[lives].max()) if lives else 0.0
     same = max(
-        ([one for one in lives if 0 <= ages[one] - ages[first] <= spread] for first in lives),
+        ([life for life in lives if 0 <= ages[life] - ages[first] <= spread] for first in lives),
         key=len,
         default=[],
     )

@@ -84,7 +84,7 @@ class GpuSamples:
         self._of_worker = {int(str(number)): group for number, group in groups}
         self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
 
-    def of(self, number: int) -> pd.DataFrame:
+    def of_worker(self, number: int) -> pd.DataFrame:
         """Return a worker's samples by time.
 
         Returns
@@ -103,7 +103,7 @@ class GpuSamples:
     def indices(self) -> pd.arrays.IntegerArray:
         """Return the NVML index of each worker's GPU, or NA if unknown."""
         numbers = range(len(self._workers))
-        known = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
+        known = [self._indices.get(at, self.of_worker(at)["gpu_index"].min()) for at in numbers]
         indices = np.array(known, dtype=float)
         missing = np.isnan(indices)
         return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
@@ -114,7 +114,7 @@ class GpuSamples:
         for number in np.flatnonzero(self._kinds == "worker").tolist():
             if number in self._devices:
                 owners.setdefault(self._devices[number], []).append(number)
-            elif len(samples := self.of(number)):
+            elif len(samples := self.of_worker(number)):
                 host, index = str(self._workers.hosts[number]), samples["gpu_index"].min()
                 owners.setdefault((host, None if np.isnan(index) else index), []).append(number)
         for identity in self._of_device:
@@ -128,7 +128,7 @@ class GpuSamples:
     def _device(self, host: str, identity: Any, numbers: list[int]) -> GpuDevice:
         if not isinstance(identity, str):
             index = np.nan if identity is None else float(identity)
-            return GpuDevice(host, None, index, None, tuple(numbers), self.of(numbers[0]))
+            return GpuDevice(host, None, index, None, tuple(numbers), self.of_worker(numbers[0]))
         samples = self._of_device.get((host, identity), self._none)
         known = samples["gpu_index"].to_numpy()
         return GpuDevice(
@@ -165,7 +165,7 @@ class GpuSamples:
             unit="worker",
         )
         for number, rows in bar:
-            samples = self.of(number)
+            samples = self.of_worker(number)
             times = samples["time"].to_numpy(dtype=float)
             begun, ended = starts[rows], stops[rows]
             # Usually, all values of a sample are known.
@@ -189,14 +189,14 @@ class GpuSamples:
         stops = starts + tasks["duration"].to_numpy()
         counts = np.full(len(tasks), np.nan)
         for number, rows in self._rows(tasks):
-            times = self.of(number)["time"].to_numpy(dtype=float)
+            times = self.of_worker(number)["time"].to_numpy(dtype=float)
             counts[rows] = np.diff(np.searchsorted(times, [starts[rows], stops[rows]]), axis=0)[0]
         return counts
 
     @cached_property
     def _sampled(self) -> list[int]:
         """The workers that have samples."""
-        return [number for number in range(len(self._workers)) if len(self.of(number))]
+        return [number for number in range(len(self._workers)) if len(self.of_worker(number))]
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
         """Return the number of each worker that has samples, and the rows of its task runs."""
@@ -280,8 +280,8 @@ def gpu_utilisation(
     of_memory = workers.numbers(memory)
     utilisations = []
     for device in devices:
-        own = np.isin(of_task, device.workers)
-        running = union(starts[own], stops[own])
+        on_device = np.isin(of_task, device.workers)
+        running = union(starts[on_device], stops[on_device])
         moved = _moved(memory[np.isin(of_memory, device.workers)], edges)
         facts = _integrate(device.samples, edges, running)
         utilisations.append(GpuUtilisation(device, moved=moved, **facts))

@@ -38,7 +38,7 @@ class HeldResults:
     #: Bytes, or NaN if it is unknown whether the result was still held.
     size: Array
 
-    def of(self, chosen: Array) -> HeldResults:
+    def select(self, chosen: Array) -> HeldResults:
         """Return some of the results."""
         return HeldResults(*(values[chosen] for values in vars(self).values()))
 
@@ -64,13 +64,13 @@ def held_at(run: Run, time: float) -> HeldResults:
     copied, copy_life = _copies(run, time, rows, of_key, is_kept)
     # If its own worker left, the copy is the only one.
     of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
-    own, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
+    staying, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
     return HeldResults(
-        rows[np.append(own, copied)],
-        np.append(life[own], copy_life),
-        np.append(why[own], of_copy),
-        np.append(needed_by[own], by),
-        size[np.append(own, copied)],
+        rows[np.append(staying, copied)],
+        np.append(life[staying], copy_life),
+        np.append(why[staying], of_copy),
+        np.append(needed_by[staying], by),
+        size[np.append(staying, copied)],
     )
 
 
@@ -95,8 +95,8 @@ def release_times(run: Run) -> Array:
     runs = tasks["run_id"].iloc[rows]
     at = run.releases.drop_duplicates("run_id").set_index("run_id")["time"]
     times = run.since_begin(at.reindex(runs))
-    whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in run.notes)
-    times[np.isnan(times)] = np.inf if whole else np.nan
+    is_complete = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in run.notes)
+    times[np.isnan(times)] = np.inf if is_complete else np.nan
     times[runs.duplicated(keep=False).to_numpy()] = np.nan  # The run had several schedulers.
     released[rows] = times
     return released
@@ -216,11 +216,11 @@ def _copies(
     places = of_key[ids]
     there = np.flatnonzero(arrived[of] & (places >= 0))
     places, of = places[there], of[there]
-    own = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
+    same_worker = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
     # If a key ran again, earlier transfers belong to the earlier run.
     late = stop[of] >= run.times.done[rows][places]
     late &= is_kept(places, life[of], stop[of])
-    pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
+    pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~same_worker], axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -278,9 +278,9 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
     names = run.tasks["function"].cat.categories
     held = {}
     for code in np.unique(codes).tolist():
-        own, change = codes == code, np.zeros(len(times) + 1)
-        np.add.at(change, np.searchsorted(times, begin[own]), size[own])
-        np.subtract.at(change, np.searchsorted(times, stop[own]), size[own])
+        selected, change = codes == code, np.zeros(len(times) + 1)
+        np.add.at(change, np.searchsorted(times, begin[selected]), size[selected])
+        np.subtract.at(change, np.searchsorted(times, stop[selected]), size[selected])
         held[str(names[code])] = np.maximum(np.cumsum(change[:-1]), 0.0)
     return held
 

@@ -63,7 +63,7 @@ class IdleThreads:
 
 
 @dataclass(frozen=True)
-class OwnCauses:
+class WorkerCauses:
     """The explanation of a worker's free threads by the worker itself, over time."""
 
     #: Number of threads of the worker.
@@ -78,13 +78,13 @@ class OwnCauses:
     surplus: Array
 
 
-def own_causes(
+def worker_causes(
     life: tuple[int, float, float],
     statuses: tuple[Array, Array],
     slots: list[Array],
     unrecorded: Spans,
     others: Spans,
-) -> OwnCauses:
+) -> WorkerCauses:
     """Explain the free threads of one worker as far as the worker itself does.
 
     Parameters
@@ -114,24 +114,24 @@ def own_causes(
     free = threads - np.minimum(running, threads)
     open_ = status == OPEN
     causes = {cause: np.where(status == code, free, 0) for code, cause in _BY_STATUS.items()}
-    own = free = np.where(open_, free, 0)
+    available = free = np.where(open_, free, 0)
     demands = {OTHERS: foreign, UNRECORDED: lost, WORKER_LATENCY: ready}
     demands |= {TRANSFER: waiting, ON_ITS_WAY: on_way}
     for cause, demand in demands.items():
         causes[cause] = np.minimum(free, demand)
         free = free - causes[cause]
-    surplus = np.where(status == CLOSING, 0, np.maximum(ready - own, 0))
-    return OwnCauses(threads, times, running, causes, free, surplus)
+    surplus = np.where(status == CLOSING, 0, np.maximum(ready - available, 0))
+    return WorkerCauses(threads, times, running, causes, free, surplus)
 
 
-def idle_threads(own: OwnCauses) -> IdleThreads:
+def idle_threads(explained: WorkerCauses) -> IdleThreads:
     """Sum up what the worker itself explains, and keep the remaining threads."""
-    times, running, threads = own.times, own.running, own.threads
+    times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
-        cause: float((held * steps).sum()) for cause, held in own.causes.items() if held.any()
+        cause: float((held * steps).sum()) for cause, held in explained.causes.items() if held.any()
     }
-    free, surplus = own.idle, own.surplus
+    free, surplus = explained.idle, explained.surplus
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
     share, used_times = None, times[:0]
     if (running > threads).any():
@@ -188,11 +188,13 @@ class Pool:
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     """Explain the threads that remain of all workers. All threads of the pool are equal."""
-    times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
+    times = np.concatenate([np.empty(0), *(of_one.times for of_one in workers)])
     if not len(times):
         return Pool(times, {})
     order = np.argsort(times, kind="stable")
-    changes = [(np.diff(own.idle, prepend=0), np.diff(own.surplus, prepend=0)) for own in workers]
+    changes = [
+        (np.diff(of_one.idle, prepend=0), np.diff(of_one.surplus, prepend=0)) for of_one in workers
+    ]
     idle, surplus = (
         np.cumsum(np.concatenate(of_workers)[order], dtype=_INT)
         for of_workers in zip(*changes, strict=True)
@@ -238,7 +240,7 @@ class PoolDemand:
     untold: Steps
 
     @classmethod
-    def of(cls, run: Run) -> PoolDemand:
+    def from_run(cls, run: Run) -> PoolDemand:
         """Return the work of a run."""
         times, more = run.slots.times, run.unfinished
         calls, functions = call_spans(run), function_spans(run)
@@ -274,11 +276,11 @@ class PoolDemand:
         live = _passed(self.arrival, times) - known + untold
         scheduler = np.minimum(unsent, idle)
         elsewhere = np.minimum(surplus, idle - scheduler)
-        rest = idle - scheduler - elsewhere
+        left = idle - scheduler - elsewhere
         late = (out == 0) & (unreported > 0)
-        scheduler = scheduler + np.where(late, rest, 0)
-        waiting = np.where(~late & (live > 0), rest, 0)
-        nothing = np.where(~late & (live <= 0), rest, 0)
+        scheduler = scheduler + np.where(late, left, 0)
+        waiting = np.where(~late & (live > 0), left, 0)
+        nothing = np.where(~late & (live <= 0), left, 0)
         called, answered = (_passed(edges, times) for edges in self.calls)
         calls = np.where(called > answered, nothing, 0)
         asked, ran = (_passed(edges, times) for edges in self.functions)

@@ -95,8 +95,8 @@ class ResultsByKey:
     def last_before(self, key_ids: Array, times: Array) -> Array:
         """Return, for each key, the run with the last result up to a time, or -1."""
         rows = self._only[key_ids]
-        own = np.flatnonzero(rows >= 0)
-        rows[own[~(self._time_of[rows[own]] <= times[own])]] = -1
+        single = np.flatnonzero(rows >= 0)
+        rows[single[~(self._time_of[rows[single]] <= times[single])]] = -1
         several = np.flatnonzero(self._several[key_ids])
         if len(several):
             key_ids, ranks = key_ids[several], np.searchsorted(self._times, times[several], "right")
@@ -178,8 +178,8 @@ def find_predecessors(run: Run) -> Predecessors:
     last = np.full(count, -1, dtype=np.int64)
     last[rows[in_time]] = producers[in_time]
     bind(DEPENDENCY, np.where(by_client, -1, last), times.known)
-    own = rows[row[rows] == producers]
-    kind[own[kind[own] == QUEUE]] = DEPENDENCY
+    by_input = rows[row[rows] == producers]
+    kind[by_input[kind[by_input] == QUEUE]] = DEPENDENCY
     # The last finish before its arrival that its client may have waited for.
     before = _last_known(times.known, times.arrival)
     # Older files do not contain this, and neither do traces without a file of the scheduler.
@@ -195,13 +195,13 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
     """Return the slot of each run's worker that ended last between two times."""
     last = np.full(len(before), -1, dtype=np.int64)
     order = np.lexsort((slots.end, slots.worker))
-    for own in np.split(order, np.flatnonzero(np.diff(slots.worker[order])) + 1):
-        ends = slots.end[own]
-        rows = own[np.argsort(before[own], kind="stable")]
+    for ended in np.split(order, np.flatnonzero(np.diff(slots.worker[order])) + 1):
+        ends = slots.end[ended]
+        rows = ended[np.argsort(before[ended], kind="stable")]
         places = np.searchsorted(ends, before[rows], side="right") - 1
         # A run without duration ends when it starts, and cannot have waited for itself.
-        places = np.where((places >= 0) & (own[places] == rows), places - 1, places)
-        last[rows] = np.where((places >= 0) & (ends[places] > after[rows]), own[places], -1)
+        places = np.where((places >= 0) & (ended[places] == rows), places - 1, places)
+        last[rows] = np.where((places >= 0) & (ends[places] > after[rows]), ended[places], -1)
     return last
 
 

@@ -55,7 +55,7 @@ class Moments:
             places[number] = first[number] + int(values[first[number] : end[number]].argmin())
         return places
 
-    def of(self, chosen: Array) -> Moments:
+    def select(self, chosen: Array) -> Moments:
         """Return some of the ranges."""
         at = np.append(0.0, np.cumsum(self.steps))[chosen]
         return Moments(self.begin[chosen], self.end[chosen], np.diff(at), self.window)
@@ -111,13 +111,13 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
     """Return how memory grew between the computations, or windows, of a run."""
     processes, others = memory_of_processes(run), memory_of_others(run)
     moments = _moments(run, processes)
-    looks = [(one, moments.least(one.time, one.unmanaged)) for one in processes]
-    sampled = [(one, at) for one, at in looks if len(moments) and (at >= 0).all()]
+    looks = [(p, moments.least(p.time, p.unmanaged)) for p in processes]
+    sampled = [(p, at) for p, at in looks if len(moments) and (at >= 0).all()]
 
     def growth(chosen: list[tuple[ProcessMemory, Array]]) -> ProcessGrowth:
         names = ("memory", "results", "spilled", "unmanaged", "number")
-        sums = [np.sum([getattr(one, name)[at] for one, at in chosen], axis=0) for name in names]
-        lives = np.concatenate([one.lives for one, _ in chosen])
+        sums = [np.sum([getattr(p, name)[at] for p, at in chosen], axis=0) for name in names]
+        lives = np.concatenate([p.lives for p, _ in chosen])
         return ProcessGrowth(lives, *(drift_of(values, moments.steps) for values in sums))
 
     return MemoryGrowth(
@@ -145,12 +145,12 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     # After the last computation, the program may release everything.
     between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
     seen = np.ones(len(between), dtype=bool)
-    for one in processes:
-        seen &= between.has_any(one.time)
+    for process in processes:
+        seen &= between.has_any(process.time)
     chosen = np.flatnonzero(seen)
     if len(chosen) >= FEWEST:
         places = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
-        return between.of(chosen[places])
+        return between.select(chosen[places])
     begin, end = float(begins[0]), float(min(ends[-1], run.wall))
     if not end > begin:
         return none
@@ -164,7 +164,7 @@ def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
         return None
     read = np.array([process.at(end) for end in moments.end.tolist()])
     chosen = np.flatnonzero(np.isfinite(read))
-    return drift_of(read[chosen], moments.of(chosen).steps) if len(chosen) else None
+    return drift_of(read[chosen], moments.select(chosen).steps) if len(chosen) else None
 
 
 def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
@@ -175,12 +175,12 @@ def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
     runs, size = run.tasks.iloc[last.run], np.nan_to_num(last.size)
     columns = runs["function"], last.why, runs["line"], asked_lines(run)[last.run], size
     holders: dict[str, Counter[tuple[int, str, str]]] = {}
-    for name, why, line, asked, own in zip(*columns, strict=True):
+    for name, why, line, asked, held_bytes in zip(*columns, strict=True):
         built_by = line if isinstance(line, str) else ""
-        holders.setdefault(str(name), Counter())[int(why), built_by, str(asked)] += own
+        holders.setdefault(str(name), Counter())[int(why), built_by, str(asked)] += held_bytes
     for name, sizes in results_at(run, moments.end).items():
-        holder = max(holders[name].items(), key=lambda one: one[1])[0] if name in holders else None
-        yield FunctionGrowth(name, drift_of(sizes, moments.steps), *(holder or _NOBODY))
+        ((holder, _),) = holders.get(name, Counter({_NOBODY: 0})).most_common(1)
+        yield FunctionGrowth(name, drift_of(sizes, moments.steps), *holder)
 
 
 # --- Memory that stays in a process with each run of a function -----------------------------------
@@ -224,7 +224,7 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
         runs = table[:, 2]
         drift = drift_of(np.append(0.0, np.cumsum(table[:, 1])), runs)
         growths.append(RunGrowth(slots.functions[code], int(counts[code]), int(runs.sum()), drift))
-    return sorted(growths, key=lambda one: -np.nan_to_num(one.drift.each, nan=-np.inf))
+    return sorted(growths, key=lambda growth: -np.nan_to_num(growth.drift.each, nan=-np.inf))
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:

@@ -182,10 +182,10 @@ def suspected(kill: MemoryKill) -> MemoryKill:
         name = kill.tasks[0].function
         return replace(kill, reason=Reason.ALONE, certainty=sure, suspect=name)
     taken = max(kill.memory, NEAR_LIMIT * kill.limit) - kill.before
-    usual = {one.function: one.rise * (one.seen + one.perhaps) for one in kill.tasks}
+    usual = {task.function: task.rise * (task.seen + task.perhaps) for task in kill.tasks}
     known = sum(rise for rise in usual.values() if np.isfinite(rise))
-    never = [one for one in kill.tasks if not one.ended]
-    unknown = [one.function for one in kill.tasks if np.isnan(one.rise) and one.ended < _MANY]
+    never = [task for task in kill.tasks if not task.ended]
+    unknown = [task.function for task in kill.tasks if np.isnan(task.rise) and task.ended < _MANY]
     if not unknown and known >= _MOST * taken:
         most = max(usual, key=lambda name: usual[name])
         if usual[most] >= _MOST * known:
@@ -203,17 +203,17 @@ def suspected(kill: MemoryKill) -> MemoryKill:
 def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
     """Return the control group of a worker when it left."""
     workers = run.workers
-    own = row_of(workers, life)
-    if not isinstance(own["memory_group"], str):
+    worker = row_of(workers, life)
+    if not isinstance(worker["memory_group"], str):
         return MemoryGroup()
     same = pd.Series(data=True, index=workers.index)
     for name in ("host", "boot_id", "memory_group"):
-        same &= workers[name] == own[name]
+        same &= workers[name] == worker[name]
     there = (workers["first_seen"] <= left) & ~(workers["left"] < left - _LATE)
     lives = np.flatnonzero((same & there).to_numpy(dtype=bool))
-    used = [_samples(run, one, "samples", "memory") for one in lives.tolist()]
+    used = [_samples(run, member, "samples", "memory") for member in lives.tolist()]
     last = [memory[times <= left][-1:].sum() for times, memory in used]
-    return MemoryGroup(float(own["group_limit"]), len(lives), float(sum(last)))
+    return MemoryGroup(float(worker["group_limit"]), len(lives), float(sum(last)))
 
 
 def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
@@ -224,26 +224,26 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
     """
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only
-    own = table[(table["worker_id"] == life).to_numpy(dtype=bool)]
-    own = own[own["state"].isin(["executing", "long-running"]).to_numpy(dtype=bool)]
-    own = own[(own["time"] >= left - _SEEN - _LATE).to_numpy(dtype=bool)]
-    own = own.drop_duplicates("key_id")
+    running = table[(table["worker_id"] == life).to_numpy(dtype=bool)]
+    running = running[running["state"].isin(["executing", "long-running"]).to_numpy(dtype=bool)]
+    running = running[(running["time"] >= left - _SEEN - _LATE).to_numpy(dtype=bool)]
+    running = running.drop_duplicates("key_id")
     there = (only["worker_id"] == life) & (only["known"] >= left - _LATE)
-    sent = only[(there & ~only["key_id"].isin(own["key_id"])).to_numpy(dtype=bool)]
+    sent = only[(there & ~only["key_id"].isin(running["key_id"])).to_numpy(dtype=bool)]
     threads = run.workers["nthreads"].iloc[life]
-    room = len(sent) if np.isnan(threads) else max(int(threads) - len(own), 0)
+    room = len(sent) if np.isnan(threads) else max(int(threads) - len(running), 0)
     perhaps = Counter(codes[sent["key_id"].to_numpy()].tolist()) if room else Counter[int]()
-    seen = Counter(codes[own["key_id"].to_numpy()].tolist())
+    seen = Counter(codes[running["key_id"].to_numpy()].tolist())
     rises, ended = _usual_rises(run)
     tasks = []
     for code in dict.fromkeys([*seen, *perhaps]):
-        since = own["since"][codes[own["key_id"].to_numpy()] == code].min()
+        since = running["since"][codes[running["key_id"].to_numpy()] == code].min()
         numbers = seen[code], min(perhaps[code], room), left - float(since)
         rise = rises.get(code, float("nan"))
         tasks.append(UnderWay(str(names[code]), *numbers, rise, int(ended[code])))
-    begins = np.append(own["since"].to_numpy(dtype=float), sent["sent"].to_numpy(dtype=float))
+    begins = np.append(running["since"].to_numpy(dtype=float), sent["sent"].to_numpy(dtype=float))
     begin = float(np.nanmin(begins)) if np.isfinite(begins).any() else left
-    return begin, tuple(sorted(tasks, key=lambda one: -np.nan_to_num(one.seconds)))
+    return begin, tuple(sorted(tasks, key=lambda task: -np.nan_to_num(task.seconds)))
 
 
 @once_per_trace
@@ -271,16 +271,16 @@ def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
 def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
     """Return times and values of a worker's samples that have a value, by time."""
     rows = getattr(run, table).reindex(columns=["worker_id", "time", name]).dropna()
-    own = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
-    return own["time"].to_numpy(dtype=float), own[name].to_numpy(dtype=float)
+    rows = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
+    return rows["time"].to_numpy(dtype=float), rows[name].to_numpy(dtype=float)
 
 
 def results_in_memory(run: Run, life: int, until: float = np.inf) -> float:
     """Return the bytes of results in memory in the last sample of a worker, or NaN if unknown."""
     held = run.managed_memory
-    own = held[((held["worker_id"] == life) & (held["time"] <= until)).to_numpy(dtype=bool)]
-    own = own.sort_values("time", kind="stable")[["size", "spilled_size"]]
-    size, spilled = own.to_numpy(dtype=float)[-1] if len(own) else (np.nan, np.nan)
+    samples = held[((held["worker_id"] == life) & (held["time"] <= until)).to_numpy(dtype=bool)]
+    samples = samples.sort_values("time", kind="stable")[["size", "spilled_size"]]
+    size, spilled = samples.to_numpy(dtype=float)[-1] if len(samples) else (np.nan, np.nan)
     # The size of results grows by a few bytes when they are spilled.
     return float(np.maximum(size - np.nan_to_num(spilled), 0.0))
 
@@ -289,7 +289,7 @@ def _held_most(run: Run, kill: MemoryKill) -> str | None:
     """Return the function whose results filled a worker in its last sample, or None if unknown."""
     times, _ = _samples(run, kill.life, "managed_memory", "size")
     held = held_at(run, min(kill.left, run.seconds_at(times[-1])))
-    held = held.of((held.life == kill.life) & np.isfinite(held.size))
+    held = held.select((held.life == kill.life) & np.isfinite(held.size))
     if not len(held.run):
         return None
     functions = run.tasks["function"].cat.codes.to_numpy()[held.run]

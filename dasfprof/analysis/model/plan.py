@@ -27,7 +27,7 @@ class Plan:
     """
 
     #: Node of each slot of the trace with its unfinished task runs, and of each slot of the trace.
-    of_whole: Array
+    of_all_slots: Array
     of_slots: Array
     #: Columns of nodes, numbered from 0.
     computation: Array
@@ -57,18 +57,18 @@ class PlanEdges:
 @once_per_trace
 def find_plan(run: Run) -> Plan:
     """Group the task runs into nodes."""
-    whole, ended = run.whole, len(run.tasks)
-    slots, unseen = whole.slots, run.unseen
-    tables, count = (whole.tasks, unseen), len(whole.tasks)
-    seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(whole.unseen.index)
-    rows_of_whole = np.append(np.arange(count), seen_by_scheduler)
+    all_runs, ended = run.whole, len(run.tasks)
+    slots, unseen = all_runs.slots, run.unseen
+    tables, count = (all_runs.tasks, unseen), len(all_runs.tasks)
+    seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(all_runs.unseen.index)
+    rows_of_all = np.append(np.arange(count), seen_by_scheduler)
     rows_of_trace = np.append(np.arange(ended), count + np.arange(len(unseen)))
 
     def rows(name: str) -> Array:
-        own = getattr(slots.times, name)[:count]
-        return np.append(own, getattr(run.slots.times, name)[ended:])
+        recorded = getattr(slots.times, name)[:count]
+        return np.append(recorded, getattr(run.slots.times, name)[ended:])
 
-    key_ids = np.append(whole.tasks["key_id"].to_numpy(), unseen["key_id"].to_numpy())
+    key_ids = np.append(all_runs.tasks["key_id"].to_numpy(), unseen["key_id"].to_numpy())
     of_function, functions = groups_of("function", "", tables)
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     parts = [
@@ -93,7 +93,7 @@ def find_plan(run: Run) -> Plan:
     places[order] = np.arange(nodes.count)
     codes, first = places[codes], nodes.order[nodes.begins[:-1]][order]
     return Plan(
-        codes[rows_of_whole],
+        codes[rows_of_all],
         codes[rows_of_trace],
         parts[0][0][first],
         *([names[of[row]] for row in first.tolist()]

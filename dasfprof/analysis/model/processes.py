@@ -127,13 +127,13 @@ def process_cpu(run: Run) -> ProcessCpu:
     )
     of_processes, of_functions = {}, []
     for process in np.unique(of_sample).tolist():
-        own = samples[of_sample == process]
-        first = int(own["worker_id"].iloc[0])
-        own = own[own["worker_id"] == first]  # All workers of a process sample the same values.
-        if len(own) < 2:
+        read = samples[of_sample == process]
+        first = int(read["worker_id"].iloc[0])
+        read = read[read["worker_id"] == first]  # All workers of a process sample the same values.
+        if len(read) < 2:
             continue
         rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
-        of_processes[first], functions = _of_process(own, runs.iloc[rows])
+        of_processes[first], functions = _of_process(read, runs.iloc[rows])
         of_functions += [(first, *each) for each in functions]
     columns = ["worker_id", "function", "tasks", "others", "uncertain"]
     functions_table = pd.DataFrame(of_functions, columns=columns)
@@ -175,24 +175,24 @@ def _of_process(
     # The CPU time of a coroutine is unknown, because it runs on the event loop's thread.
     alone[in_interval.sum(np.isnan(cpu_known)[run].astype(float)) > 0] = -1
     alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
-    rest = used - tasks - np.nan_to_num(service)
+    other = used - tasks - np.nan_to_num(service)
     within = alone[interval] >= 0
     covered = np.bincount(run[within], share[within], len(length))
     functions = []
     for code in np.unique(function).tolist():
-        mine, is_it = function == code, alone == code
+        selected, is_it = function == code, alone == code
         # The CPU time of a run that is only partly within these intervals is assumed to be spread
         # evenly. At one extreme, as much of it as possible was inside, and at the other, as much as
         # possible was outside.
-        inside = np.minimum(covered[mine], 1.0)
-        even, within_it = cpu[mine] * inside, inside * length[mine]
-        most = np.minimum(cpu[mine], within_it)
-        least = np.maximum(cpu[mine] - (length[mine] - within_it), 0.0)
+        inside = np.minimum(covered[selected], 1.0)
+        even, within_it = cpu[selected] * inside, inside * length[selected]
+        most = np.minimum(cpu[selected], within_it)
+        least = np.maximum(cpu[selected] - (length[selected] - within_it), 0.0)
         off = float(np.maximum(most - even, even - least).sum())
-        others = max(float(rest[is_it].sum()), 0.0)
-        own = float((cpu * np.bincount(run, share, len(length)))[mine].sum())
-        functions.append((code, own, others if is_it.any() else np.nan, off))
-    idle = float(np.maximum(rest[in_interval.sizes == 0].sum(), 0.0)) if known else np.nan
+        others = max(float(other[is_it].sum()), 0.0)
+        cpu_seconds = float((cpu * np.bincount(run, share, len(length)))[selected].sum())
+        functions.append((code, cpu_seconds, others if is_it.any() else np.nan, off))
+    idle = float(np.maximum(other[in_interval.sizes == 0].sum(), 0.0)) if known else np.nan
     given = sum(others for _, _, others, _ in functions if np.isfinite(others))
     spent = float(service.sum()) if known else np.nan
     left = float(used.sum() - tasks.sum()) - np.nan_to_num(spent) - np.nan_to_num(idle) - given

@@ -57,20 +57,20 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     begun = np.where(np.isfinite(begun), begun, -np.inf)
     of_begun = processes[of_begun.to_numpy(dtype=np.int64)]
     for process in np.unique(of_sample):
-        rows, own = np.flatnonzero(of_run == process), of_sample == process
+        rows, selected = np.flatnonzero(of_run == process), of_sample == process
         if not len(rows):
             continue
         alone, idle_since = _alone(starts[rows], stops[rows], begun[of_begun == process])
-        first = np.searchsorted(times[own], starts[rows])
-        end = np.searchsorted(times[own], stops[rows], side="right")
-        highest = held.highest[rows] = _maxima(memory[own], first, end)
+        first = np.searchsorted(times[selected], starts[rows])
+        end = np.searchsorted(times[selected], stops[rows], side="right")
+        highest = held.highest[rows] = _maxima(memory[selected], first, end)
         # The rise above the sample before the run. If another run may have changed memory since
         # then, the rise above the first sample during the run.
         before = np.maximum(first - 1, 0)
-        at = times[own][before]
+        at = times[selected][before]
         holds = (first > 0) & (at >= idle_since) & (starts[rows] - at <= _HOLDS)
-        base = np.where(holds, before, np.minimum(first, len(times[own]) - 1))
-        rise = np.maximum(highest - memory[own][base], 0.0)
+        base = np.where(holds, before, np.minimum(first, len(times[selected]) - 1))
+        rise = np.maximum(highest - memory[selected][base], 0.0)
         rise[~np.where(holds, end > first, end > first + 1)] = np.nan
         held.rise[rows] = np.where(alone, rise, np.nan)
         held.rise_beside_others[rows] = rise
@@ -146,9 +146,9 @@ def spilled_at_once(run: Run) -> SpilledAtOnce | None:
     sizes = np.append(sizes, np.zeros(len(lives)))
     hosts = workers["host"].to_numpy(dtype=object)[ids]
     peaks = {
-        str(host): peak_of(ids[own], times[own], sizes[own]).size
+        str(host): peak_of(ids[rows], times[rows], sizes[rows]).size
         for host in dict.fromkeys(hosts.tolist())
-        for own in [np.flatnonzero(hosts == host)]
+        for rows in [np.flatnonzero(hosts == host)]
     }
     host = max(peaks, key=lambda each: peaks[each])
     return SpilledAtOnce(host, peaks[host], float(sizes.max()), free_disk(run, host))
@@ -196,14 +196,15 @@ class Samples(NamedTuple):
     values: dict[str, Array]
 
     @classmethod
-    def of(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: Sequence[str] = ()) -> Samples:
-        """Return the samples of a table with all of these values. `or_zero` values default to 0."""
-        table = table.reindex(columns=["worker_id", "time", *names, *or_zero])
-        table = table.fillna(dict.fromkeys(or_zero, 0.0)).dropna()
+    def from_table(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = "") -> Samples:
+        """Return the samples of a table with all of these values. `or_zero` defaults to 0."""
+        names = (*names, or_zero) if or_zero else names
+        table = table.reindex(columns=["worker_id", "time", *names])
+        table = table.fillna({or_zero: 0.0}).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
         time = run.on_one_clock(table["time"], life)
         there = time < ends_of_lives(run)[life]  # A process may outlive its worker.
-        values = {name: table[name].to_numpy(dtype=float)[there] for name in (*names, *or_zero)}
+        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
         return cls(life[there], time[there], values)
 
     def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
@@ -241,13 +242,13 @@ class ProcessMemory(NamedTuple):
 def results_of_workers(run: Run) -> Samples:
     """Return samples of the results of workers, as Dask measures them."""
     names = "size", "spilled_size", "tasks"
-    return Samples.of(run, run.managed_memory, *names, or_zero=("p2p_size",))
+    return Samples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
 
 
 @once_per_trace
 def memory_of_processes(run: Run) -> list[ProcessMemory]:
     """Return the memory of each process of workers with samples of it and of its results."""
-    used = Samples.of(run, run.samples, "memory")
+    used = Samples.from_table(run, run.samples, "memory")
     held = results_of_workers(run)
     processes, process = list[ProcessMemory](), processes_of_workers(run)
     for number in np.unique(process[used.life]).tolist():
@@ -257,9 +258,9 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
         sizes = {name: np.zeros(len(rows)) for name in held.values}
         known = np.zeros(len(rows), dtype=bool)
         for life in np.intersect1d(lives, held.life).tolist():
-            own = np.flatnonzero(held.life == life)
-            own = own[np.argsort(held.time[own], kind="stable")]
-            nearest = own[_nearest(held.time[own], time)]
+            life_rows = np.flatnonzero(held.life == life)
+            life_rows = life_rows[np.argsort(held.time[life_rows], kind="stable")]
+            nearest = life_rows[_nearest(held.time[life_rows], time)]
             near = np.abs(held.time[nearest] - time) <= NEAR
             known |= near
             for name, values in held.values.items():
@@ -268,7 +269,7 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
         memory = used.values["memory"][rows]
         columns = (time, memory, results, sizes["spilled_size"], sizes["p2p_size"], sizes["tasks"])
         processes.append(ProcessMemory(lives, *(column[known] for column in columns)))
-    return [one for one in processes if len(one.time)]
+    return [entry for entry in processes if len(entry.time)]
 
 
 @once_per_trace
@@ -329,10 +330,10 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
             known.add((host, pid))
     if len(clients):
         host, pid = clients["host"].iloc[0], int(clients["pid"].iloc[0])
-        own = (clients["host"] == host) & (clients["pid"] == pid)
+        selected = (clients["host"] == host) & (clients["pid"] == pid)
         if pid >= 0 and (host, pid) not in known:
-            readings["client"] = _readings(run, host, clients[own.to_numpy(dtype=bool)])
-    return {name: one for name, one in readings.items() if len(one.time)}
+            readings["client"] = _readings(run, host, clients[selected.to_numpy(dtype=bool)])
+    return {name: reading for name, reading in readings.items() if len(reading.time)}
 
 
 def tasks_of_scheduler(run: Run) -> Readings | None:
@@ -340,7 +341,7 @@ def tasks_of_scheduler(run: Run) -> Readings | None:
     states = run.scheduler_states
     if not len(states):
         return None
-    counted = [sum(sum(one.values()) for one in tasks.values()) for tasks in states["tasks"]]
+    counted = [sum(sum(counts.values()) for counts in tasks.values()) for tasks in states["tasks"]]
     host = run.workers["host"].iloc[int(states["worker_id"].iloc[0])]
     return _readings(run, host, states.assign(memory=np.array(counted, dtype=float)))
 

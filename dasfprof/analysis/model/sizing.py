@@ -41,7 +41,7 @@ def find_chunks(run: Run) -> Chunks:
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     size = runs["size"].to_numpy(dtype=float)
     given = runs["input_size"].to_numpy(dtype=float)
-    own = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
+    chunk_size = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
     # Index of a run's shape among those of arrays and dataframes, or -1 if its result is neither.
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
@@ -50,7 +50,7 @@ def find_chunks(run: Run) -> Chunks:
     are_arrays = runs["type"].astype(object).str.endswith("ndarray").fillna(value=False)
     usual = _usual_shapes(groups, np.where(are_arrays.to_numpy(bool), shape, -1), shapes)
     return Chunks(
-        groups.mean(own),
+        groups.mean(chunk_size),
         width,
         [_in_blocks(run, *pair) for pair in zip(usual, widest.tolist(), strict=True)],
         groups.sum((shape >= 0).astype(float)) > groups.sizes / 2,
@@ -68,12 +68,12 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
     return tuple(grown)
 
 
-def _own_share(run: Run, groups: Groups, kept: Array) -> Array:
+def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
     """Return the divisor of each function's inputs, because its runs share them."""
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     place = np.full(len(lengths), -1, dtype=np.int64)
-    place[kept] = groups.codes
+    place[succeeded] = groups.codes
     inside = place[row] >= 0
     codes, key_ids = place[row[inside]], items[inside].astype(np.int64)
     pairs = distinct(codes * (len(run.keys) + 1) + key_ids)

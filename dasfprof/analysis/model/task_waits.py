@@ -116,8 +116,8 @@ class TaskWaits:
     def _inputs(self, row: int) -> tuple[Array, Array]:
         """Return the keys of a task run's inputs, and the rows that made them (-1: unknown)."""
         links = find_links(self._run)
-        own = links.row == row
-        return links.key_id[own], links.producer[own]
+        selected = links.row == row
+        return links.key_id[selected], links.producer[selected]
 
     def _last_input(self, row: int) -> str:
         keys, producers = self._inputs(row)
@@ -149,8 +149,8 @@ class TaskWaits:
         if not len(steals):
             return "", stolen
         at = self._run.since_begin(steals["time"])
-        own = (steals["key"].to_numpy() == self._key_ids[row]) & (at >= times.sent[row])
-        victims = steals["victim"].to_numpy()[own & (at <= times.executing[row])].tolist()
+        selected = (steals["key"].to_numpy() == self._key_ids[row]) & (at >= times.sent[row])
+        victims = steals["victim"].to_numpy()[selected & (at <= times.executing[row])].tolist()
         if len(victims) > 1:
             stolen = f"It was stolen {len(victims)} times before a thread was free."
         return (self._title_at(victims[-1]) if victims else ""), stolen

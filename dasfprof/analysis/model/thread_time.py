@@ -99,8 +99,8 @@ class RunningSeconds:
     storage: Array
     blocked: Array
 
-    def of(self, rows: Array, share: Array) -> RunningSeconds:
-        """Return fractions of some rows."""
+    def scaled(self, rows: Array, share: Array) -> RunningSeconds:
+        """Return these rows, each multiplied by a fraction."""
         return RunningSeconds(*(part[rows] * share for part in self.parts()))
 
     def parts(self) -> tuple[Array, Array, Array, Array]:
@@ -134,9 +134,9 @@ def _split_running(
     if is_nothing(core_wait):
         return computing, core_wait, core_wait, core_wait
     waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
-    rest = seconds - computing - waiting
-    stored = np.minimum(np.maximum(storage, 0.0), rest)
-    return computing, waiting, stored, rest - np.nan_to_num(stored)
+    remaining = seconds - computing - waiting
+    stored = np.minimum(np.maximum(storage, 0.0), remaining)
+    return computing, waiting, stored, remaining - np.nan_to_num(stored)
 
 
 def spilling_shares(run: Run, finishing: Array) -> Array:

@@ -83,8 +83,8 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     first, again = keys.places(start) == 0, Groups(pairs, len(distinct)).places(start) > 0
     more_than_once = (first & (keys.sizes > 1)[key_id]).astype(float)
     sent = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
-    of_told = Groups(codes[sent["key_id"].to_numpy(dtype=np.int64)], count)
-    serialising = of_told.sum(sent["seconds"].to_numpy(dtype=float))
+    by_group = Groups(codes[sent["key_id"].to_numpy(dtype=np.int64)], count)
+    serialising = by_group.sum(sent["seconds"].to_numpy(dtype=float))
     if not len(run.serialised) and not run.knows_serialising:
         serialising = np.full(count, np.nan)
     return MovedOutputs(

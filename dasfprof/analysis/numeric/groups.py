@@ -63,7 +63,7 @@ class Groups:
         inside = self.codes >= 0 if self.sizes.sum() < len(self.codes) else slice(None)
         return np.bincount(self.codes[inside], values[inside], self.count).astype(float, copy=False)
 
-    def told(self, values: Array) -> Array:
+    def known_sum(self, values: Array) -> Array:
         """Return the sum of each group's values, or NaN for a group with rows but no values."""
         return np.where((self.known(values) > 0) | (self.sizes == 0), self.sum(values), np.nan)
 
@@ -73,10 +73,10 @@ class Groups:
 
     def max(self, values: Array) -> Array:
         """Return the highest value of each group."""
-        found = np.full(self.count, np.nan)
+        highest = np.full(self.count, np.nan)
         inside = self.codes >= 0
-        np.fmax.at(found, self.codes[inside], values[inside].astype(float))
-        return found
+        np.fmax.at(highest, self.codes[inside], values[inside].astype(float))
+        return highest
 
     def min(self, values: Array) -> Array:
         """Return the lowest value of each group."""
@@ -120,16 +120,16 @@ class Groups:
         places = self.places(values) + 1.0
         sizes, total = self.known(values), self.sum(values)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = 2 * self.sum(places * values) / (sizes * total) - (sizes + 1) / sizes
-        return np.where(total > 0, np.maximum(found, 0.0), np.nan)
+            gini = 2 * self.sum(places * values) / (sizes * total) - (sizes + 1) / sizes
+        return np.where(total > 0, np.maximum(gini, 0.0), np.nan)
 
 
-def ratio(part: Array, whole: Array) -> Array:
+def ratio(part: Array, total: Array) -> Array:
     """Return the ratio, or NaN if the denominator is 0 or unknown."""
-    found = np.full(np.broadcast(part, whole).shape, np.nan)
+    quotient = np.full(np.broadcast(part, total).shape, np.nan)
     with np.errstate(invalid="ignore"):
-        np.divide(part, whole, out=found, where=np.asarray(whole) > 0)
-    return found
+        np.divide(part, total, out=quotient, where=np.asarray(total) > 0)
+    return quotient
 
 
 def distinct(values: Array) -> Array:
@@ -161,7 +161,7 @@ class GroupSums:
     highest: dict[str, Array]
 
     @classmethod
-    def of(
+    def by_name(
         cls,
         names: Sequence[Hashable],
         groups: Groups,
@@ -187,25 +187,28 @@ class GroupSums:
         `names`, which come first.
         """
         places: dict[Hashable, int] = {}
-        told = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
-        codes = [places.setdefault(name, len(places)) for name in (*names, *told)]
+        others = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
+        codes = [places.setdefault(name, len(places)) for name in (*names, *others)]
         groups = Groups(np.array(codes[len(names) :], dtype=np.int64), len(places))
 
         def joined(columns: Iterable[Array]) -> Array:
             pairs = zip(columns, parts, strict=True)
             return np.concatenate([column[part.rows > 0] for column, part in pairs])
 
-        def put(kind: str, how: Callable[[Array], Array]) -> dict[str, Array]:
-            own = [getattr(part, kind) for part in parts]
-            return {name: how(joined(one[name] for one in own)) for name in own[0]}
+        def combined(kind: str, how: Callable[[Array], Array]) -> dict[str, Array]:
+            columns_of_parts = [getattr(part, kind) for part in parts]
+            return {
+                name: how(joined(columns[name] for columns in columns_of_parts))
+                for name in columns_of_parts[0]
+            }
 
         return cls(
             list(places),
             groups.sum(joined(part.rows for part in parts)).astype(np.int64),
-            put("sums", groups.sum),
-            put("known", groups.sum),
-            put("lowest", groups.min),
-            put("highest", groups.max),
+            combined("sums", groups.sum),
+            combined("known", groups.sum),
+            combined("lowest", groups.min),
+            combined("highest", groups.max),
         )
 
     def by(self, names: Sequence[Hashable]) -> GroupSums:
@@ -222,7 +225,7 @@ class GroupSums:
         """Return the sums of a quantity."""
         return self.sums[name]
 
-    def told(self, name: str) -> Array:
+    def known_sum(self, name: str) -> Array:
         """Return the sums of a quantity, or NaN for groups with rows but without known values."""
         return np.where((self.known[name] > 0) | (self.rows == 0), self.sum(name), np.nan)
 
@@ -297,7 +300,7 @@ class GrowingColumn:
             values = [piece[:1].astype(self._dtype) for _, piece in pieces]
             values += [] if is_whole and values else [value]
             # Equal in all bits: NaN equals itself, and 0.0 does not equal -0.0.
-            if len({one.tobytes() for one in values}) == 1:
+            if len({scalar.tobytes() for scalar in values}) == 1:
                 return np.broadcast_to(values[0], rows)
         shape = (rows,) if self._width == 1 else (rows, self._width)
         column = np.empty(shape, self._dtype) if is_whole else np.full(shape, value)

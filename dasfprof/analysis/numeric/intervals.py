@@ -94,8 +94,8 @@ class Intervals:
         # For full intervals between the first and the last: steps of their rates up and down.
         steps = [(first + 1, rate), (last, -rate)]
         spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
-        amounts, rates, whole = map(self._summed, (inside, steps, spans))
-        rates = np.where(np.cumsum(whole) > 0, np.maximum(np.cumsum(rates), 0.0), 0.0)
+        amounts, rates, complete = map(self._summed, (inside, steps, spans))
+        rates = np.where(np.cumsum(complete) > 0, np.maximum(np.cumsum(rates), 0.0), 0.0)
         return amounts + rates * self.seconds
 
     def _summed(self, pairs: list[tuple[Array, Array]]) -> Array:
@@ -192,8 +192,8 @@ class SampledIntervals:
         # Complete steps between the step at the start and the step at the end. A cumulative sum
         # alone would lose the precision of a short task in a long run.
         cumulated = np.r_[0.0, np.cumsum(values[:-1] * np.diff(steps))]
-        whole = cumulated[last] - cumulated[np.minimum(first + 1, last)]
+        complete = cumulated[last] - cumulated[np.minimum(first + 1, last)]
         begun = values[first] * (steps[np.minimum(first + 1, len(steps) - 1)] - self._starts)
         ended = values[last] * (self._stops - steps[last])
         within = values[first] * (self._stops - self._starts)
-        return np.where(first == last, within, begun + whole + ended)
+        return np.where(first == last, within, begun + complete + ended)

@@ -182,12 +182,12 @@ def slope_of(values: Array) -> float:
 
 def holm(p_values: Array) -> Array:
     """Correct p-values for the number of tests (Holm 1979). NaN values are not tests."""
-    found = np.full(len(p_values), np.nan)
+    corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]
     raised = p_values[order] * np.arange(len(order), 0, -1)
-    found[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
-    return found
+    corrected[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
+    return corrected
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -164,25 +164,25 @@ def longest_chain(inputs: ReplayInputs, held: Array) -> float:
     order = np.lexsort((inputs.begun, inputs.graph))
     offsets, used = inputs.input_offsets.tolist(), inputs.inputs.tolist()
     seconds = (held + inputs.seceded).tolist()
-    told = submissions.told.tolist()
-    sizes = np.bincount(inputs.graph[submissions.told], minlength=len(submissions.delay))
+    reported = submissions.reported.tolist()
+    sizes = np.bincount(inputs.graph[submissions.reported], minlength=len(submissions.delay))
     before = (np.cumsum(sizes) - sizes).tolist()
     finishes, delay = submissions.finishes.tolist(), submissions.delay.tolist()
     ends = [0.0] * len(inputs)
-    came, latest_told, latest, current = 0.0, 0.0, 0.0, 0
+    came, latest_reported, latest, current = 0.0, 0.0, 0.0, 0
     for row, graph in zip(order.tolist(), inputs.graph[order].tolist(), strict=True):
         while current < graph:
             current += 1
             if not finishes[current]:
                 came += delay[current]
             elif finishes[current] == before[current]:
-                came = max(came, latest_told + delay[current])
+                came = max(came, latest_reported + delay[current])
         end = came
-        for one in used[offsets[row] : offsets[row + 1]]:
-            end = max(end, ends[one])
+        for source in used[offsets[row] : offsets[row + 1]]:
+            end = max(end, ends[source])
         end += seconds[row]
         ends[row] = end
         latest = max(latest, end)
-        if told[row]:
-            latest_told = max(latest_told, end)
+        if reported[row]:
+            latest_reported = max(latest_reported, end)
     return latest

@@ -76,9 +76,9 @@ class HostReplay:
         """The seconds of each task run without its CPU waits, and the CPU seconds of all."""
         replay, count = replay_of(self.run), len(self.run.tasks)
         running = replay.inputs.running.copy()
-        own = running[:count]
-        cpu = np.minimum(np.nan_to_num(self.run.tasks["cpu"].to_numpy(dtype=float)), own)
-        own[:] = np.maximum(own - recorded_column(self.run, "run_queue", count), cpu)
+        recorded = running[:count]
+        cpu = np.minimum(np.nan_to_num(self.run.tasks["cpu"].to_numpy(dtype=float)), recorded)
+        recorded[:] = np.maximum(recorded - recorded_column(self.run, "run_queue", count), cpu)
         if self.one_at_a_time:
             running /= max(float(np.median(replay.cluster.threads)), 1.0)
-        return running, float(np.minimum(cpu, own).sum())
+        return running, float(np.minimum(cpu, recorded).sum())

@@ -146,11 +146,11 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 
 def recorded_column(trace: Run, column: str, count: int) -> Array:
     """Return a column of the trace's tasks for all runs, with 0 if unknown or negative."""
-    told = np.zeros(count)
+    filled = np.zeros(count)
     if column in trace.tasks:
         values = np.nan_to_num(trace.tasks[column].to_numpy(dtype=float))
-        told[: len(values)] = np.maximum(values, 0.0)
-    return told
+        filled[: len(values)] = np.maximum(values, 0.0)
+    return filled
 
 
 def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
@@ -176,10 +176,10 @@ def _priorities(trace: Run, begun: Array) -> Array:
     for name in reversed(names):
         values = np.zeros(count)
         if name in trace.tasks:
-            own = trace.tasks[name].to_numpy(dtype=float)
-            if np.isnan(own).any():
+            recorded = trace.tasks[name].to_numpy(dtype=float)
+            if np.isnan(recorded).any():
                 return begun
-            values[: len(own)] = own
+            values[: len(recorded)] = recorded
         keys.append(values)
     if len(trace.tasks) < count:
         return begun
@@ -203,9 +203,9 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     # A group grows with each graph that adds to it.
     order = np.lexsort((graph, groups))
     so_far = np.empty(len(groups), dtype=np.int64)
-    own = groups[order].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[order]
+    cells = groups[order].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[order]
     first = np.searchsorted(groups[order], groups[order])
-    so_far[order] = np.searchsorted(own, own, side="right") - first
+    so_far[order] = np.searchsorted(cells, cells, side="right") - first
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
 
 
@@ -350,10 +350,10 @@ def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
     scheduled = np.full(count, "sent" in tasks)
     if "sent" in tasks:
         scheduled &= tasks["sent"].notna().to_numpy()
-    worker_told = tasks["received"].notna().to_numpy() & scheduled
-    done_told = tasks["done"].notna().to_numpy() & scheduled
-    to_worker = _mean(received[worker_told] - slots.sent[:count][worker_told], _USUAL_LATENCY)
-    done, known = done[done_told], known[done_told]
+    is_received = tasks["received"].notna().to_numpy() & scheduled
+    is_done = tasks["done"].notna().to_numpy() & scheduled
+    to_worker = _mean(received[is_received] - slots.sent[:count][is_received], _USUAL_LATENCY)
+    done, known = done[is_done], known[is_done]
     to_scheduler, scheduler = _from_workers(done, known)
     executing, ready = slots.times.executing, slots.times.ready
     free = (last_slots(slots, executing, ready) < 0)[:count]
@@ -404,8 +404,8 @@ def _transfers(trace: Run) -> tuple[float, float]:
         return _USUAL_LATENCY, _USUAL_BANDWIDTH
     brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
-    told = brought & np.isfinite(size) & np.isfinite(seconds) & (seconds >= 0)
-    size, seconds = size[told], seconds[told]
+    known = brought & np.isfinite(size) & np.isfinite(seconds) & (seconds >= 0)
+    size, seconds = size[known], seconds[known]
     small = size <= _SMALL
     latency = _mean(seconds[small], _USUAL_LATENCY)
     if small.all():

@@ -80,19 +80,19 @@ class MemoryForecast:
     def recorded(self) -> tuple[float, float]:
         """The recorded peaks of the fullest worker: bytes of results, and of its process."""
         seen = memory_of_processes(self._trace)
-        results = max((float((one.results + one.spilled).max()) for one in seen), default=np.nan)
-        return results, max((float((one.memory + one.spilled).max()) for one in seen), default=0)
+        results = max((float((p.results + p.spilled).max()) for p in seen), default=np.nan)
+        return results, max((float((p.memory + p.spilled).max()) for p in seen), default=0)
 
     def peaks(self, cluster: ReplayCluster) -> MemoryPeaks:
         """Predict the peaks of the fullest worker of a cluster."""
-        own = np.array(self._base_peaks)
-        found = np.array(list(self._peaks_on(cluster)))
+        base_peaks = np.array(self._base_peaks)
+        peaks = np.array(list(self._peaks_on(cluster)))
         both = []
         for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
             # The error of the replay may be chance, or grow and shrink with the peak.
-            typical = float(np.median(own[:, place]))
+            typical = float(np.median(base_peaks[:, place]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
-            likely, low, high = np.quantile(found[:, place], (0.5, *_WITHIN)).tolist()
+            likely, low, high = np.quantile(peaks[:, place], (0.5, *_WITHIN)).tolist()
             least, most = low * min(scale, 1.0), high * max(scale, 1.0)
             both.append(Peak(likely * scale, least * (1 - margin), most * (1 + margin)))
         return MemoryPeaks(*both)
@@ -160,8 +160,8 @@ def _obstacle(trace: Run) -> str:
     tasks = trace.tasks
     size = np.where(tasks["state"] == "memory", tasks["size"].to_numpy(dtype=float), 0.0)
     unknown = np.isnan(release_times(trace)) | ~(size >= 0)
-    whole = float(np.nansum(size))
-    if not (tasks["source"] == "worker").all() or np.nansum(size[unknown]) > _MOST_UNKNOWN * whole:
+    total = float(np.nansum(size))
+    if not (tasks["source"] == "worker").all() or np.nansum(size[unknown]) > _MOST_UNKNOWN * total:
         return "it was not recorded how large results were, or when they were released"
     return ""
 
@@ -197,7 +197,7 @@ class _Residents:
         last = finished[np.maximum(self.finishes - 1, 0)]
         self.delay = np.where(self.finishes > 0, release - last, 0.0)
         #: Initial memory of a worker's process: the median.
-        self.base = float(np.median([one.unmanaged[0] for one in memory_of_processes(trace)]))
+        self.base = float(np.median([p.unmanaged[0] for p in memory_of_processes(trace)]))
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
         """Return the peaks of results, and of processes, of any worker of a replay."""
@@ -278,8 +278,8 @@ def _rises(trace: Run, replay: Replay) -> Array:
     alone, beside = groups.median(memory.rise), groups.median(memory.rise_beside_others)
     usual = np.where(np.isnan(alone), beside, alone)
     rise = inputs.size.copy()
-    own = np.where(np.isnan(memory.rise), usual[function], memory.rise)
-    rise[:count] = np.fmax(own, rise[:count])
+    recorded = np.where(np.isnan(memory.rise), usual[function], memory.rise)
+    rise[:count] = np.fmax(recorded, rise[:count])
     return rise
 
 
@@ -315,7 +315,7 @@ def peak_before_run(
     cluster = ReplayCluster(threads, np.zeros(len(threads)), np.full(len(threads), np.inf))
     random, count = np.random.default_rng(0), len(inputs)
     rows = np.repeat(np.arange(count), np.diff(inputs.input_offsets))
-    found = []
+    peaks = []
     for size in (low,) if np.array_equal(low, high) else (low, high):
         worked = size + np.bincount(rows, weights=size[inputs.inputs], minlength=count)
         for seconds in (np.full(count, _EACH), _EACH / 10 + worked / _WORKED_ON):
@@ -323,8 +323,8 @@ def peak_before_run(
                 held = seconds * np.exp(random.normal(0.0, 1.0, count) * spread)
                 replayed = replace(inputs, size=size, running=held)
                 outcome = Simulation(replayed, held, cluster, USUAL_COSTS).run()
-                found.append(_results_at_peak(replayed, outcome, held, wanted))
-    (least, layer), most = min(found), max(peak for peak, _ in found)
+                peaks.append(_results_at_peak(replayed, outcome, held, wanted))
+    (least, layer), most = min(peaks), max(peak for peak, _ in peaks)
     return least * (1 - _GUESS_MARGIN), most * (1 + _GUESS_MARGIN), layer
 
 

@@ -171,7 +171,7 @@ class Placement:
     def input_seconds(self, row: int) -> float:
         """Return the seconds to fetch all inputs of a run, or a negative value without inputs."""
         used = self._inputs[self._offsets[row] : self._offsets[row + 1]]
-        return sum(self._size[one] for one in used) / self._bandwidth if used else -np.inf
+        return sum(self._size[source] for source in used) / self._bandwidth if used else -np.inf
 
     def fetch_seconds(self, row: int, worker: int) -> float:
         """Return Dask's estimate of the seconds until a worker has a run's inputs."""
@@ -182,13 +182,13 @@ class Placement:
         return size / self._bandwidth
 
     def _least_busy(self) -> int:
-        found, least = -1, np.inf
+        best, least = -1, np.inf
         processing, threads = self.processing, self.threads
         for worker, slots in enumerate(self._slots):
             busy = processing[worker]
             if busy < slots and self.there[worker] and busy / threads[worker] < least:
-                found, least = worker, busy / threads[worker]
-        return found
+                best, least = worker, busy / threads[worker]
+        return best
 
     def _beside(self, row: int) -> int:
         """Return the worker of the previous run, for one thread's part of the group at a time."""
@@ -231,15 +231,15 @@ class Placement:
 
     def _idle(self) -> int:
         """Return the worker with the least to do. Idle workers are chosen in turn."""
-        found, least, count = -1, np.inf, len(self.there)
+        best, least, count = -1, np.inf, len(self.there)
         self._turn += 1
         for step in range(count):
             worker = (self._turn + step) % count
             if self.there[worker] and self.occupancy[worker] < least:
-                found, least = worker, self.occupancy[worker]
+                best, least = worker, self.occupancy[worker]
                 if least <= 0:
                     break
-        return found
+        return best
 
 
 #: Maximum time to fetch a task's inputs, as a multiple of its duration, for Dask to move it, and
@@ -331,10 +331,10 @@ class _View:
             thieves, key=lambda w: occupancy[w] / self._threads[w] + placement.fetch_seconds(row, w)
         )
         fetching = placement.fetch_seconds(row, thief)
-        own = placement.fetch_seconds(row, victim)
-        if occupancy[thief] + fetching + seconds > occupancy[victim] - (own + seconds) / 2:
+        at_victim = placement.fetch_seconds(row, victim)
+        if occupancy[thief] + fetching + seconds > occupancy[victim] - (at_victim + seconds) / 2:
             return -1
-        occupancy[victim] -= seconds + own
+        occupancy[victim] -= seconds + at_victim
         occupancy[thief] += seconds + fetching
         self._processing[victim] -= 1
         self._processing[thief] += 1

@@ -222,7 +222,7 @@ class Replay:
         if np.array_equal(cluster.threads, self.cluster.threads):
             return ""
         threads = cluster.most_threads
-        return " and ".join(one.description for one in self.shared if one.binds(threads))
+        return " and ".join(each.description for each in self.shared if each.binds(threads))
 
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True

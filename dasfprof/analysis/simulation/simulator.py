@@ -186,7 +186,7 @@ class Simulation:
         self._graph_rows: list[int] = order.tolist()
         bounds = np.searchsorted(inputs.graph[order], np.arange(len(submissions.delay) + 1))
         self._graph_bounds: list[int] = bounds.tolist()
-        self._told: list[bool] = submissions.told.tolist()
+        self._reported: list[bool] = submissions.reported.tolist()
         self._unfinished = count
         #: Number of runs that wait for a thread, and whether a search for runs to steal is
         #: scheduled.
@@ -244,8 +244,8 @@ class Simulation:
         at = self._scheduler_free = begin + self._scheduling
         self._known[row] = begin
         self._unfinished -= 1
-        if self._told[row]:
-            self._submit(self._client.told(begin))
+        if self._reported[row]:
+            self._submit(self._client.finished(begin))
         placement, waits = self._placement, self._waits
         placement.finish(row)
         for taker in self._takers[self._offsets[row] : self._offsets[row + 1]]:

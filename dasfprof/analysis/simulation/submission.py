@@ -32,7 +32,7 @@ class GraphSubmissions:
     #: Seconds of the scheduler for it.
     span: Array
     #: Mask of runs whose finish is reported to a client.
-    told: Array
+    reported: Array
 
 
 def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
@@ -48,21 +48,21 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
     graph, submissions
         For each run the number of its graph; and the graphs.
     """
-    arrival, told = times.arrival, _told_clients(trace, len(times))
+    arrival, reported = times.arrival, _reported_to_clients(trace, len(times))
     if not len(arrival):
         none = np.empty(0, dtype=np.int64)
-        return none, GraphSubmissions(none, np.empty(0), np.empty(0), told)
+        return none, GraphSubmissions(none, np.empty(0), np.empty(0), reported)
     graph = _graph_of(trace, arrival)
     count = int(graph.max()) + 1
     first, last = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(first, graph, arrival)
     came = _came_with_graph(trace, len(arrival))
     np.maximum.at(last, graph[came], arrival[came])
-    known, sizes = np.sort(times.known[told]), np.bincount(graph[told], minlength=count)
+    known, sizes = np.sort(times.known[reported]), np.bincount(graph[reported], minlength=count)
     before = np.cumsum(sizes) - sizes
     # A run that ended at the same time is not among those that its graph waited for.
-    own = np.bincount(graph[told & (times.known <= first[graph])], minlength=count)
-    finished = np.minimum(np.searchsorted(known, first, side="right") - own, before)
+    simultaneous = np.bincount(graph[reported & (times.known <= first[graph])], minlength=count)
+    finished = np.minimum(np.searchsorted(known, first, side="right") - simultaneous, before)
     since_finish = first - np.append(-np.inf, known)[finished]
     since_graph = np.diff(first, prepend=first[0])
     idle = (finished > 0) & (finished == before)
@@ -72,28 +72,28 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
     waited = idle | prompt if prompt.sum() >= _MOSTLY * others.sum() else idle
     delay = np.maximum(np.where(waited, since_finish, since_graph), 0.0)
     return graph, GraphSubmissions(
-        np.where(waited, finished, 0), delay, np.maximum(last - first, 0.0), told
+        np.where(waited, finished, 0), delay, np.maximum(last - first, 0.0), reported
     )
 
 
-def _told_clients(trace: Run, count: int) -> Array:
+def _reported_to_clients(trace: Run, count: int) -> Array:
     """Return a mask of runs whose finish was reported to clients, or of all if not recorded."""
     if "wanted" not in trace.tasks:
         return np.ones(count, dtype=bool)
-    told: Array = trace.of_slots("wanted").astype(float) != 0
-    return told if told.any() else np.ones(count, dtype=bool)
+    reported: Array = trace.of_slots("wanted").astype(float) != 0
+    return reported if reported.any() else np.ones(count, dtype=bool)
 
 
 def _came_with_graph(trace: Run, count: int) -> Array:
     """Return a mask of runs that arrived with a graph: the first run of a key, if recorded."""
-    told = np.zeros(count, dtype=bool)
+    first_runs = np.zeros(count, dtype=bool)
     if "scheduler_waiting" in trace.tasks:
         arrival = trace.tasks["scheduler_waiting"].to_numpy(dtype=float)
         order = np.lexsort((arrival, trace.tasks["key_id"].to_numpy()))
         key_ids = trace.tasks["key_id"].to_numpy()[order]
         first = np.diff(key_ids, prepend=-1) != 0
-        told[order[first]] = np.isfinite(arrival[order[first]])
-    return told
+        first_runs[order[first]] = np.isfinite(arrival[order[first]])
+    return first_runs
 
 
 def _graph_of(trace: Run, arrival: Array) -> Array:
@@ -126,7 +126,7 @@ class SimulatedClient:
         self._needs: list[int] = submissions.finishes.tolist()
         self._delay: list[float] = submissions.delay.tolist()
         #: Times at which finishes were reported to clients.
-        self._told: list[float] = []
+        self._reported: list[float] = []
         #: Graph that waits for some of these, or 0.
         self.held_back = 0
 
@@ -138,16 +138,16 @@ class SimulatedClient:
         need, delay = self._needs[following], self._delay[following]
         if not need:
             return now + delay, following
-        if len(self._told) >= need:
-            return max(now, self._told[need - 1] + delay), following
+        if len(self._reported) >= need:
+            return max(now, self._reported[need - 1] + delay), following
         self.held_back = following
         return None
 
-    def told(self, now: float) -> tuple[float, int] | None:
+    def finished(self, now: float) -> tuple[float, int] | None:
         """Record that a finish is reported to a client, and return the graph that waited for it."""
-        self._told.append(now)
+        self._reported.append(now)
         graph = self.held_back
-        if not graph or len(self._told) < self._needs[graph]:
+        if not graph or len(self._reported) < self._needs[graph]:
             return None
         self.held_back = 0
         return now + self._delay[graph], graph

@@ -13,7 +13,7 @@ from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import running_seconds
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import RUNNING, text, whole
+from dasfprof.analysis.tables.columns import RUNNING, integers, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
 
@@ -54,21 +54,21 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
         function.categories.to_numpy(dtype=object)[named].tolist(),
         strict=True,
     )
-    return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
+    return GroupSums.by_name(list(names), Groups(codes, len(pairs)), summed)
 
 
-def _by_task_run(run: Run, told: pd.DataFrame) -> Array:
+def _by_task_run(run: Run, recorded: pd.DataFrame) -> Array:
     """Return the seconds that rows record for each task run, or NaN if they were not recorded."""
     tasks = run.tasks
     sums = np.full(len(tasks), 0.0 if run.knows_serialising else np.nan)
-    if not len(told):
+    if not len(recorded):
         return sums
-    rows = np.flatnonzero(np.isin(tasks["key_id"].to_numpy(), told["key_id"].to_numpy()))
+    rows = np.flatnonzero(np.isin(tasks["key_id"].to_numpy(), recorded["key_id"].to_numpy()))
     runs = tasks[_RUN].iloc[rows].assign(row=rows).drop_duplicates(_RUN)
-    found = runs.merge(told[[*_RUN, "seconds"]], on=_RUN)
-    at = found["row"].to_numpy(dtype=np.int64)
+    matches = runs.merge(recorded[[*_RUN, "seconds"]], on=_RUN)
+    at = matches["row"].to_numpy(dtype=np.int64)
     sums[at] = np.nan_to_num(sums[at])
-    np.add.at(sums, at, found["seconds"].to_numpy(dtype=float))
+    np.add.at(sums, at, matches["seconds"].to_numpy(dtype=float))
     return sums
 
 
@@ -105,11 +105,11 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
             "Mean Task time (s)": seconds / sums.rows,
             "Worker": text(names[:, 1]),
             "Failed Tasks": sums.sum("failed").astype(np.int64),
-            **{label: sums.told(name) for name, label in RUNNING.items()},
-            "Deserialising (s)": sums.told("deserialising"),
-            "Unpickling (s)": sums.told("unpickling"),
-            "Serialising (s)": sums.told("serialising"),
-            "Garbage Collection (s)": sums.told("collecting"),
+            **{label: sums.known_sum(name) for name, label in RUNNING.items()},
+            "Deserialising (s)": sums.known_sum("deserialising"),
+            "Unpickling (s)": sums.known_sum("unpickling"),
+            "Serialising (s)": sums.known_sum("serialising"),
+            "Garbage Collection (s)": sums.known_sum("collecting"),
         }
     )
     # pandas cannot sort lone surrogates if its strings are Arrow's.
@@ -233,7 +233,7 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
             "Failed Tasks": groups.sum(failed).astype(np.int64),
             "First Start (s)": run.since_begin(groups.min(start)),
             "Last End (s)": run.since_begin(groups.max(start + duration)),
-            "Entered": whole(entered),
+            "Entered": integers(entered),
             "Time in Client (s)": open_for,
         }
     )
@@ -252,9 +252,9 @@ def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
     codes = np.array([places.get(step, -1) for step in steps["step"]], dtype=np.int64)
     groups = Groups(codes, len(names))
     duration = steps["duration"].to_numpy(dtype=float)
-    told = groups.sizes > 0
+    known = groups.sizes > 0
     seconds = np.where(groups.known(duration) > 0, groups.sum(duration), np.nan)
-    return np.where(told, groups.sizes, np.nan), seconds
+    return np.where(known, groups.sizes, np.nan), seconds
 
 
 def _distinct(codes: Array, values: Array, count: int) -> Array:

@@ -12,7 +12,7 @@ import pandas as pd
 from dasfprof.analysis.model.client_time import ClientTime, client_time_of, find_calls, find_sent
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import known_texts, of_workers, text, whole
+from dasfprof.analysis.tables.columns import integers, known_texts, of_workers, text
 from dasfprof.analysis.tables.questions import question
 
 # --- What the client's program called of Dask, and where its time went ----------------------------
@@ -68,18 +68,18 @@ def client_calls(run: Run) -> pd.DataFrame:
     asynchronous client, a call ends when it returns, even if its answer arrives later. Your own
     code that builds collections does not count, except for tokenising and optimising.
     """
-    found = find_calls(run)
+    calls = find_calls(run)
     return pd.DataFrame(
         {
-            "Call": known_texts(found["call"]),
-            "File": known_texts(found["file"]),
-            "Line": whole(found["line"].where(found["line"] >= 0).to_numpy(dtype=float)),
-            "Code": known_texts(found["code"]),
-            "Calls": whole(found["calls"].to_numpy(dtype=float)),
-            "Keys": whole(found["keys"].to_numpy(dtype=float)),
-            "Time (s)": found["seconds"].to_numpy(dtype=float),
+            "Call": known_texts(calls["call"]),
+            "File": known_texts(calls["file"]),
+            "Line": integers(calls["line"].where(calls["line"] >= 0).to_numpy(dtype=float)),
+            "Code": known_texts(calls["code"]),
+            "Calls": integers(calls["calls"].to_numpy(dtype=float)),
+            "Keys": integers(calls["keys"].to_numpy(dtype=float)),
+            "Time (s)": calls["seconds"].to_numpy(dtype=float),
             **{
-                label: found[name].to_numpy(dtype=float) / unit
+                label: calls[name].to_numpy(dtype=float) / unit
                 for name, (label, unit) in _FIGURES.items()
             },
         }
@@ -134,20 +134,20 @@ def sent_values(run: Run) -> pd.DataFrame:
           The scheduler pickles the object for each of them, and a worker unpickles it
         - ``File``, ``Line``, ``Code``: the line that sent it, and its function
     """
-    found = find_sent(run)
+    values = find_sent(run)
     return pd.DataFrame(
         {
-            "Kind": known_texts(found["kind"]),
-            "Name": known_texts(found["name"]),
-            "By Value": known_texts(found["why"]),
-            "Holds": known_texts(found["held"]),
-            "Size (MB)": found["size"].to_numpy(dtype=float) / 1e6,
-            "Pickling (s)": found["seconds"].to_numpy(dtype=float),
-            "Graphs": whole(found["graphs"].to_numpy(dtype=float)),
-            "Tasks": whole(found["tasks"].to_numpy(dtype=float)),
-            "File": known_texts(found["file"]),
-            "Line": whole(found["line"].where(found["line"] >= 0).to_numpy(dtype=float)),
-            "Code": known_texts(found["code"]),
+            "Kind": known_texts(values["kind"]),
+            "Name": known_texts(values["name"]),
+            "By Value": known_texts(values["why"]),
+            "Holds": known_texts(values["held"]),
+            "Size (MB)": values["size"].to_numpy(dtype=float) / 1e6,
+            "Pickling (s)": values["seconds"].to_numpy(dtype=float),
+            "Graphs": integers(values["graphs"].to_numpy(dtype=float)),
+            "Tasks": integers(values["tasks"].to_numpy(dtype=float)),
+            "File": known_texts(values["file"]),
+            "Line": integers(values["line"].where(values["line"] >= 0).to_numpy(dtype=float)),
+            "Code": known_texts(values["code"]),
         }
     )
 
@@ -160,14 +160,14 @@ _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError
 
 def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...]], list[str]]:
     """Return the summed `pstats` profiles of one function, or of all, and the paths read."""
-    found, files = pstats.Stats(), []
+    stats, files = pstats.Stats(), []
     table = run.call_profiles
     for path, name in zip(table["path"], table["name"].astype(object), strict=True):
         if isinstance(path, str) and function in (None, name):
             with suppress(*_DAMAGE):
-                found.add(path)
+                stats.add(path)
                 files.append(path)
-    return found.stats, files  # type: ignore[attr-defined]
+    return stats.stats, files  # type: ignore[attr-defined]
 
 
 @question("Calls and their times", "lines", expendable=("Primitive Calls",), needs="call_profiles")
@@ -194,10 +194,10 @@ def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
         The times include the overhead of cProfile, so compare them only with each other.
         ``attrs["files"]`` lists the paths of the summed files, for ``python -m pstats``.
     """
-    found, files = call_times(run, function)
-    places = sorted(found, key=lambda place: -found[place][2])
-    figures = np.array([found[place][:4] for place in places], dtype=float).reshape(-1, 4)
-    own = figures[:, 2]
+    stats, files = call_times(run, function)
+    places = sorted(stats, key=lambda place: -stats[place][2])
+    figures = np.array([stats[place][:4] for place in places], dtype=float).reshape(-1, 4)
+    self_seconds = figures[:, 2]
     table = pd.DataFrame(
         {
             "File": text([place[0] for place in places]),
@@ -205,8 +205,8 @@ def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
             "Code": text([place[2] for place in places]),
             "Calls": figures[:, 1].astype(np.int64),
             "Primitive Calls": figures[:, 0].astype(np.int64),
-            "Time (s)": own,
-            "Share (%)": own / (own.sum() or 1.0) * 100,
+            "Time (s)": self_seconds,
+            "Share (%)": self_seconds / (self_seconds.sum() or 1.0) * 100,
             "Cumulative Time (s)": figures[:, 3],
         }
     )
@@ -240,8 +240,8 @@ def call_profiles(run: Run) -> pd.DataFrame:
             "Worker": of_workers(run, table["worker_id"]),
             "Function": known_texts(table["name"]),
             "Profiler": known_texts(table["profiler"]),
-            "Task Runs": whole(table["runs"].to_numpy(dtype=float)),
-            "Left Out": whole(table["left_out"].to_numpy(dtype=float)),
+            "Task Runs": integers(table["runs"].to_numpy(dtype=float)),
+            "Left Out": integers(table["left_out"].to_numpy(dtype=float)),
             "File": known_texts(table["path"]),
             "Refused": known_texts(table["refused"]),
         }

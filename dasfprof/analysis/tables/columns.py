@@ -64,17 +64,17 @@ def utc(seconds: Array) -> pd.Series:
     return pd.Series(times)
 
 
-def whole(numbers: Array) -> pd.Series:
-    """Return whole numbers; what is none, or has no end, is NA."""
+def integers(numbers: Array) -> pd.Series:
+    """Return nullable integers. Numbers that are not finite, or too large to be exact, are NA."""
     rounded = np.round(numbers.astype(float))
     known = np.abs(rounded) <= _EXACT
     values = np.where(known, rounded, 0.0).astype(np.int64)
     return pd.Series(pd.arrays.IntegerArray(values, ~known))
 
 
-def flags(found: Array, known: Array) -> pd.Series:
+def flags(values: Array, known: Array) -> pd.Series:
     """Return nullable booleans, with NA where `known` is false."""
-    return pd.Series(pd.arrays.BooleanArray(found, ~known))
+    return pd.Series(pd.arrays.BooleanArray(values, ~known))
 
 
 def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
@@ -84,8 +84,8 @@ def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[p
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
     if function is None:
         return table, functions
-    kept = functions == function
-    return table[kept], functions[kept]
+    selected = functions == function
+    return table[selected], functions[selected]
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:

@@ -94,13 +94,13 @@ def critical_path(run: Run) -> pd.DataFrame:
     client's futures that finished before it submitted the next graph, or the last task if no file
     records the futures.
     """
-    found, slots = path_segments(run), run.slots
-    rows = found.rows
+    segments, slots = path_segments(run), run.slots
+    rows = segments.rows
     return pd.DataFrame(
         {
-            "Start (s)": found.begin,
-            "Duration (s)": found.length,
-            "Kind": text(_LABELS[found.kind]),
+            "Start (s)": segments.begin,
+            "Duration (s)": segments.length,
+            "Kind": text(_LABELS[segments.kind]),
             "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
             "Task Key": text(run.keys.texts(run.of_slots("key_id")[rows])),
             "Run ID": run.of_slots("run_id")[rows],
@@ -134,24 +134,25 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
           or if not recorded
         - ``Meaning`` of the kind
     """
-    slots, found = run.slots, path_segments(run)
+    slots, segments = run.slots, path_segments(run)
     if by == "step":
         codes, names = step_groups(run.tasks, run.unseen)
     else:
         codes, names = slots.function, slots.functions
-    pairs, distinct = pd.factorize(found.kind * len(names) + codes[found.rows].astype(np.int64))
+    labels = codes[segments.rows].astype(np.int64)
+    pairs, distinct = pd.factorize(segments.kind * len(names) + labels)
     groups = Groups(pairs, len(distinct))
     kinds, labels = np.divmod(distinct, max(len(names), 1))
-    seconds = groups.sum(found.length)
-    runs = np.unique(np.stack([pairs, found.rows]), axis=1)[0]
+    seconds = groups.sum(segments.length)
+    runs = np.unique(np.stack([pairs, segments.rows]), axis=1)[0]
     summary = pd.DataFrame(
         {
             "Kind": text(_LABELS[kinds]),
             by.capitalize(): text(np.array(names, dtype=object)[labels]),
             "Duration (s)": seconds,
-            "Share (%)": ratio(seconds, found.length.sum()) * 100,
+            "Share (%)": ratio(seconds, segments.length.sum()) * 100,
             "Task Runs": np.bincount(runs, minlength=len(distinct)),
-            **running_columns(running_on_path(run), groups.told),
+            **running_columns(running_on_path(run), groups.known_sum),
             "Meaning": text(_MEANINGS[kinds]),
         }
     )
@@ -194,15 +195,15 @@ def time_to_first_task(run: Run) -> pd.DataFrame:
         - ``Waiting for workers``: there was no worker
         - ``Starting``: until a worker gave the first task a thread
     """
-    found = find_first_task(run)
-    stages = {} if found is None else found.stages
+    first_task = find_first_task(run)
+    stages = {} if first_task is None else first_task.stages
     seconds = np.array(list(stages.values()), dtype=float)
-    whole = np.nan if found is None else found.seconds
+    total = np.nan if first_task is None else first_task.seconds
     return pd.DataFrame(
         {
             "Stage": text([LABELS[stage] for stage in stages]),
             "Time (s)": seconds,
-            "Share (%)": seconds / whole * 100 if whole > 0 else np.full(len(seconds), np.nan),
+            "Share (%)": seconds / total * 100 if total > 0 else np.full(len(seconds), np.nan),
         }
     )
 

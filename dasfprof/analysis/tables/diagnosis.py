@@ -35,8 +35,8 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
           if steps are known
         - ``Suggestion``: what to change
         - ``Rule``: stable name of the rule
-        - ``Function``, ``Worker`` (None for the whole run), ``Start (s)``, ``Stop (s)`` (since the
-          start of the run, NaN for the whole run): where to look
+        - ``Function``, ``Worker`` (None for all workers), ``Start (s)``, ``Stop (s)`` (since the
+          start of the run, NaN for the full run): where to look
         - ``Cause``: the rule of the finding that causes this one, or None
         - ``Client``: the client with most of the function's seconds, if the run has several
 

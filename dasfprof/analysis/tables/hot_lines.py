@@ -21,7 +21,7 @@ from dasfprof.analysis.stack_samples.places import (
     places,
 )
 from dasfprof.analysis.stack_samples.spent import Samples, samples_of, spent
-from dasfprof.analysis.tables.columns import of_workers, text, whole
+from dasfprof.analysis.tables.columns import integers, of_workers, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
@@ -89,11 +89,11 @@ def hot_lines(
     how much. It is close to 0 if one of the three has nearly all of the function's time, or one
     line has.
     """
-    found = hot_places(run, function, step, by)
-    columns = place_columns(found.names, by)
+    hot = hot_places(run, function, step, by)
+    columns = place_columns(hot.names, by)
     if by == "line":
-        columns["Inside"] = text(found.inside)
-    spent = found.spent
+        columns["Inside"] = text(hot.inside)
+    spent = hot.spent
     return pd.DataFrame(
         {
             **columns,
@@ -121,7 +121,7 @@ def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
     if by == "function":
         return {"File": column(0), "Code": column(1)}
     lines = [name.line if isinstance(name, Frame) else np.nan for name in names]
-    return {"File": column(1), "Line": whole(np.array(lines, dtype=float)), "Code": column(0)}
+    return {"File": column(1), "Line": integers(np.array(lines, dtype=float)), "Code": column(0)}
 
 
 @question("Tree of calls", "lines", short="calls", needs="task_samples")
@@ -154,16 +154,16 @@ def call_tree(
     seconds, unknown = stacks.sum(samples.interval), samples.interval[samples.stack < 0].sum()
     total = float(seconds.sum() + unknown)
     tree = CallTree(all_stacks(run), seconds, stacks.sizes)
-    kept = [call for call in tree.calls() if total and call.seconds >= least / 100 * total]
+    calls = [call for call in tree.calls() if total and call.seconds >= least / 100 * total]
     return pd.DataFrame(
         {
-            "Depth": np.array([call.depth for call in kept], dtype=np.int64),
-            "Code": text([call.function for call in kept]),
-            "File": text([call.file for call in kept]),
-            "Time (s)": np.array([call.seconds for call in kept], dtype=float),
-            "Share (%)": np.array([call.seconds / total * 100 for call in kept], dtype=float),
-            "Self (s)": np.array([call.own_seconds for call in kept], dtype=float),
-            "Samples": np.array([call.samples for call in kept], dtype=np.int64),
+            "Depth": np.array([call.depth for call in calls], dtype=np.int64),
+            "Code": text([call.function for call in calls]),
+            "File": text([call.file for call in calls]),
+            "Time (s)": np.array([call.seconds for call in calls], dtype=float),
+            "Share (%)": np.array([call.seconds / total * 100 for call in calls], dtype=float),
+            "Self (s)": np.array([call.own_seconds for call in calls], dtype=float),
+            "Samples": np.array([call.samples for call in calls], dtype=np.int64),
         }
     )
 
@@ -200,9 +200,9 @@ def client_activity(run: Run) -> pd.DataFrame:
     phase = phases.codes.to_numpy(dtype=np.int64) if phases is not None else lines
     pairs, groups = np.unique(phase * len(named.names) + lines, return_inverse=True)
     groups = groups.reshape(-1)
-    found = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
+    totals = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
     idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(run, samples.time))
-    order = np.argsort(-found.seconds, kind="stable")
+    order = np.argsort(-totals.seconds, kind="stable")
     names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
     frames = [name if isinstance(name, Frame) else Frame(UNKNOWN, UNKNOWN, -1) for name in names]
     known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
@@ -211,15 +211,15 @@ def client_activity(run: Run) -> pd.DataFrame:
         {
             "Phase": text(known[row] for row in (pairs[order] // max(len(named.names), 1))),
             "File": text(frame.file for frame in frames),
-            "Line": whole(np.array([f.line if f.line >= 0 else np.nan for f in frames], float)),
+            "Line": integers(np.array([f.line if f.line >= 0 else np.nan for f in frames], float)),
             "Code": text(frame.function for frame in frames),
             "Importing": text(imports[row] for row in order.tolist()),
-            "Time (s)": found.seconds[order],
-            "Share (%)": found.share[order] * 100,
-            "Margin (points)": found.margin[order] * 100,
-            "Computing (s)": found.computing[order],
+            "Time (s)": totals.seconds[order],
+            "Share (%)": totals.share[order] * 100,
+            "Margin (points)": totals.margin[order] * 100,
+            "Computing (s)": totals.computing[order],
             "Cluster Idle (s)": idle[order],
-            "Samples": found.samples[order],
+            "Samples": totals.samples[order],
         }
     )
 
@@ -240,11 +240,11 @@ def _is_idle(run: Run, times: Array) -> Array:
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
     """Return the library that the first importing stack of each group imports, or an empty text."""
     frames = all_stacks(run)
-    found = [""] * count
+    libraries = [""] * count
     for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):
         library = import_of(frames[stack]) if stack >= 0 else None
-        found[group] = found[group] or library or ""
-    return found
+        libraries[group] = libraries[group] or library or ""
+    return libraries
 
 
 @question(
@@ -284,7 +284,7 @@ def loop_blocks(run: Run) -> pd.DataFrame:
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
             "Cause": text([block.cause for block in blocks]),
             "File": text(["" if line is None else line.file for line in lines]),
-            "Line": whole(np.array([np.nan if line is None else line.line for line in lines])),
+            "Line": integers(np.array([np.nan if line is None else line.line for line in lines])),
             "Code": text(["" if line is None else line.function for line in lines]),
             "Inside": text([block.inside for block in blocks]),
             "Importing": text([block.imported or "" for block in blocks]),

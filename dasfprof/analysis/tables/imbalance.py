@@ -37,7 +37,7 @@ def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
     labels = zip(workers.hosts[worker].tolist(), workers.labels[worker].tolist(), strict=True)
     named = [(names[at], *label) for at, label in zip(named_as.tolist(), labels, strict=True)]
     groups = Groups(pairs, len(distinct))
-    sums = GroupSums.of(named, groups, {"duration": duration}, {"duration": duration})
+    sums = GroupSums.by_name(named, groups, {"duration": duration}, {"duration": duration})
     group = make_categorical(codes, names)
     return sums, pd.DataFrame({"group": group, "duration": duration.astype(np.float32)})
 
@@ -163,25 +163,25 @@ def stragglers(run: Run) -> pd.DataFrame:
           thread), ``first run on that worker``, ``skew`` (the function's durations vary that much
           anyway), ``blocked`` (it waited without using the CPU), ``computed longer``, ``unknown``
     """
-    found, workers = find_stragglers(run), run.named
-    tasks = run.tasks.take(found.rows)
+    slow, workers = find_stragglers(run), run.named
+    tasks = run.tasks.take(slow.rows)
     return pd.DataFrame(
         {
             "Task Key": text(run.keys.texts(tasks["key_id"].to_numpy())),
             "Function": text(tasks["function"].astype(object).to_numpy()),
-            "Host": text(workers.hosts[found.worker]),
-            "Worker": text(workers.labels[found.worker]),
+            "Host": text(workers.hosts[slow.worker]),
+            "Worker": text(workers.labels[slow.worker]),
             "Run ID": tasks["run_id"].to_numpy(),
-            "Start (s)": run.since_begin(found.start),
-            "Elapsed (s)": found.seconds,
-            "Median (s)": found.median,
-            "Times Median": ratio(found.seconds, found.median),
-            "Excess (s)": found.excess,
-            "Input Size (MB)": found.input_size / 1e6,
-            "Median Input Size (MB)": found.median_input / 1e6,
-            "Expected for its Input (s)": found.expected,
-            "Cause": text(found.cause),
-            **origin_columns(run, found.rows),
+            "Start (s)": run.since_begin(slow.start),
+            "Elapsed (s)": slow.seconds,
+            "Median (s)": slow.median,
+            "Times Median": ratio(slow.seconds, slow.median),
+            "Excess (s)": slow.excess,
+            "Input Size (MB)": slow.input_size / 1e6,
+            "Median Input Size (MB)": slow.median_input / 1e6,
+            "Expected for its Input (s)": slow.expected,
+            "Cause": text(slow.cause),
+            **origin_columns(run, slow.rows),
         }
     )
 

@@ -21,7 +21,7 @@ from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.config import setting
@@ -237,26 +237,26 @@ def plan(run: Run) -> pd.DataFrame:
         - ``Output (MB)``: its results
         - ``Moved (MB)``: its results that were transferred between workers
     """
-    found, ran = find_plan(run), run.whole
-    spent = busy_seconds(ran, found.of_whole, len(found))[:, :USES]
+    nodes, ran = find_plan(run), run.whole
+    spent = busy_seconds(ran, nodes.of_all_slots, len(nodes))[:, :USES]
     busy, path = spent.sum(axis=1), path_segments(run)
     texts = run.lines.drop_duplicates("line").set_index("line")["text"]
-    counts = _counts(run, found)
+    counts = _counts(run, nodes)
     table = pd.DataFrame(
         {
-            "Node": text(node_names(found)),
-            "Computation": found.computation + 1,
-            "Function": text(found.function),
-            "Line": text(found.line),
-            "Text": known_texts(texts.reindex(found.line)),
-            "Step": text(found.step),
+            "Node": text(node_names(nodes)),
+            "Computation": nodes.computation + 1,
+            "Function": text(nodes.function),
+            "Line": text(nodes.line),
+            "Text": known_texts(texts.reindex(nodes.line)),
+            "Step": text(nodes.step),
             **{name: counts.pop(name) for name in ("Tasks", "Partitions", "Rows")},
             "Thread Time (s)": busy,
             "Share (%)": ratio(busy, np.full(len(busy), busy.sum())) * 100,
             **{f"{each.label} (s)": spent[:, each] for each in _BUSY if spent[:, each].any()},
-            "Critical Path (s)": Groups(found.of_slots[path.rows], len(found)).sum(path.length),
+            "Critical Path (s)": Groups(nodes.of_slots[path.rows], len(nodes)).sum(path.length),
             **counts,
-            **_bytes(run, found),
+            **_bytes(run, nodes),
         }
     )
     return table if has_steps(run) else table.drop(columns="Step")
@@ -279,8 +279,8 @@ def plan_edges(run: Run) -> pd.DataFrame:
         - ``On Path``: number of these task runs that the critical path reaches through a result
           that they waited for
     """
-    found, edges = find_plan(run), find_edges(run)
-    names = node_names(found)
+    nodes, edges = find_plan(run), find_edges(run)
+    names = node_names(nodes)
     return pd.DataFrame(
         {
             "From": text(names[edges.source]),
@@ -292,16 +292,16 @@ def plan_edges(run: Run) -> pd.DataFrame:
     )
 
 
-def node_names(found: Plan) -> Array:
+def node_names(nodes: Plan) -> Array:
     """Return a unique name for each node."""
-    names = np.empty(len(found), dtype=object)
-    names[:] = [f"{number} {name}" for number, name in enumerate(found.function, 1)]
+    names = np.empty(len(nodes), dtype=object)
+    names[:] = [f"{number} {name}" for number, name in enumerate(nodes.function, 1)]
     return names
 
 
-def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
+def _counts(run: Run, nodes: Plan) -> dict[str, pd.Series]:
     """Return the task runs, results and rows of each node, by outcome of the task runs."""
-    tasks, codes, count = run.tasks, found.of_slots[: len(run.tasks)], len(found)
+    tasks, codes, count = run.tasks, nodes.of_slots[: len(run.tasks)], len(nodes)
     succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
     made = np.flatnonzero(succeeded)
     keys = pd.DataFrame({"node": codes, "key": tasks["key_id"]}).iloc[made]
@@ -319,28 +319,28 @@ def _counts(run: Run, found: Plan) -> dict[str, pd.Series]:
     key_ids = np.where(succeeded, tasks["key_id"].to_numpy(), -1)
     again = Groups(key_ids, len(run.keys)).places(tasks["start"].to_numpy()) > 0
     opened = run.open["key_id"].to_numpy()
-    nodes = found.of_whole[len(tasks) : len(tasks) + len(opened)]
-    unfinished = nodes[~np.isin(opened, key_ids)]
+    open_nodes = nodes.of_all_slots[len(tasks) : len(tasks) + len(opened)]
+    unfinished = open_nodes[~np.isin(opened, key_ids)]
     return {
-        "Tasks": whole(Groups(codes, count).sizes),
-        "Partitions": whole(results.sizes),
-        "Rows": whole(np.where(results.sizes > 0, summed, np.nan)),
-        "Failed": whole(Groups(codes[(tasks["state"] == "erred").to_numpy()], count).sizes),
-        "Again": whole(Groups(codes[again], count).sizes),
-        "Unfinished": whole(Groups(unfinished, count).sizes),
+        "Tasks": integers(Groups(codes, count).sizes),
+        "Partitions": integers(results.sizes),
+        "Rows": integers(np.where(results.sizes > 0, summed, np.nan)),
+        "Failed": integers(Groups(codes[(tasks["state"] == "erred").to_numpy()], count).sizes),
+        "Again": integers(Groups(codes[again], count).sizes),
+        "Unfinished": integers(Groups(unfinished, count).sizes),
     }
 
 
-def _bytes(run: Run, found: Plan) -> dict[str, Array]:
+def _bytes(run: Run, nodes: Plan) -> dict[str, Array]:
     """Return the MB that each node used and produced, and the transfers of its results in MB."""
-    tasks, edges, count = run.tasks, find_edges(run), len(found)
-    codes = found.of_slots[: len(tasks)]
+    tasks, edges, count = run.tasks, find_edges(run), len(nodes)
+    codes = nodes.of_slots[: len(tasks)]
     of_keys = np.full(len(run.keys), -1, dtype=np.int64)
     of_keys[tasks["key_id"].to_numpy()] = codes
     taken = Groups(np.where(edges.source == edges.target, -1, edges.target), count)
-    told = taken.known(edges.size) == taken.sizes
+    known = taken.known(edges.size) == taken.sizes
     return {
-        "Input (MB)": np.where(told, taken.sum(edges.size), np.nan) / 1e6,
+        "Input (MB)": np.where(known, taken.sum(edges.size), np.nan) / 1e6,
         "Output (MB)": Groups(codes, count).sum(tasks["size"].to_numpy(dtype=float)) / 1e6,
         "Moved (MB)": moved_outputs(run, of_keys, count).size / 1e6,
     }

@@ -12,7 +12,7 @@ import pandas as pd
 from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import known_texts, of_function, of_workers, text, whole
+from dasfprof.analysis.tables.columns import integers, known_texts, of_function, of_workers, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
@@ -94,8 +94,8 @@ def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
             "Worker": of_workers(run, table["worker_id"]),
             "Function": text(functions),
             "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
-            "Attempt": whole(attempt["attempt"].to_numpy(dtype=float)),
-            "Attempts": whole(attempt["attempts"].to_numpy(dtype=float)),
+            "Attempt": integers(attempt["attempt"].to_numpy(dtype=float)),
+            "Attempts": integers(attempt["attempts"].to_numpy(dtype=float)),
             "Exception": known_texts(attempt["exception"].astype(object)),
             "Traceback": known_texts(table["text"].astype(object)),
         }
@@ -132,7 +132,7 @@ def function_code(run: Run, function: str | None = None) -> pd.DataFrame:
             "Function": known_texts(table["name"]),
             "Code": known_texts(table["function"]),
             "File": known_texts(table["file"]),
-            "Line": whole(table["line"].to_numpy(dtype=float)),
+            "Line": integers(table["line"].to_numpy(dtype=float)),
             "Source": known_texts(table["source"]),
             "Missing": known_texts(table["missing"]),
         }
@@ -160,8 +160,8 @@ def cluster_changes(run: Run) -> pd.DataFrame:
     table = run.cluster_changes.sort_values("time", kind="stable")
     labels = dict(zip(run.workers["address"], run.workers["worker"], strict=True))
     workers = [
-        ", ".join(str(labels.get(address, address)) for address in told or ())
-        for told in table["workers"]
+        ", ".join(str(labels.get(address, address)) for address in addresses or ())
+        for addresses in table["workers"]
     ]
     return pd.DataFrame(
         {
@@ -268,13 +268,13 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
     codes, names = run.keys.functions()
     functions = codes[table["key_id"].to_numpy(dtype=np.int64)]
     if function is not None:
-        kept = functions == (names.index(function) if function in names else -1)
-        table, functions = table[kept], functions[kept]
+        selected = functions == (names.index(function) if function in names else -1)
+        table, functions = table[selected], functions[selected]
     runs = run_of_rows(run, table)
     annotations, annotation_names = annotation_texts(run)
-    told = np.append(annotations, 0)[runs]
+    annotation = np.append(annotations, 0)[runs]
     arguments = table["arguments"].astype("category").cat
-    pairs = pd.DataFrame({"f": functions, "a": arguments.codes.to_numpy(), "t": told})
+    pairs = pd.DataFrame({"f": functions, "a": arguments.codes.to_numpy(), "t": annotation})
     groups = pairs.groupby(["f", "a", "t"], sort=False).ngroup().to_numpy(dtype=np.int64)
     _, first = np.unique(groups, return_index=True)
     spent = np.append(tasks["duration"].to_numpy(dtype=float), np.nan)[runs]
@@ -287,7 +287,7 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
         {
             "Function": text([str(names[code]) for code in functions[at].tolist()]),
             "Arguments": text([known[code] for code in arguments.codes.to_numpy()[at].tolist()]),
-            "Annotations": text([annotation_names[code] for code in told[at].tolist()]),
+            "Annotations": text([annotation_names[code] for code in annotation[at].tolist()]),
             "Task Runs": grouped.sizes[order],
             "Time (s)": seconds[order],
             "Median (s)": medians[order],
@@ -302,5 +302,5 @@ def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
         return np.full(len(table), -1, dtype=np.int64)
     runs = pd.MultiIndex.from_frame(run.tasks[RUN])
     first = np.flatnonzero(~runs.duplicated())
-    found = runs[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
-    return np.where(found >= 0, first[found], -1)
+    indices = runs[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
+    return np.where(indices >= 0, first[indices], -1)

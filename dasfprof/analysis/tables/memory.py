@@ -11,7 +11,7 @@ from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
-from dasfprof.analysis.tables.columns import of_workers, text, whole
+from dasfprof.analysis.tables.columns import integers, of_workers, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.columns import row_of
 from dasfprof.database.columns import Array
@@ -70,9 +70,9 @@ def function_memory(run: Run) -> pd.DataFrame:
 def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
     """Return the row with the largest value of each group, or -1 for a group without values."""
     rows = np.full(count, -1, dtype=np.int64)
-    told = np.flatnonzero(np.isfinite(values))
-    told = told[np.argsort(values[told], kind="stable")]
-    rows[codes[told]] = told
+    known = np.flatnonzero(np.isfinite(values))
+    known = known[np.argsort(values[known], kind="stable")]
+    rows[codes[known]] = known
     return rows
 
 
@@ -122,9 +122,9 @@ def gpu_memory(run: Run) -> pd.DataFrame:
     indices, titles = devices.indices(), workers.titles()
     rows = []
     for number in range(len(workers)):
-        read, own = devices.of(number), held.take(np.flatnonzero(of_held == number))
+        read, worker_held = devices.of_worker(number), held.take(np.flatnonzero(of_held == number))
         used = read["gpu_memory_used"].to_numpy(dtype=float)
-        if not (np.isfinite(used).any() or len(own)):
+        if not (np.isfinite(used).any() or len(worker_held)):
             continue
         at = float("nan")
         row = {"Worker": titles[number], "GPU": indices[number]}
@@ -135,12 +135,12 @@ def gpu_memory(run: Run) -> pd.DataFrame:
             row |= {"Of (MB)": float(fullest.get("memory_total", np.nan))}
         process = run.samples.reindex(columns=["gpu_process_memory"]).to_numpy(dtype=float)
         row["Own Process (MB)"] = np.fmax.reduce(process[of_sample == number, 0], initial=np.nan)
-        rows.append({**row, "Time (s)": run.seconds_at(at), **_results(own, at)})
+        rows.append({**row, "Time (s)": run.seconds_at(at), **_results(worker_held, at)})
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in table.columns[table.columns.str.endswith("(MB)")]:
         table[name] = table[name].to_numpy(dtype=float) / 1e6
     for name in ("GPU", "Results on Disk"):
-        table[name] = whole(pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float))
+        table[name] = integers(pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float))
     table["Worker"] = text(table["Worker"].to_numpy(dtype=object))
     table["Time (s)"] = table["Time (s)"].astype(float)
     return table
@@ -219,9 +219,9 @@ def died_of_memory(run: Run) -> pd.DataFrame:
             "Told By": text([exit_words(run, kill.life) for kill in kills]),
             "Memory (MB)": megabytes("memory"),
             "Limit (MB)": megabytes("limit"),
-            "Group (MB)": np.array([one.group.memory for one in kills], dtype=float) / 1e6,
-            "Group Limit (MB)": np.array([one.group.limit for one in kills], dtype=float) / 1e6,
-            "Group Workers": np.array([one.group.workers for one in kills], dtype=np.int64),
+            "Group (MB)": np.array([kill.group.memory for kill in kills], dtype=float) / 1e6,
+            "Group Limit (MB)": np.array([kill.group.limit for kill in kills], dtype=float) / 1e6,
+            "Group Workers": np.array([kill.group.workers for kill in kills], dtype=np.int64),
             "Results (MB)": megabytes("results"),
             "Before (MB)": megabytes("before"),
             "Tasks": text(["; ".join(map(_in_words, kill.tasks)) for kill in kills]),

@@ -28,7 +28,7 @@ from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.significance import FEWEST, Course, Drift
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -82,7 +82,7 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     DataFrame
         The columns of `memory_at`.
     """
-    samples = Samples.of(run, run.samples, "memory")
+    samples = Samples.from_table(run, run.samples, "memory")
     process, memory = processes_of_workers(run)[samples.life], samples.values["memory"]
     if by == "worker":
         moments = [
@@ -164,13 +164,13 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
     alive = (run.workers["kind"] == "worker").to_numpy() & (ends_of_lives(run) > time)
     alive &= run.since_begin(run.workers["first_seen"]) <= time
     if process is not None:
-        held, alive = held.of(processes[held.life] == process), alive & (processes == process)
-    used = Samples.of(run, run.samples, "memory")
+        held, alive = held.select(processes[held.life] == process), alive & (processes == process)
+    used = Samples.from_table(run, run.samples, "memory")
     counted = results_of_workers(run)
-    rest = list[tuple[str, str, float, str]]()
+    other_rows = list[tuple[str, str, float, str]]()
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
-        own = [counted.nearest([life], time) for life in lives.tolist()]
+        worker_results = [counted.nearest([life], time) for life in lives.tolist()]
         explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
@@ -180,25 +180,26 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
         ran = np.unique(slots.function[running & np.isin(slots.worker, lives)])
         # If several functions ran, it is unknown which one allocated the memory.
         runs = slots.functions[ran[0]] if len(ran) == 1 else ""
-        rest += [
+        other_rows += [
             (who, what, size, runs if what == _RECENT else "")
-            for what, size in _rest(memory, own, explained, unmanaged)
+            for what, size in _rest(memory, worker_results, explained, unmanaged)
         ]
     if by == "cluster":
-        read = {name: one.at(time) for name, one in memory_of_others(run).items()}
-        rest += [("", _OTHERS[name], size, "") for name, size in read.items() if np.isfinite(size)]
+        for name, readings in memory_of_others(run).items():
+            if np.isfinite(readings.at(time)):
+                other_rows.append(("", _OTHERS[name], readings.at(time), ""))
     group = ["Worker", *_LABELS] if by == "worker" else _LABELS
     of_results = _summed(_results(run, held, titles), group)
     of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
-    others: dict[str, Sequence[Any]] = {name: [""] * len(rest) for name in _LABELS}
-    others["Results"] = [np.nan] * len(rest)
+    others: dict[str, Sequence[Any]] = {name: [""] * len(other_rows) for name in _LABELS}
+    others["Results"] = [np.nan] * len(other_rows)
     for at, name in enumerate(("Worker", "Why Held", "Memory (MB)", "Needed By")):
-        others[name] = [row[at] for row in rest]
+        others[name] = [row[at] for row in other_rows]
     table = pd.concat([of_results, _summed(others, group)], ignore_index=True)
     if by == "worker":
         table = table.sort_values("Worker", kind="stable", ignore_index=True)
     table["Memory (MB)"] /= 1e6
-    table["Results"] = whole(table["Results"].to_numpy(dtype=float))
+    table["Results"] = integers(table["Results"].to_numpy(dtype=float))
     table.insert(0, "Time (s)", time)
     return table[["Time (s)", *group[: -len(_LABELS)], *_SUMS, *_LABELS]]
 
@@ -226,7 +227,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
     numbers = {name: np.array(rows.get(name, ()), dtype=float) for name in _SUMS}
     return pd.DataFrame(
         {
-            **{n: text([one[at] for one in distinct]) for at, n in enumerate(group)},
+            **{name: text([row[at] for row in distinct]) for at, name in enumerate(group)},
             **{
                 name: np.where(groups.known(values) > 0, groups.sum(values), np.nan)
                 for name, values in numbers.items()
@@ -239,8 +240,8 @@ def _rest(
     memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
     """Yield the memory of a process apart from the results of its workers, in bytes."""
-    size = sum(own["size"] for own in counted)
-    spilled = float(np.nan_to_num(sum(own["spilled_size"] for own in counted)))
+    size = sum(worker["size"] for worker in counted)
+    spilled = float(np.nan_to_num(sum(worker["spilled_size"] for worker in counted)))
     if spilled:
         yield _ON_DISK, -spilled
     if size != explained and not np.isnan(size):
@@ -250,7 +251,7 @@ def _rest(
     elif np.isnan(size):
         yield _EITHER, memory - explained + spilled
     else:
-        p2p = sum(own["p2p_size"] for own in counted)
+        p2p = sum(worker["p2p_size"] for worker in counted)
         beside = memory - (size - spilled) - p2p
         if p2p:
             yield _P2P, p2p
@@ -336,17 +337,17 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     """
     if by == "function":
         return _by_function(run)
-    found, workers = memory_growth_of(run), run.named
+    growth, workers = memory_growth_of(run), run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
     if by == "worker":
         rows = [
             row
-            for process in found.processes
+            for process in growth.processes
             for row in _of_process(", ".join(dict.fromkeys(titles[process.lives])), process)
         ]
     else:
-        rows = list(_of_cluster(found))
-    moments = found.moments
+        rows = list(_of_cluster(growth))
+    moments = growth.moments
     table = pd.DataFrame(
         {
             "Memory": text([row[0] for row in rows]),
@@ -363,30 +364,31 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     return table.drop(columns="Worker" if by == "cluster" else ["Why Held", "Line", "Asked At"])
 
 
-def _of_cluster(found: MemoryGrowth) -> Iterator[_Row]:
-    if found.together is not None:
-        yield from _of_process("", found.together)
-    for name, drift in ((_SCHEDULER, found.scheduler), (_CLIENT, found.client)):
+def _of_cluster(growth: MemoryGrowth) -> Iterator[_Row]:
+    if growth.together is not None:
+        yield from _of_process("", growth.together)
+    for name, drift in ((_SCHEDULER, growth.scheduler), (_CLIENT, growth.client)):
         if drift is not None:
             yield name, "", drift, "", "", ""
-    for one in sorted(found.functions, key=lambda one: one.size.first - one.size.last):
-        held = REASONS[one.why] if one.why >= 0 else ""
-        yield f"results of {one.function}", "", one.size, held, one.line, one.asked
+    for results in sorted(growth.functions, key=lambda f: f.size.first - f.size.last):
+        held = REASONS[results.why] if results.why >= 0 else ""
+        name = f"results of {results.function}"
+        yield name, "", results.size, held, results.line, results.asked
 
 
 def _of_process(who: str, process: ProcessGrowth) -> Iterator[_Row]:
-    for name, told in _CLASSES.items():
-        yield told, who, getattr(process, name), "", "", ""
+    for name, label in _CLASSES.items():
+        yield label, who, getattr(process, name), "", "", ""
 
 
 def _by_function(run: Run) -> pd.DataFrame:
-    found = growth_by_runs(run)
+    growths = growth_by_runs(run)
     table = pd.DataFrame(
         {
-            "Function": text([one.function for one in found]),
-            "Task Runs": np.array([one.runs for one in found], dtype=np.int64),
-            "Alone": np.array([one.alone for one in found], dtype=np.int64),
-            **_figures([one.drift for one in found], "run"),
+            "Function": text([growth.function for growth in growths]),
+            "Task Runs": np.array([growth.runs for growth in growths], dtype=np.int64),
+            "Alone": np.array([growth.alone for growth in growths], dtype=np.int64),
+            **_figures([growth.drift for growth in growths], "run"),
         }
     )
     return table.drop(columns=["At First (MB)", "At Half (MB)"]).rename(
@@ -401,7 +403,7 @@ def _figures(drifts: Sequence[Drift], unit: str) -> dict[str, pd.Series]:
         f"{label} (MB)": pd.Series([getattr(drift, name) / 1e6 for drift in drifts], dtype=float)
         for label, name in zip(labels, names, strict=True)
     }
-    verdicts = np.array([_verdict(one, unit) for one in drifts], dtype=object)
+    verdicts = np.array([_verdict(drift, unit) for drift in drifts], dtype=object)
     return {**numbers, "Verdict": text(verdicts)}
 
 

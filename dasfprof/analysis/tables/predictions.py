@@ -258,21 +258,21 @@ def memory_forecast(
     peaks = [None if obstacle else forecast.peaks(cluster) for cluster in clusters]
 
     def figures(kind: str, bound: str) -> np.ndarray:
-        values = [np.nan if one is None else getattr(getattr(one, kind), bound) for one in peaks]
+        values = [np.nan if peak is None else getattr(getattr(peak, kind), bound) for peak in peaks]
         return np.array(values, dtype=float) / 1e6
 
     most = figures("process", "most")
-    each = [int(np.median(one.threads)) if len(one.threads) else 1 for one in clusters]
+    threads_per_worker = [int(np.median(c.threads)) if len(c.threads) else 1 for c in clusters]
     refusal = f"Not predicted: {obstacle}."
     acts = memory_thresholds(run)
     verdicts = [
-        refusal if one is None else _memory_verdict(one.process, limit, acts) for one in peaks
+        refusal if peak is None else _memory_verdict(peak.process, limit, acts) for peak in peaks
     ]
     spilled = np.maximum(most - acts.spills * limit / 1e6, 0.0)
     return pd.DataFrame(
         {
             "Workers": np.array(counts, dtype=np.int64),
-            "Threads per Worker": np.array(each, dtype=np.int64),
+            "Threads per Worker": np.array(threads_per_worker, dtype=np.int64),
             "Results (MB)": figures("results", "likely"),
             "Results at Least (MB)": figures("results", "least"),
             "Results at Most (MB)": figures("results", "most"),

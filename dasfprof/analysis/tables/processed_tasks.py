@@ -21,7 +21,15 @@ from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
-from dasfprof.analysis.tables.columns import INTERVAL, LISTED, first_rows, folded, text, utc, whole
+from dasfprof.analysis.tables.columns import (
+    INTERVAL,
+    LISTED,
+    first_rows,
+    folded,
+    integers,
+    text,
+    utc,
+)
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
 
@@ -52,8 +60,8 @@ def _combined(run: Run, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
     unsent = unsent_tasks(run, set().union(*(sent for _, sent in parts)))
-    rest = _by_task(run, find_attempts(run).iloc[:0], unsent).assign(**{_START: np.nan})
-    tables = [*(attempts for attempts, _ in parts), (rest, len(unsent))]
+    unstarted = _by_task(run, find_attempts(run).iloc[:0], unsent).assign(**{_START: np.nan})
+    tables = [*(attempts for attempts, _ in parts), (unstarted, len(unsent))]
     return first_rows(tables, _in_order).drop(columns=_START)
 
 
@@ -200,7 +208,7 @@ def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashabl
         "cpu of both": np.where(both, cpu, 0.0),
         "elapsed of both": np.where(both, elapsed, 0.0),
     }
-    return GroupSums.of(names, groups, summed, {"start": start, "end": ends})
+    return GroupSums.by_name(names, groups, summed, {"start": start, "end": ends})
 
 
 def attempt_columns(sums: GroupSums) -> dict[str, Any]:
@@ -217,12 +225,12 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
         "Retried": counts["retried"],
         "Start Time (UTC)": utc(sums.lowest["start"]),
         "End Time (UTC)": utc(sums.highest["end"]),
-        "Elapsed Seconds": sums.told("elapsed"),
-        "Process Seconds": sums.told("cpu"),
-        "Run Method Seconds": sums.told("run"),
+        "Elapsed Seconds": sums.known_sum("elapsed"),
+        "Process Seconds": sums.known_sum("cpu"),
+        "Run Method Seconds": sums.known_sum("run"),
         "Mean Elapsed Seconds": sums.mean("elapsed"),
         "Process / Elapsed (%)": busy,
-        "Core Wait Seconds": sums.told("core_wait"),
+        "Core Wait Seconds": sums.known_sum("core_wait"),
         "Recomputed": counts["recomputed"],
         "Unfinished": counts["open"],
     }
@@ -244,7 +252,7 @@ def _of_processes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
         {
             "Node": text(workers.hosts[listed]),
             "Process": text(workers.labels[listed]),
-            "Threads": whole(known_thread_counts(run, workers)[listed]),
+            "Threads": integers(known_thread_counts(run, workers)[listed]),
             "Restarts": lives[listed] - 1,
             "Share of Tasks (%)": _share(sums.rows),
             **attempt_columns(sums),
@@ -266,7 +274,7 @@ def _of_nodes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
         {
             "Node": text(names),
             "Processes": processes.sizes,
-            "Threads": whole(np.where(known, processes.sum(of_threads), np.nan)),
+            "Threads": integers(np.where(known, processes.sum(of_threads), np.nan)),
             "Share of Tasks (%)": _share(sums.rows),
             **attempt_columns(sums),
         }

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import pandas as pd
 from pandas.api.types import union_categoricals
@@ -45,7 +45,7 @@ class InParts:
     #: The supported values of `by`. Empty if all values are supported, or if there is no `by`.
     by: tuple[str, ...] = ()
 
-    def take(self, arguments: Mapping[str, Any]) -> bool:
+    def supports(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether the table can be computed in time windows with these arguments."""
         return not self.by or arguments.get("by", self.by[0]) in self.by
 
@@ -151,9 +151,9 @@ class Question:
     @cached_property
     def signature(self) -> inspect.Signature:
         """Parameters of the method of `TraceAnalyser`, without ``self``."""
-        whole = inspect.signature(self.answer, eval_str=True)
-        _, *parameters = whole.parameters.values()
-        return whole.replace(parameters=[item for item in parameters if item.name != _PROGRESS])
+        signature = inspect.signature(self.answer, eval_str=True)
+        _, *parameters = signature.parameters.values()
+        return signature.replace(parameters=[item for item in parameters if item.name != _PROGRESS])
 
     @property
     def takes_progress(self) -> bool:
@@ -193,16 +193,6 @@ class Question:
             return len(getattr(run, self.needs)) > 0
         return self.needs is None or self.needs(run)
 
-    def of(self, analyser: Analyser, *args: Any, **arguments: Any) -> pd.DataFrame:
-        """Ask it of an analyser.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If an argument is unknown, or has no sensible value.
-        """
-        return getattr(analyser, self.name)(*args, **arguments)
-
     def bind(self, *args: Any, **arguments: Any) -> dict[str, Any]:
         """Return the arguments by name.
 
@@ -225,14 +215,6 @@ class Question:
         return named
 
 
-class Analyser(Protocol):
-    """What has the questions as methods: `TraceAnalyser`."""
-
-    @property
-    def run(self) -> Run:
-        """The run in normal form."""
-
-
 @dataclass(frozen=True)
 class Request:
     """A question with its arguments by name."""
@@ -248,9 +230,9 @@ class Request:
             words += [name, re.sub(r"[^\w.-]+", "-", str(value)).strip("-")]
         return "_".join(words)
 
-    def of(self, analyser: Analyser) -> pd.DataFrame:
-        """Ask it of an analyser."""
-        return self.question.of(analyser, **self.arguments)
+    def table(self, analyser: Any) -> pd.DataFrame:
+        """Return the table from a `TraceAnalyser`."""
+        return getattr(analyser, self.question.name)(**self.arguments)
 
 
 _REGISTERED: list[Question] = []

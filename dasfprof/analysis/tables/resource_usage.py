@@ -10,7 +10,7 @@ import pandas as pd
 from dasfprof.analysis.model.gpus import GpuDevice, GpuUtilisation, gpu_utilisation
 from dasfprof.analysis.model.processes import host_programs
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import INTERVAL, of_workers, text, utc, whole
+from dasfprof.analysis.tables.columns import INTERVAL, integers, of_workers, text, utc
 from dasfprof.analysis.tables.questions import NO_PARTS, question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -70,7 +70,7 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
           Pressure Seconds``, in which some of the host's tasks waited for the resource
         - the other counters that have a title in `dasfprof.schema.resources`
     """
-    samples = _told(run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
+    samples = _known_samples(run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
     nodes = of_workers(run, samples["worker_id"], "host")
     table = _table(samples, _OF_NODES)
     total = table["Memory Total (MB)"]
@@ -96,7 +96,7 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
           Write (MB)``
         - ``# of Threads``, ``# of File Descriptors``, ``# of Connections``
     """
-    samples = _told(run.samples, _OF_PROCESSES)
+    samples = _known_samples(run.samples, _OF_PROCESSES)
     nodes = of_workers(run, samples["worker_id"], "host")
     labels = of_workers(run, samples["worker_id"])
     table = _table(samples, _OF_PROCESSES)
@@ -134,7 +134,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
         - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
           (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``, ``Disk Io Write Seconds``
     """
-    readings = _told(run.disk_usage, _OF_DISKS)
+    readings = _known_samples(run.disk_usage, _OF_DISKS)
     nodes = of_workers(run, readings["worker_id"], "host")
     table = _table(readings, _OF_DISKS)
     taken = table["Disk Used (MB)"] + table["Disk Free (MB)"]
@@ -155,11 +155,11 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
     return _sorted(table, nodes, devices)
 
 
-def _told(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+def _known_samples(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     """Return the samples that tell their time and something of what is asked for."""
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
-    told = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
-    return samples.take(np.flatnonzero(told))
+    known = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
+    return samples.take(np.flatnonzero(known))
 
 
 def _table(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
@@ -181,7 +181,7 @@ def _sorted(table: pd.DataFrame, *by: pd.Series | Array) -> pd.DataFrame:
     """Sort rows by texts, then by time, and make counts nullable integers."""
     for label in table:
         if str(label).endswith("Count") or str(label).startswith("#"):
-            table[label] = whole(table[label].to_numpy())
+            table[label] = integers(table[label].to_numpy())
     time = table["Utc Time"].to_numpy()
     ranks = [pd.factorize(np.asarray(texts).astype(str), sort=True)[0] for texts in reversed(by)]
     return table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
@@ -260,7 +260,7 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
     table = pd.DataFrame(
         {
             "Host": text(of_each(lambda device: device.host)),
-            "GPU": whole(of_each(lambda device: device.index).astype(float)),
+            "GPU": integers(of_each(lambda device: device.index).astype(float)),
             "Name": text(of_each(lambda device: device.name)),
             "Workers": text(
                 of_each(lambda device: ", ".join(titles[number] for number in device.workers))
@@ -297,9 +297,9 @@ def host_processes(run: Run) -> pd.DataFrame:
         - ``Memory Used (MB)``: peak of the resident memory
         - ``Looks``: number of samples of the busy host
     """
-    found = host_programs(run)
-    table = found.programs
-    looks = np.array([found.looks.get(host, 0) for host in table["host"]], dtype=float)
+    seen = host_programs(run)
+    table = seen.programs
+    looks = np.array([seen.looks.get(host, 0) for host in table["host"]], dtype=float)
     whose = np.where(table["ours"].to_numpy(dtype=bool), "run", "other").astype(object)
     return pd.DataFrame(
         {
@@ -311,6 +311,6 @@ def host_processes(run: Run) -> pd.DataFrame:
             "Cpu Seconds": table["seconds"].to_numpy(dtype=float),
             "Cores": table["cores"].to_numpy(dtype=float),
             "Memory Used (MB)": table["memory"].to_numpy(dtype=float) / 1e6,
-            "Looks": whole(looks),
+            "Looks": integers(looks),
         }
     )

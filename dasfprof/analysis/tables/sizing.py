@@ -20,7 +20,7 @@ from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.simulation.clusters import MachineType, SizedCluster, sized_clusters
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import check_count, is_positive, replay_of
-from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.columns import integers, text
 from dasfprof.analysis.tables.predictions import recorded_or_given_limit
 from dasfprof.analysis.tables.questions import question
 from dasfprof.errors import InvalidArgumentError
@@ -275,7 +275,7 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
             "Chunk Size (MB)": costs["chunk"] / 1e6,
             "Times Larger": costs["times_larger"],
             "Wanted Chunk Size (MB)": costs["chunk"] / 1e6 * costs["times_larger"],
-            "Task Runs Then": whole(costs["runs_then"].to_numpy()),
+            "Task Runs Then": integers(costs["runs_then"].to_numpy()),
             "Advice": text(
                 map(_advice, costs["times_larger"], costs["of_each_thread"], costs["by_rate"])
             ),

@@ -42,7 +42,8 @@ def _part(run: Run, *, first: int = LISTED) -> Told:
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:first]
     groups = Groups(workers.numbers(tasks), len(workers))
-    sums = GroupSums.of(list(workers.places), groups, {"duration": tasks["duration"].to_numpy()})
+    seconds = {"duration": tasks["duration"].to_numpy()}
+    sums = GroupSums.by_name(list(workers.places), groups, seconds)
     return _table(run, order, np.ones(len(workers)), progress=False), len(tasks), sums
 
 
@@ -56,8 +57,8 @@ def _combined(_: Run, parts: Sequence[Told], **__: Any) -> pd.DataFrame:
     sums = GroupSums.merged([part for _, _, part in parts])
     of_worker = dict(zip(sums.names, sums.sum("duration").tolist(), strict=True))
     names = zip(table["Host"], table["Worker"], strict=True)
-    whole = np.array([of_worker[name] for name in names], dtype=float)
-    table[_SHARE] = ratio(table["Duration (s)"].to_numpy(), whole) * 100
+    totals = np.array([of_worker[name] for name in names], dtype=float)
+    table[_SHARE] = ratio(table["Duration (s)"].to_numpy(), totals) * 100
     return table
 
 

@@ -205,7 +205,7 @@ def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
     seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
     is_open = run.tasks["state"].isin(OPEN_STATES).to_numpy()
     seconds[_OPEN] = np.where(is_open, seconds[_TOTAL], 0.0)
-    return GroupSums.of(names, Groups(codes, len(names)), seconds)
+    return GroupSums.by_name(names, Groups(codes, len(names)), seconds)
 
 
 def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
@@ -213,13 +213,13 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     unfinished = _unfinished(run) if label == "Function" else {}
     sums = GroupSums.merged(parts, list(unfinished))
     names = np.array(sums.names, dtype=object)
-    seconds = {name: sums.told(name) for name in STATUSES}
-    whole = np.nan_to_num(sums.told(_TOTAL))
+    seconds = {name: sums.known_sum(name) for name in STATUSES}
+    total = np.nan_to_num(sums.known_sum(_TOTAL))
     dominant = _dominant(list(seconds.values()))
     dominant[sums.rows == 0] = None
-    shares = {f"{name} (%)": ratio(values, whole) * 100 for name, values in seconds.items()}
+    shares = {f"{name} (%)": ratio(values, total) * 100 for name, values in seconds.items()}
     next_steps = [NEXT_STEPS.get(status, _NOTHING) for status in dominant]
-    stuck = (sums.rows == 0) | (sums.sum(_OPEN) > whole / 2)
+    stuck = (sums.rows == 0) | (sums.sum(_OPEN) > total / 2)
     if stuck.any():
         why = _why(run)
         for row in np.flatnonzero(stuck).tolist():
@@ -230,7 +230,7 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
             label: text(names),
             "Task Runs": sums.rows,
             **{f"{name} (s)": values for name, values in seconds.items()},
-            "Total (s)": whole,
+            "Total (s)": total,
             **shares,
             "Dominant Status": dominant,
             "Next steps": next_steps,
@@ -239,7 +239,7 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     if label == "Function":
         counts = [unfinished.get(name, 0) for name in names]
         table["Unfinished Tasks"] = np.array(counts, dtype=np.int64)
-    order = np.lexsort((np.argsort(np.argsort(names)), -whole))
+    order = np.lexsort((np.argsort(np.argsort(names)), -total))
     return table.take(order).reset_index(drop=True)
 
 
@@ -250,7 +250,7 @@ def _unfinished(run: Run) -> dict[str, int]:
     if not isinstance(tasks, dict):
         return {}
     states = ("waiting", "no-worker", "queued", "processing")
-    counts = {name: sum(own.get(state, 0) for state in states) for name, own in tasks.items()}
+    counts = {name: sum(by.get(state, 0) for state in states) for name, by in tasks.items()}
     return {str(name): count for name, count in counts.items() if count}
 
 
@@ -258,12 +258,12 @@ def _why(run: Run) -> dict[Hashable, str]:
     """Return the cause of unfinished tasks by function, with `_ANY` for other functions."""
     state = state_from_trace(run)
     # Errors keep their dependents from starting. Findings report them.
-    causes = [] if state is None else [one for one in find_causes(state) if one.kind != "error"]
-    told: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
+    causes = [] if state is None else [c for c in find_causes(state) if c.kind != "error"]
+    advice: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
     for cause in causes:
         if cause.function is not None:
-            told.setdefault(cause.function, f"{cause.text} {cause.suggestion}")
-    return told
+            advice.setdefault(cause.function, f"{cause.text} {cause.suggestion}")
+    return advice
 
 
 def _dominant(seconds: list[Array]) -> Array:

@@ -22,7 +22,7 @@ from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
-from dasfprof.analysis.tables.columns import known_texts, places_of, text, whole
+from dasfprof.analysis.tables.columns import integers, known_texts, places_of, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.config import setting
 from dasfprof.config.kinds import Price
@@ -116,20 +116,20 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
         order = np.argsort(-sums.sum(axis=1), kind="stable")
         distinct, sums = [distinct[place] for place in order], sums[order]
     totals = sums.sum(axis=1, keepdims=True)
-    kept = np.flatnonzero((sums > 0).any(axis=0))
+    shown = np.flatnonzero((sums > 0).any(axis=0))
     parts = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
     names_of_rows = {
-        name: text([group[index] for group in distinct for _ in kept])
+        name: text([group[index] for group in distinct for _ in shown])
         for index, name in enumerate(columns)
     }
     table = pd.DataFrame(
         {
             **names_of_rows,
-            "Class": text(np.tile(_LABELS[kept], len(distinct))),
-            "Thread Time (s)": sums[:, kept].ravel(),
-            "Share (%)": parts[:, kept].ravel() * 100,
-            "Busy": np.tile(kept < USES, len(distinct)),
-            "Meaning": text(np.tile(_MEANINGS[kept], len(distinct))),
+            "Class": text(np.tile(_LABELS[shown], len(distinct))),
+            "Thread Time (s)": sums[:, shown].ravel(),
+            "Share (%)": parts[:, shown].ravel() * 100,
+            "Busy": np.tile(shown < USES, len(distinct)),
+            "Meaning": text(np.tile(_MEANINGS[shown], len(distinct))),
         }
     )
     # Functions, steps and lines do not idle.
@@ -205,7 +205,7 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
             .map(str, na_action="ignore")
             .reset_index(drop=True),
             "Job": text([job_words(job) for job in rows["job"]]),
-            "Threads": whole(rows["nthreads"].to_numpy(dtype=float, na_value=np.nan)),
+            "Threads": integers(rows["nthreads"].to_numpy(dtype=float, na_value=np.nan)),
             "Memory Limit (MB)": rows["memory_limit"].to_numpy() / 1e6,
             "Joined (s)": np.maximum(run.since_begin(rows["joined"]), 0.0),
             "Left (s)": np.maximum(run.since_begin(rows["left"]), 0.0),
@@ -280,38 +280,38 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         grouped = {"step": step_groups, "line": line_groups, "client": client_groups}[by]
         codes, names = grouped(ran.tasks, ran.unseen)
     hours = hours_of_groups(run, codes, names)
-    own = np.array([each.workers for each in hours.values()])
-    whole = hours_of_run(run)["whole"].workers
+    spent = np.array([each.workers for each in hours.values()])
+    total = hours_of_run(run)["total"].workers
     table = pd.DataFrame(
         {
             by.capitalize(): text(list(hours)),
-            "Worker Hours": own,
-            "Share (%)": ratio(own, np.full(len(own), whole)) * 100,
+            "Worker Hours": spent,
+            "Share (%)": ratio(spent, np.full(len(spent), total)) * 100,
         }
     )
     if declared is not None:
         table["Cost"] = [each.price(declared) for each in hours.values()]
-    last = np.maximum(np.arange(len(own)) - len(own) + 4, 0)
-    order = np.lexsort((-own, last))
-    return _with_currency(table.take(order[(own > 0)[order]]).reset_index(drop=True), declared)
+    last = np.maximum(np.arange(len(spent)) - len(spent) + 4, 0)
+    order = np.lexsort((-spent, last))
+    return _with_currency(table.take(order[(spent > 0)[order]]).reset_index(drop=True), declared)
 
 
 def _cost_of_workers(run: Run, price: Price | None) -> pd.DataFrame:
     """Return the hours and cost of each worker instance."""
     accounts = make_accounts(run)
     seconds, threads = np.nan_to_num(accounts.of_lives), accounts.lives.threads
-    whole = seconds.sum(axis=1)
-    hours = ratio(whole, threads) / HOUR
+    totals = seconds.sum(axis=1)
+    hours = ratio(totals, threads) / HOUR
     table = pd.DataFrame(
         {
             **places_of(run, accounts.lives.ids),
             "Worker Hours": hours,
             "Share (%)": ratio(hours, np.full(len(hours), hours.sum())) * 100,
-            "Busy (%)": ratio(seconds[:, :USES].sum(axis=1), whole) * 100,
+            "Busy (%)": ratio(seconds[:, :USES].sum(axis=1), totals) * 100,
         }
     )
     if price is not None:
-        table["Cost"] = whole / HOUR if price.per_thread else hours
+        table["Cost"] = totals / HOUR if price.per_thread else hours
         table["Cost"] *= price.amount
     order = sorted(range(len(table)), key=lambda row: (table["Host"][row], table["Worker"][row]))
     return table.take(order).reset_index(drop=True)

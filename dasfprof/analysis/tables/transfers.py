@@ -15,7 +15,7 @@ from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
-from dasfprof.analysis.tables.columns import INTERVAL, known_texts, text, whole
+from dasfprof.analysis.tables.columns import INTERVAL, integers, known_texts, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -92,15 +92,15 @@ def storage(run: Run) -> pd.DataFrame:
             "Function": known_texts(pd.Series([pair[0] for pair in pairs], dtype=object)),
             "Storage": known_texts(pd.Series([pair[1] for pair in pairs], dtype=object)),
             "Task Runs": groups.sizes,
-            "Reads": whole(reads),
+            "Reads": integers(reads),
             "Read (MB)": read / 1e6,
             "Reading (s)": total("reading"),
             "Mean Read (MB)": ratio(read, reads) / 1e6,
-            "Writes": whole(writes),
+            "Writes": integers(writes),
             "Written (MB)": written / 1e6,
             "Writing (s)": total("writing"),
             "Mean Write (MB)": ratio(written, writes) / 1e6,
-            "Unsized Calls": whole(total("unsized")),
+            "Unsized Calls": integers(total("unsized")),
         }
     )
     order = np.lexsort((-(read + written), -np.nan_to_num(seconds)))
@@ -140,7 +140,7 @@ def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
         summed["keys"] = table["keys"].to_numpy(dtype=float) * succeeded
         summed["network"] = table["network"].to_numpy(dtype=float)
         summed["deserialize"] = table["deserialize"].to_numpy(dtype=float)
-    return GroupSums.of(names, Groups(pairs, len(distinct)), summed)
+    return GroupSums.by_name(names, Groups(pairs, len(distinct)), summed)
 
 
 def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
@@ -184,7 +184,7 @@ def _over_time(
     run: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
 ) -> pd.DataFrame:
     intervals = Intervals.of_span(run.begin, run.end, interval)
-    began, moved, spent = (np.sum(found, axis=0) for found in zip(*parts, strict=True))
+    began, moved, spent = (np.sum(sums, axis=0) for sums in zip(*parts, strict=True))
     return pd.DataFrame(
         {
             INTERVAL: intervals.starts(),

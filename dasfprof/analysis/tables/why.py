@@ -7,7 +7,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.task_waits import TaskWaits
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.columns import integers, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
@@ -69,7 +69,7 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
             "Worker": text([part.worker for _, part in parts]),
             "Start (s)": np.array([part.start for _, part in parts]),
             "Duration (s)": np.array([part.duration for _, part in parts]),
-            "Tasks Assigned": whole(np.array([part.tasks for _, part in parts])),
+            "Tasks Assigned": integers(np.array([part.tasks for _, part in parts])),
             "Inputs Held (MB)": np.array([part.input_bytes for _, part in parts], dtype=float)
             / 1e6,
             "Description": text([part.description for _, part in parts]),
@@ -88,9 +88,9 @@ def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     if not matches:
         matches = [place for place, each in enumerate(texts) if each.startswith(wanted)]
         if len(matches) > 1:
-            some = ", ".join(elide(texts[place], 60) for place in matches[:5])
+            examples = ", ".join(elide(texts[place], 60) for place in matches[:5])
             raise InvalidArgumentError(
-                f"key={key!r}: {len(matches)} keys have this prefix, such as {some}."
+                f"key={key!r}: {len(matches)} keys have this prefix, such as {examples}."
             )
     chosen = np.isin(of_row, matches)
     if run_id is not None:

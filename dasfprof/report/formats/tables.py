@@ -80,7 +80,7 @@ def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
         requests = [Request(question)]
         requests += [Request(question, {"by": by}) for by in question.further_groupings]
         for request in requests:
-            write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
+            write_csv(request.table(analyser), directory / f"{request.file_stem}.csv")
 
 
 # --- Columns of a trace as Arrow arrays -----------------------------------------------------------

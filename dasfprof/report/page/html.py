@@ -13,6 +13,7 @@ from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
+from dasfprof.analysis.tables.questions import Request
 from dasfprof.report.documents import finding_url
 from dasfprof.report.page.details_data import argument_columns, code_facts, failure_facts, log_facts
 from dasfprof.report.page.document import (
@@ -94,7 +95,9 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             **timeline.columns,
             **resources,
             **in_group("transfers", transfers),
-            **in_group("plan", {"nodes": whole_numbers(find_plan(trace).of_whole[timeline.rows])}),
+            **in_group(
+                "plan", {"nodes": whole_numbers(find_plan(trace).of_all_slots[timeline.rows])}
+            ),
             **flames,
             **in_group("client", client),
             **in_group("details", argument_columns(whole, timeline.rows)),
@@ -140,10 +143,10 @@ def _tables(analyser: Analyser) -> dict[str, Any]:
     """Return the tables of the page, by their names there: first those that the shell shows."""
     shown = [item for item in questions.all() if item.page and item.applies(analyser.run)]
     shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
-    tables = {str(item.page): (item, item.of(analyser)) for item in shown}
+    tables = {str(item.page): (item, Request(item).table(analyser)) for item in shown}
     if 0 < len(analyser.trace.tasks) <= _MOST_REPLAYED:
         forecast = questions.named("memory_forecast")
-        table = forecast.of(analyser)
+        table = Request(forecast).table(analyser)
         if table["Process (MB)"].notna().any():
             tables["memory-forecast"] = forecast, table
     return {

@@ -146,7 +146,7 @@ def print_answers(
         if screen is not None and screen.is_full and not first:
             left_out.append(question)
             continue
-        answers[request.file_stem] = frame = request.of(analyser)
+        answers[request.file_stem] = frame = request.table(analyser)
         # Of a run in parts, findings alone had the whole in memory.
         trace = analyser.run if first else analyser.in_memory
         show = _printer(request, frame, trace, err=err)
