@@ -113,7 +113,7 @@ class Analyser(Questions):
         return self.run if self._large is None else self._large.frame
 
     def answers(self, request: Request) -> bool:
-        """Return whether a question can be answered without the whole run in memory."""
+        """Return whether a question can be answered without the full run in memory."""
         if self._large is None:
             return False
         return self._large.answers(request.question, request.arguments)

@@ -47,19 +47,6 @@ class Questions:
     def per_worker_task_balance(self) -> pd.DataFrame:
         """Count the tasks in memory on each worker over time."""
 
-    def time_accounting(
-        self,
-        by: Literal["cluster", "host", "worker", "function", "step", "line"] = "cluster",
-    ) -> pd.DataFrame:
-        """Divide the thread time of all workers into categories."""
-
-    def cost(
-        self,
-        by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
-        price: float | str | None = None,
-    ) -> pd.DataFrame:
-        """List the worker hours of a run and their price, by what they were spent on."""
-
     def per_gpu_utilisation(
         self,
         interval: float | None = None,
@@ -74,6 +61,19 @@ class Questions:
 
     def per_function_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each function waited for and did, and suggest what to do."""
+
+    def time_accounting(
+        self,
+        by: Literal["cluster", "host", "worker", "function", "step", "line"] = "cluster",
+    ) -> pd.DataFrame:
+        """Divide the thread time of all workers into categories."""
+
+    def cost(
+        self,
+        by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
+        price: float | str | None = None,
+    ) -> pd.DataFrame:
+        """List the worker hours of a run and their price, by what they were spent on."""
 
     def why(
         self,
@@ -155,9 +155,6 @@ class Questions:
     def stragglers(self) -> pd.DataFrame:
         """List the task runs that took much longer than others of their function, and why."""
 
-    def workers(self) -> pd.DataFrame:
-        """List the worker instances with their host and job, when they joined and left, and why."""
-
     def function_memory(self) -> pd.DataFrame:
         """Sum up the sampled memory of worker processes while each function ran."""
 
@@ -202,6 +199,9 @@ class Questions:
         overhead: float = 0.005,
     ) -> pd.DataFrame:
         """Find how large chunks should be, so that overhead is a small fraction of the time."""
+
+    def workers(self) -> pd.DataFrame:
+        """List the worker instances with their host and job, when they joined and left, and why."""
 
     def storage(self) -> pd.DataFrame:
         """Sum up what task runs read from storage and wrote to it, by function."""

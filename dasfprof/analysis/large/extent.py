@@ -1,4 +1,4 @@
-"""Facts about the whole run, which no single window can compute.
+"""Facts about the full run, which no single window can compute.
 
 `Extent` merges those of all windows and passes the result to each window.
 """
@@ -50,7 +50,7 @@ Bounds = tuple[Array, Array]
 
 
 class WindowSummary(NamedTuple):
-    """Facts that a window contributes to the analysis of the whole run."""
+    """Facts that a window contributes to the analysis of the full run."""
 
     seen: Bounds
     bounds: Bounds
@@ -78,10 +78,10 @@ class WindowSummary(NamedTuple):
 
         Parameters
         ----------
-        own
-            What began in the window, see `Extent.run_of`.
+        run
+            What started in the window, see `Extent.run_of`.
         since
-            Other windows have read what began before, in Unix seconds.
+            Unix seconds. Other windows contribute what started earlier.
         """
         around, workers = part_of(run).around, run.workers
         nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
@@ -157,7 +157,7 @@ def _seen(run: Run) -> Bounds:
     return first, last
 
 
-# Extent: facts about the whole run that windows find together.
+# --- Extent: facts about the full run, merged from all windows ------------------------------------
 
 #: Seconds around a window that are read as well. A worker and the scheduler may record the same run
 #: at times that differ by less, because of their clocks.
@@ -166,7 +166,7 @@ AROUND = 10.0
 
 @dataclass(frozen=True)
 class Extent:
-    """Facts about the whole run. None if not yet known."""
+    """Facts about the full run. None if not yet known."""
 
     begin: float
     end: float
@@ -195,14 +195,14 @@ class Extent:
 
     @classmethod
     def before_reading(cls, frame: Run, begin: float, end: float) -> Extent:
-        """Return what is known before windows are read.
+        """Return the facts that are known before windows are read.
 
         Parameters
         ----------
         frame
             The run without task runs and transfers.
         begin, end
-            When the first of these begins, and the last ends.
+            Start of the first and end of the last of these.
         """
         delays = np.abs(frame.clocks["scheduler_delay"].to_numpy(dtype=float))
         around = max(AROUND, 5 * float(np.fmax.reduce(delays, initial=0.0)))
@@ -261,14 +261,14 @@ class Extent:
         )
 
     def run_of(self, run: Run, window: Window | None = None, place: int = 0) -> Run:
-        """Return what started in a window, as a run that knows the whole run and its own `Part`.
+        """Return what started in a window, as a run with facts about the full run and its `Part`.
 
         Parameters
         ----------
         run
             What was read for the window.
         window, place
-            The window, and which it is; None: the run without task runs and transfers.
+            The window and its index. None for the run without task runs and transfers.
         """
         first, last = self.seen
         history = run.under_way_history
@@ -309,7 +309,7 @@ class Extent:
         return dataclasses.replace(self, early=[*early, *self.early[place + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
-        """Return a trace that contains what is known about the whole run."""
+        """Return the trace with the known facts about the full run."""
         if bounds is not None:
             tell(run, message_bounds, bounds)
         if self.interrupted is not None:

@@ -52,11 +52,11 @@ class LargeRun:
     sources
         Its trace files.
     memory
-        The bytes that a window may take.
+        Maximum number of bytes for a window.
     least
-        How many windows there are at least.
+        Minimum number of windows.
     progress
-        Whether to show bars.
+        Whether to show progress bars.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class LargeRun:
         return cut_into_windows(self._files, count)
 
     def answers(self, question: Question, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a question can be answered window by window.
+        """Return whether a table can be computed in time windows.
 
         Raises
         ------
         InvalidArgumentError
-            If `by` is none of what it can be.
+            If `by` is invalid.
         """
         how = question.in_parts
         if how is None or self.why_not:
@@ -95,7 +95,7 @@ class LargeRun:
         return not isinstance(how, InParts) or how.supports(arguments)
 
     def ask(self, question: Question, arguments: Mapping[str, Any]) -> pd.DataFrame:
-        """Answer a question window by window."""
+        """Compute a table in time windows."""
         how = question.in_parts
         if not isinstance(how, InParts):
             return question.answer(self.frame, **arguments)
@@ -104,7 +104,7 @@ class LargeRun:
         return how.combine(self.frame, self._partial_results[request.file_stem], **arguments)
 
     def gather(self, requests: Iterable[Request]) -> None:
-        """Read all windows once for several questions."""
+        """Read all windows once for several tables."""
         asked = {
             request.file_stem: request
             for request in requests
@@ -153,7 +153,7 @@ class LargeRun:
 
     @cached_property
     def extent(self) -> Extent:
-        """Facts about the whole run."""
+        """Facts about the full run."""
         summaries = list(self._of_windows(None, self._unread, "Joining task runs"))
         extent = self._unread.widened(self._frame, summaries)
         if extent.may_be_unfinished(self._frame, summaries):
@@ -171,18 +171,18 @@ class LargeRun:
 def process_window(
     asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, place: int
 ) -> Any:
-    """Return a window's answers to some questions, or its facts if no question is given.
+    """Return a window's partial results for some tables, or its facts without tables.
 
     Parameters
     ----------
     asked
-        The questions.
+        Names and arguments of the tables, or None.
     extent
-        What is known of the whole run.
+        Facts about the full run.
     files
-        All files of the run, in their order.
+        All files of the run, in order.
     window, place
-        The window, and which it is.
+        The window and its index.
     """
     run = extent.run_of(Run.of(read_window(files, window.widened(extent.around))), window, place)
     if asked is None:
@@ -203,7 +203,7 @@ def memory_limit() -> int:
     Raises
     ------
     InvalidArgumentError
-        If the setting is no size.
+        If the setting is not a size.
     """
     from dask.utils import parse_bytes
 
@@ -223,7 +223,7 @@ def memory_limit() -> int:
 
 
 def memory_of_window(databases: Sequence[EventDatabase]) -> int:
-    """Return the bytes of memory for a window of a run, or 0 if the whole run fits into memory."""
+    """Return the bytes of memory for a window of a run, or 0 if the full run fits into memory."""
     limit, are_ours = memory_limit(), all(isinstance(item, FileDatabase) for item in databases)
     fits = needed_memory(databases) <= limit
     return 0 if fits or not are_ours else max(min(limit // 2, WINDOW), 1)
@@ -241,9 +241,9 @@ def refuse_too_large(needed: int, why: str = "") -> None:
     Parameters
     ----------
     needed
-        The bytes that it takes.
+        Number of bytes that it needs.
     why
-        Why it cannot be analysed in parts at all; empty: it can.
+        Why it cannot be analysed in time windows at all, or empty if it can.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def refuse_too_large(needed: int, why: str = "") -> None:
     if needed > free:
         answered = ", ".join(_named(item) for item in questions.all() if item.in_parts)
         raise BeyondMemoryError(
-            f"This needs the whole run in memory: about {format_size(needed)}, but only "
+            f"This needs the full run in memory: about {format_size(needed)}, but only "
             f"{format_size(free)} are free. Use a host with more memory. "
             + (
                 f"It cannot be answered in time windows: {why}."
@@ -286,9 +286,9 @@ class ClusterRun(LargeRun):
     files
         The files.
     workers
-        The addresses of the workers that see them.
+        Addresses of the workers that can see the files.
     progress
-        Whether to show bars.
+        Whether to show progress bars.
     """
 
     def __init__(
@@ -346,9 +346,10 @@ def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
     Raises
     ------
     InvalidArgumentError
-        If the client is asynchronous, or the source no path, or of DASF's own profiler.
+        If the client is asynchronous, the source is not a path, or a file is from DASF's own
+        profiler.
     SourceNotFoundError
-        If neither the client nor a worker has such a run, or no worker sees all of its files.
+        If neither the client nor a worker has such a run, or no worker can see all of its files.
     """
     if client.asynchronous:
         raise InvalidArgumentError("client= does not accept an asynchronous client.")
@@ -360,14 +361,14 @@ def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
 
 
 def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[str]]:
-    """Return the files of a run, and the workers that see all of them under the same path.
+    """Return the files of a run, and the workers that can see all of them under the same path.
 
     Raises
     ------
     InvalidArgumentError
-        If a file is of DASF's own profiler.
+        If a file is from DASF's own profiler.
     SourceNotFoundError
-        If neither the client nor a worker has such a run, or no worker sees all of its files.
+        If neither the client nor a worker has such a run, or no worker can see all of its files.
     """
     everywhere: dict[str, list[FileFacts]] = client.run(_files_there, source)
     try:
@@ -401,7 +402,7 @@ def files_of(source: str) -> list[FileFacts]:
     Raises
     ------
     InvalidArgumentError
-        If one is of DASF's own profiler.
+        If a file is from DASF's own profiler.
     """
     databases = open_run(source).databases
     if not all(isinstance(item, FileDatabase) for item in databases):

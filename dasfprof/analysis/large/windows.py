@@ -52,19 +52,19 @@ class WindowedFile:
     Parameters
     ----------
     source
-        The file, read.
+        The file, after it was read.
     other_batches
-        What there is little of, and batches without rows that name all workers.
+        All batches except task runs and transfers, and batches without rows that name all workers.
     stretches
-        The bytes in which task runs and transfers lie: begin and end of each.
+        Byte ranges of task runs and transfers: start and end of each.
     spans
-        When the first of each begins, and the last ends, by the clock of who recorded it.
+        Start of the first and end of the last event in each byte range, by the recording clock.
     begins
-        When some of the task runs and transfers begin: about one of `_EACH`.
+        Start times of some of the task runs and transfers, one in `_EACH`.
     of_workers, of_scheduler
-        How many workers' files hold, and how many task runs the scheduler's does.
+        Number of events in workers' files, and of task runs in the scheduler's file.
     unknown_inputs
-        Task runs of which only the sizes of their dependencies tell how much they took in.
+        Number of task runs for which only the sizes of dependencies determine the size of inputs.
     """
 
     source: TraceFile
@@ -83,7 +83,7 @@ class WindowedFile:
         Raises
         ------
         SourceNotFoundError, NotATraceError
-            If there is no such file, or it is no trace.
+            If the file does not exist, or is not a trace.
         """
         other_batches, sampled, workers = list[Batch](), [np.empty(0)], _Workers()
         stretches, spans = list[tuple[int, int]](), list[tuple[float, float]]()

@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.model import idle_time, thread_time
 from dasfprof.analysis.model.idle_time import Pool, PoolDemand, pool_of
 from dasfprof.analysis.model.steps import line_groups, step_groups
-from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
+from dasfprof.analysis.model.thread_time import USES, ThreadTime, with_known_causes
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots, UnfinishedRuns
@@ -43,9 +43,9 @@ class WindowAccount:
 
     #: Worker instances, limited to the window.
     lives: WorkerLives
-    #: Idle thread-seconds by worker and cause.
+    #: Idle thread-seconds by worker and category.
     idle: Array
-    #: Groups of task runs, and their thread-seconds by use and group.
+    #: Groups of task runs, and their thread-seconds by category of `USES` and group.
     names: list[Group]
     uses: Array
     #: Task runs that also occupied a thread before or after the window, and their thread-seconds
@@ -70,23 +70,23 @@ class WindowAccount:
         Parameters
         ----------
         run, slots
-            A trace and its slots, with all that reach into the window.
+            A trace and its slots, including all that overlap the window.
         lives, threads
-            The lives within the window, of each the rows of its slots, and its threads.
+            Worker instances within the window, and for each the rows of its slots and its threads.
         used
             See `used_time`.
         demand
-            What there was to do.
+            The work of the cluster.
         window
-            When it begins, and before when it ends.
+            Its start, and its end (exclusive).
 
         Returns
         -------
         account, pool
-            The account, and what is left of all threads.
+            The account, and the pool of the remaining threads.
         """
         pool = pool_of([worker for _, worker in threads], demand)
-        idle = np.zeros((len(run.workers), idle_time.CAUSES))
+        idle = np.zeros((len(run.workers), len(ThreadTime)))
         for number, (_, worker) in zip(lives.ids.tolist(), threads, strict=True):
             for cause, spent in (*worker.causes.items(), *pool.of_worker(worker).items()):
                 idle[number, cause] += spent
@@ -123,7 +123,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
         np.array([groups.setdefault(name, len(groups)) for name in group_names], dtype=np.int64)
         for group_names in (*(window.names for window in windows), cut["group"].tolist())
     ]
-    uses = np.zeros((thread_time.USES + 1, len(groups)))
+    uses = np.zeros((USES + 1, len(groups)))
     for window, codes in zip(windows, places[:-1], strict=True):
         uses[:, codes] += window.uses
     uses += _of_cut(cut.assign(group=places[-1]), len(groups))
@@ -132,9 +132,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     seconds = _busy(run, uses, worker)
     of_workers = _grouped(seconds, worker, len(run.workers))
     idle = np.maximum(np.sum([window.idle for window in windows], axis=0), 0.0)
-    knows = any(window.knows_tasks for window in windows)
-    for cause, spent in idle_classes(knows).items():
-        of_workers[:, spent] += idle[:, cause]
+    of_workers += with_known_causes(idle, any(window.knows_tasks for window in windows))
     lives = WorkerLives.joined([window.lives for window in windows])
     busy = {}
     for place, by in enumerate(("function", "step", "line"), 1):
@@ -170,8 +168,7 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
     finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
     spill = after * thread_time.spilling_shares(run, finishing)[worker]
     seconds = np.zeros((len(after), len(ThreadTime)))
-    for use, spent in OF_USES.items():
-        seconds[:, spent] = uses[use]
+    seconds[:, :USES] = uses[:-1].T
     seconds[:, ThreadTime.UNSPILL_AND_SPILL] += spill
     seconds[:, ThreadTime.TASK_OVERHEAD] -= spill
     return seconds
@@ -187,7 +184,7 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
     used
         See `used_time`.
     codes, count
-        The group of each slot (-1: none), and how many there are.
+        Group of each slot (-1 for none), and number of groups.
     """
     there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
     workers = len(run.workers)
@@ -274,7 +271,7 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
     slots
         The slots.
     threads
-        Of each worker the rows of its slots, and its threads.
+        For each worker, the rows of its slots, and its threads.
     """
     used = np.zeros((3, len(slots.times)))
     times = slots.times

@@ -20,7 +20,7 @@ from dasfprof.analysis.model.account_sums import (
     worker_causes_of,
 )
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
-from dasfprof.analysis.model.thread_time import OF_USES, USES, ThreadTime, idle_classes
+from dasfprof.analysis.model.thread_time import USES, ThreadTime, with_known_causes
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import WorkerLives
@@ -40,7 +40,7 @@ class IdleCells:
     threads: int
     #: Times from the trace's start, over the life of the worker instance.
     edges: Array
-    #: Thread-seconds between each edge and the next, by cause (see `idle_time`).
+    #: Thread-seconds between each edge and the next, by category. See `by_class`.
     seconds: Array
 
     def between(self, begin: float, end: float) -> Array:
@@ -53,7 +53,7 @@ class IdleCells:
 
 #: A worker's own causes at a few times: number of threads, times, and thread-seconds by cause until
 #: each time.
-WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[int, Array]]
+WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[ThreadTime, Array]]
 
 
 def worker_cells(
@@ -63,13 +63,13 @@ def worker_cells(
 
     Parameters
     ----------
-    own
+    worker
         Its causes.
     bounds
-        Times at which a cell is to end, as far as they are in the worker's life.
+        Times at which a cell must end if they are within the worker's life.
     span, count
-        About how many cells a run of so many seconds may have. If there are more, those that are
-        shorter than a small part of it are put together; the sums stay the same.
+        Approximate maximum number of cells for a run of this duration in seconds. If there are
+        more, short cells are merged, which keeps the sums.
     """
     steps = np.diff(worker.times)
     times = worker.times[_few(worker.times, np.append(steps > 0, True), span, count)]
@@ -89,10 +89,10 @@ def idle_cells(
 
     Parameters
     ----------
-    lives, owns
-        The lives, and the own causes of each.
+    lives, workers
+        The worker instances, and their own causes.
     pool
-        What is left of all.
+        The threads that remain of all workers.
     span, count
         See `worker_cells`.
     """
@@ -100,7 +100,7 @@ def idle_cells(
     for place, (threads, worker_edges, worker_spent) in enumerate(workers):
         inside = (changes > worker_edges[0]) & (changes < worker_edges[-1])
         edges = np.unique(np.concatenate([worker_edges, changes[inside]]))
-        seconds = np.zeros((len(edges) - 1, idle_time.CAUSES))
+        seconds = np.zeros((len(edges) - 1, len(ThreadTime)))
         for cause, spent in worker_spent.items():
             seconds[:, cause] = np.diff(np.interp(edges, worker_edges, spent))
         # While a worker's threads are in the pool, the grid of the pool has all times of the
@@ -117,16 +117,17 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, of_one: Array
 ) -> Array:
-    """Return the seconds for which a worker's threads in the pool had a cause, until some times.
+    """Return the cumulative seconds of a worker's pool threads with one cause, at some times.
 
     Parameters
     ----------
     times
         The times.
     threads
-        The worker's.
+        The worker's threads.
     until_times, of_one
-        Time that one thread of the pool had the cause until the times, and those of `threads`.
+        Cumulative seconds of one thread of the pool with this cause, at `times` and at the times of
+        `threads`.
     """
     passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
     place = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
@@ -179,7 +180,7 @@ class Part:
 
 @once_per_trace
 def part_of(run: Run) -> Part:
-    """Return the part of a run that a trace is. A whole run is a single part."""
+    """Return the time window that a trace is. A full run is a single window."""
     return Part(run)
 
 
@@ -191,7 +192,7 @@ _MOST_CELLS = 100_000
 class ThreadSeconds:
     """The data behind `Accounts` of any window, from a trace with its unfinished task runs."""
 
-    #: Accounts of the whole run.
+    #: Accounts of the full run.
     accounts: Accounts
     #: Idle threads of each worker instance.
     cells: list[IdleCells]
@@ -205,32 +206,28 @@ def make_accounts(run: Run) -> Accounts:
 
 
 def busy_seconds(run: Run, codes: Array, count: int) -> Array:
-    """Return the busy thread-seconds by category of groups of the slots of a trace.
+    """Return the busy thread-seconds of groups of task slots by category.
 
     Parameters
     ----------
     run
-        With its open runs.
+        A run with its unfinished task runs.
     codes, count
-        The group of each of `task_slots` (-1: none), and how many there are.
+        Group of each slot (-1 for none), and number of groups.
     """
     return seconds_of_groups(run, run.slots, thread_seconds(run).used, codes, count)
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
-    """Return the accounts of thread-seconds within a window. Task runs must lie within it.
-
-    Task runs are taken to lie within it.
-    """
+    """Return the accounts of thread-seconds within a window, which must contain all task runs."""
     run = run.whole
     seconds = thread_seconds(run)
     accounts = seconds.accounts
     lives = accounts.lives.within(begin, end)
     places = np.searchsorted(accounts.lives.ids, lives.ids)
     idle = [seconds.cells[place].between(begin, end) for place in places.tolist()]
-    of_lives = by_class(run, np.reshape(idle, (-1, idle_time.CAUSES)))
-    busy = list(OF_USES.values())
-    of_lives[:, busy] = accounts.of_lives[places][:, busy]
+    of_lives = by_class(run, np.reshape(idle, (-1, len(ThreadTime))))
+    of_lives[:, :USES] = accounts.of_lives[places, :USES]
     return replace(accounts, lives=lives, of_lives=of_lives)
 
 
@@ -276,12 +273,9 @@ def account_window(run: Run) -> WindowAccount:
     )[0]
 
 
-def by_class(run: Run, causes: Array) -> Array:
-    """Return idle thread-seconds by category, given those by cause on the last axis."""
-    seconds = np.zeros((*causes.shape[:-1], len(ThreadTime)))
-    for cause, spent in idle_classes(knows_tasks(run)).items():
-        seconds[..., spent] += causes[..., cause]
-    return seconds
+def by_class(run: Run, seconds: Array) -> Array:
+    """Return idle thread-seconds by category, with the causes that the trace can know."""
+    return with_known_causes(seconds, knows_tasks(run))
 
 
 def _bounds(run: Run, demand: PoolDemand) -> Array:
@@ -343,7 +337,7 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
     run
         The run.
     codes, names
-        The group of each of the slots of `Run.whole`, and what they are called.
+        Group of each slot of `Run.whole`, and names of the groups.
     """
     ran, accounts = run.whole, make_accounts(run)
     lives, workers = accounts.lives, len(run.workers)

@@ -45,27 +45,35 @@ _KILLED = "KilledWorker"
 def find_attempts(run: Run) -> pd.DataFrame:
     """List the attempts at tasks, in the order of their start.
 
-    They are the task runs of `Trace.tasks`, and those that had not ended; those that the scheduler
-    saw end on workers whose files do not hold them; and tasks that a worker had been sent as it
-    left the cluster, as a client gave them up or as recording ended, of which nothing tells how far
-    they came.
+    These are the task runs of `Trace.tasks` with unfinished ones, task runs that only the scheduler
+    saw end, and tasks that were assigned to a worker when it left, when a client cancelled them, or
+    when recording ended. It is unknown how far the last ones came.
 
     Returns
     -------
     DataFrame
-        ``key_id``; ``function``, ``step``, ``client`` (Categorical); ``worker`` (a number of
-        `NamedWorkers`); ``life`` (its row in `Trace.workers`); ``attempt`` (from 1, of each key);
-        ``again`` (whether
-        the one before it of its key failed: `RETRIED`; had made a result, which was lost or
-        released: `RECOMPUTED`; or neither, as its worker was lost or it was cancelled: `RESTARTED`;
-        else `FIRST`); ``status`` (Categorical, its categories in order: the state that it ended in,
-        or one of `OPEN_STATES`); ``succeeded``; ``open`` (it has not ended: its seconds are those
-        until evidence ends); ``start`` (it was given a thread; where no file tells, its function
-        began, or it was sent to the worker); ``elapsed`` (until the worker knew the outcome),
-        ``run`` (in the function),
-        ``cpu`` and ``core_wait`` (its thread had no core) seconds; ``input_size`` (bytes);
-        ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
-        succeeded), ``message`` and ``raised_at`` (the last line of user code in its traceback).
+        One row per attempt:
+
+        - ``key_id``
+        - ``function``, ``step``, ``client`` (Categorical)
+        - ``worker``: a number of `NamedWorkers`
+        - ``life``: its row in `Trace.workers`
+        - ``attempt``: its number among the attempts at the key, from 1
+        - ``again``: `FIRST` for the first attempt; otherwise the outcome of the previous attempt at
+          the key: it failed (`RETRIED`), it made a result, which was lost or released
+          (`RECOMPUTED`), or neither, because its worker was lost or it was cancelled (`RESTARTED`)
+        - ``status`` (Categorical, sorted): its final state, or one of `OPEN_STATES`
+        - ``succeeded``
+        - ``open``: whether it is unfinished. Its seconds then end with the recorded evidence
+        - ``start``: when it got a thread. If not recorded, when its function started, or when it
+          was assigned to the worker
+        - ``elapsed``: seconds until the worker knew the outcome
+        - ``run``, ``cpu``, ``core_wait``: seconds in its function, on a core, and waiting for one
+        - ``input_size``: bytes
+        - ``category`` (Categorical): type of the exception, or one of the constants of this module.
+          NA if it succeeded
+        - ``message``
+        - ``raised_at``: the last line of user code in its traceback
     """
     workers, ended = run.named, len(run.tasks)
     lost, earlier = left_unasked(run), earlier_attempts(run)
@@ -265,14 +273,14 @@ def live_at_counts(run: Run) -> Array:
     return live
 
 
-def untold_tasks(run: Run) -> Steps:
+def unlisted_tasks(run: Run) -> Steps:
     """Return the number of unfinished tasks of the scheduler that have no rows.
 
     Returns
     -------
     times, counts
-        What the scheduler counted from time to time less what rows tell of. Between two counts
-        it is the lesser of them, from the arrival of a graph on.
+        The scheduler's counts minus the unfinished tasks with rows. Between two counts, it is the
+        smaller of both, starting with the arrival of a graph.
     """
     states = run.scheduler_states
     if not len(states):
@@ -334,7 +342,7 @@ def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
     run
         The run.
     sent
-        What `sent_tasks` found in all parts of the run of which it is one; None: it is all.
+        The union of `sent_tasks` over all time windows, or None if `run` is the full run.
     """
     sent = sent_tasks(run) if sent is None else sent
     return [task for task in _named_tasks(run) if task.key not in sent]

@@ -69,7 +69,7 @@ class FirstTask:
 
 @once_per_trace
 def find_first_task(run: Run) -> FirstTask | None:
-    """Find what came before the first task; None if tasks ran before, or none did."""
+    """Return the time before the first task, or None without one or if recording began later."""
     times, begun = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
@@ -90,12 +90,12 @@ def find_first_task(run: Run) -> FirstTask | None:
 
 
 def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
-    """Add the stages before a graph was known to the scheduler.
+    """Add the stages before the scheduler knew a graph.
 
     Returns
     -------
     float
-        When recording began, by the scheduler's clock; NaN: unknown.
+        Start of recording by the scheduler's clock, or NaN if unknown.
     """
     known, taken_up = float(graph["time"]), _taken_up(run, graph)
     stages[Stage.SCHEDULER] = known - taken_up
@@ -121,7 +121,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
 
 
 def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
-    """Return when the scheduler took a graph up, as Dask's id of that says; NaN if it does not."""
+    """Return when the scheduler received a graph, from Dask's id of this event, or NaN."""
     text = str(run.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:
         time = float(text.removeprefix(_UPDATE))
@@ -131,7 +131,7 @@ def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
 
 
 def at_a_prompt(run: Run, begin: float, end: float) -> float:
-    """Return for how long a client's main thread waited for its user: to within a second."""
+    """Return the seconds for which a client's main thread waited for its user, to within 1 s."""
     seen = run.clients_under_way
     if not len(seen):
         return 0.0
@@ -158,7 +158,7 @@ _MANY, LARGE = 50, 1_000_000
 #: Minimum fraction of the time of several calls within a time range, so that all of them count as
 #: within it. Maximum fraction of a time range with calls of unknown times: above it, nothing is
 #: returned.
-_INSIDE, _UNTOLD = 0.9, 0.1
+_INSIDE, _UNKNOWN = 0.9, 0.1
 _LINE = ["call", "file", "line", "code"]
 _SUMS = (
     *("calls", "keys", "seconds", "waiting", "receiving", "deserialising"),
@@ -225,7 +225,7 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     start, stop = (main[name].to_numpy(dtype=float) for name in ("time", "stop"))
     within = _within(start, stop, begins, ends)
     alone, inside = main["calls"].to_numpy() <= 1, within >= _INSIDE * (stop - start)
-    if within[~alone & ~inside].sum() > _UNTOLD * (ends - begins).sum():
+    if within[~alone & ~inside].sum() > _UNKNOWN * (ends - begins).sum():
         return {}
     seconds, waiting, receiving = (
         main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
@@ -277,17 +277,17 @@ _TEXTS = ("kind", "name", "why", "held", "file", "code")
 _NUMBERS = ("size", "seconds", "tasks", "line")
 #: Minimum bytes of a value that makes its tasks slow to handle, and of all such values together.
 _HEAVY, _ALL_HEAVY = 50_000, 5_000_000
-#: What a task that carries nothing takes to handle, about; and bytes a second, and times that it is
-#: pickled, unpickled or copied, that one with a value takes at most.
+#: Approximate seconds to handle a task without embedded values. Then limits of the cost of an
+#: embedded value: bytes per second, and how often it is pickled, unpickled or copied.
 _EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 
 
 @once_per_trace
 def find_sent(run: Run) -> pd.DataFrame:
-    """Return the embedded values of graphs by value and line:
+    """Return the embedded values of graphs by value and line, sorted by bytes in all tasks.
 
-    ``kind, name, file, line, why, ...``. Those with most bytes in all tasks (column ``total``) come
-    first.
+    The columns are ``kind, name, file, line, why, held, code, graphs, tasks, size, seconds,
+    total``.
     """
     groups = run.sent_values.astype(
         {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}

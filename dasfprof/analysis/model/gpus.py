@@ -148,8 +148,8 @@ class GpuSamples:
         Returns
         -------
         dict
-            For ``gpu_utilization`` and ``gpu_memory_used`` the integrals (reading times
-            seconds), and the seconds that samples cover: see `SampledIntervals`.
+            For ``gpu_utilization`` and ``gpu_memory_used``, the integrals (value times seconds),
+            and the seconds that samples cover. See `SampledIntervals`.
         """
         if not self._sampled:
             nothing = repeated(0.0, len(tasks))
@@ -182,7 +182,7 @@ class GpuSamples:
         return sums
 
     def counts(self, tasks: pd.DataFrame) -> Array:
-        """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
+        """Return the number of GPU samples during each task run, or NaN if its GPU has none."""
         if not self._sampled:
             return repeated(np.nan, len(tasks))
         starts = tasks["start"].to_numpy()
@@ -260,12 +260,12 @@ class GpuUtilisation:
 def gpu_utilisation(
     run: Run, workers: NamedWorkers, interval: float | None = None
 ) -> tuple[Array, list[GpuUtilisation]]:
-    """Return the utilization of each GPU, in windows of equal length or for the whole run.
+    """Return the utilization of each GPU, in windows of equal length or for the full run.
 
     Returns
     -------
     begins, devices
-        When the windows begin, in seconds from the trace's begin; and the devices, by host and
+        Start of each window in seconds since the start of the run, and the devices, by host and
         index.
     """
     devices = gpu_samples(run).devices() if run.begin < run.end else []

@@ -13,7 +13,7 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Reasons why a result was held. The first that applies is used.
-WAITED_FOR, IN_USE, WANTED, LATE, COPY, UNEXPLAINED, UNTOLD = range(7)
+WAITED_FOR, IN_USE, WANTED, LATE, COPY, UNEXPLAINED, UNRECORDED = range(7)
 
 #: Maximum seconds until the scheduler releases a result after it learns that the last dependent
 #: ended.
@@ -56,14 +56,14 @@ def held_at(run: Run, time: float) -> HeldResults:
     of_key[of_key >= 0] = np.arange(len(rows))
     why, needed_by = _reasons(run, time, rows, of_key)
     size = tasks["size"].to_numpy(dtype=float)[rows]
-    size[why == UNTOLD] = np.nan
+    size[why == UNRECORDED] = np.nan
     life = tasks["worker_id"].to_numpy()[rows]
     stays = ends_of_lives(run)[life] > time
     is_kept = _not_dropped(run, time, of_key)
     stays &= is_kept(np.arange(len(rows)), life, times.done[rows])
     copied, copy_life = _copies(run, time, rows, of_key, is_kept)
     # If its own worker left, the copy is the only one.
-    of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
+    of_copy = np.where(stays[copied] & (why[copied] != UNRECORDED), COPY, why[copied])
     staying, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
     return HeldResults(
         rows[np.append(staying, copied)],
@@ -81,8 +81,8 @@ def release_times(run: Run) -> Array:
     Returns
     -------
     array
-        Seconds from the trace's begin. Infinite: not while recorded; minus infinity: it never
-        counted on it; NaN: nothing tells.
+        Seconds since the start of the run. Infinity if not released while recorded, minus infinity
+        if the scheduler never had the result, and NaN if unknown.
     """
     tasks = run.tasks
     released = np.full(len(tasks), np.nan)
@@ -127,7 +127,7 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
         np.maximum.at(last, needed, stages.known_by(time))
         why[(last > -np.inf) & (np.abs(release - last) <= _AT_ONCE)] = LATE
         why[wanted] = WANTED
-    why[np.isnan(release)] = UNTOLD
+    why[np.isnan(release)] = UNRECORDED
     for reason, begun in ((IN_USE, stages.running(time)), (WAITED_FOR, stages.waiting(time))):
         open_ = np.flatnonzero(np.isfinite(begun))
         open_ = open_[np.argsort(begun[open_], kind="stable")]
@@ -141,10 +141,10 @@ class _Dependents:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     keys
-        The keys of which attempts are asked for, each as often as one is wanted.
+        Keys of dependents, one per question about a result.
     """
 
     def __init__(self, run: Run, keys: Array) -> None:
@@ -188,7 +188,7 @@ _Kept = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
-    """Return a function that tells which results workers were not asked to drop by a time."""
+    """Return a function that returns which results workers were not asked to drop by a time."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     places = of_key[table["key_id"].to_numpy(dtype=np.int64)]

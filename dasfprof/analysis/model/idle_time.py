@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.attempts import Steps, untold_tasks
+from dasfprof.analysis.model.attempts import Steps, unlisted_tasks
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
 from dasfprof.database.columns import Array
@@ -20,17 +21,12 @@ from dasfprof.database.columns import Array
 #: Starts and ends of intervals.
 Spans = tuple[Array, Array]
 
-#: Causes of one worker's idle threads, in the order in which they explain its free threads.
-(IDLE_STARTING, IDLE_CLOSING, IDLE_PAUSED, UNRECORDED, WORKER_LATENCY, TRANSFER, ON_ITS_WAY) = (
-    range(7)
-)
-#: Causes of the cluster's pool of idle threads.
-SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, FUNCTIONS, CLIENT = range(7, 13)
-#: The cause that comes before all others: tasks of clients that the trace leaves out.
-OTHERS = 13
-CAUSES = 14
-
-_BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
+#: Cause of idle threads by the status of their worker.
+_BY_STATUS = {
+    STARTING: ThreadTime.STARTING,
+    PAUSED: ThreadTime.PAUSED_FOR_MEMORY,
+    CLOSING: ThreadTime.CLOSING,
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class IdleThreads:
     """The threads of one worker over its life."""
 
     #: Thread-seconds by cause, without those in the pool.
-    causes: dict[int, float]
+    causes: dict[ThreadTime, float]
     #: Times at which one of the following values changes, and the values from each time onwards.
     times: Array
     #: Threads that remain for the pool.
@@ -72,7 +68,7 @@ class WorkerCauses:
     #: Number of occupied slots.
     running: Array
     #: Free threads by cause.
-    causes: dict[int, Array]
+    causes: dict[ThreadTime, Array]
     #: Threads that remain for the pool, and ready tasks that exceed the worker's free threads.
     idle: Array
     surplus: Array
@@ -90,15 +86,16 @@ def worker_causes(
     Parameters
     ----------
     life
-        Threads, begin and end.
+        Number of threads, start and end of the worker instance.
     statuses
-        Times at which the worker's status changes, from the begin on, and what it is then.
+        Times at which the worker's status changes, beginning with its start, and the status from
+        each time onwards.
     slots
-        Of its task runs: sent, received, ready, executing and end of the slot, each in order.
+        Sorted times of its task runs: assignment, reception, ready, start, and end of the slot.
     unrecorded
-        When runs were sent to it that its file does not hold, and when they began or were given up.
+        Assignment of task runs that its file does not contain, and their start or abandonment.
     others
-        When tasks of clients that the trace leaves out held its threads.
+        Time ranges in which tasks of clients that the trace excludes occupied its threads.
     """
     threads, begin, end = life
     edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded, *others]
@@ -115,9 +112,14 @@ def worker_causes(
     open_ = status == OPEN
     causes = {cause: np.where(status == code, free, 0) for code, cause in _BY_STATUS.items()}
     available = free = np.where(open_, free, 0)
-    demands = {OTHERS: foreign, UNRECORDED: lost, WORKER_LATENCY: ready}
-    demands |= {TRANSFER: waiting, ON_ITS_WAY: on_way}
-    for cause, demand in demands.items():
+    # Earlier categories explain free threads first.
+    for cause, demand in (
+        (ThreadTime.OTHER_CLIENTS, foreign),
+        (ThreadTime.UNRECORDED, lost),
+        (ThreadTime.WORKER_LATENCY, ready),
+        (ThreadTime.TRANSFER_WAIT, waiting),
+        (ThreadTime.ON_ITS_WAY, on_way),
+    ):
         causes[cause] = np.minimum(free, demand)
         free = free - causes[cause]
     surplus = np.where(status == CLOSING, 0, np.maximum(ready - available, 0))
@@ -173,9 +175,9 @@ class Pool:
     #: Times between which no cause changes.
     grid: Array
     #: Cumulative seconds by cause at these times, without causes that have none.
-    spent: dict[int, Array]
+    spent: dict[ThreadTime, Array]
 
-    def of_worker(self, threads: IdleThreads) -> dict[int, float]:
+    def of_worker(self, threads: IdleThreads) -> dict[ThreadTime, float]:
         """Return the thread-seconds of a worker's threads in the pool, by cause."""
         held = np.flatnonzero(threads.idle[:-1])
         begins = np.searchsorted(self.grid, threads.times[held])
@@ -237,7 +239,7 @@ class PoolDemand:
     #: When functions outside of tasks were requested, and when they were answered.
     functions: Spans
     #: Number of additional unfinished tasks: times, and the number from each time onwards.
-    untold: Steps
+    unlisted: Steps
 
     @classmethod
     def from_run(cls, run: Run) -> PoolDemand:
@@ -252,28 +254,28 @@ class PoolDemand:
             known=_ascending([times.known, more.known]),
             calls=(np.sort(calls[0]), np.sort(calls[1])),
             functions=(np.sort(functions[0]), np.sort(functions[1])),
-            untold=untold_tasks(run),
+            unlisted=unlisted_tasks(run),
         )
 
     def grid(self, times: Array, idle: Array) -> Array:
         """Return the times at which a cause can change while threads are in the pool."""
         parts = [times]
         edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
-        edges_of += [*self.calls, *self.functions, self.untold[0]]
+        edges_of += [*self.calls, *self.functions, self.unlisted[0]]
         turns = np.flatnonzero(np.diff(idle > 0, prepend=False, append=False))
         bounds = times[np.minimum(turns, len(times) - 1)]
         parts += [edges[_within(edges, bounds)] for edges in edges_of]
         merged = _ascending(parts)
         return merged[np.append(True, merged[1:] != merged[:-1])]
 
-    def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
+    def split(self, times: Array, idle: Array, surplus: Array) -> dict[ThreadTime, Array]:
         """Return the number of threads of the pool by cause, from each time onwards."""
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
         unsent, out, unreported = runnable - sent, sent - done, done - known
-        untold = np.append(0, self.untold[1])[_passed(self.untold[0], times)]
-        live = _passed(self.arrival, times) - known + untold
+        unlisted = np.append(0, self.unlisted[1])[_passed(self.unlisted[0], times)]
+        live = _passed(self.arrival, times) - known + unlisted
         scheduler = np.minimum(unsent, idle)
         elsewhere = np.minimum(surplus, idle - scheduler)
         left = idle - scheduler - elsewhere
@@ -286,12 +288,12 @@ class PoolDemand:
         asked, ran = (_passed(edges, times) for edges in self.functions)
         functions = np.where(asked > ran, nothing - calls, 0)
         return {
-            SCHEDULER: scheduler,
-            ELSEWHERE: elsewhere,
-            DEPENDENCIES: waiting,
-            ACTORS: calls,
-            FUNCTIONS: functions,
-            CLIENT: nothing - calls - functions,
+            ThreadTime.SCHEDULER_LATENCY: scheduler,
+            ThreadTime.RUNNABLE_ELSEWHERE: elsewhere,
+            ThreadTime.NO_RUNNABLE_TASK: waiting,
+            ThreadTime.CALLS_OF_ACTORS: calls,
+            ThreadTime.FUNCTIONS_OUTSIDE_TASKS: functions,
+            ThreadTime.NOTHING_SUBMITTED: nothing - calls - functions,
         }
 
 

@@ -54,7 +54,7 @@ def dependency_rows(run: Run) -> tuple[Array, Array]:
     Returns
     -------
     rows, producers
-        For each input that a run of the trace made: the row of `TaskSlots` that took it, and the
+        For each input that a run of the trace made, the row of `TaskSlots` that used it, and the
         row that made it.
     """
     links = find_links(run)
@@ -68,11 +68,11 @@ class ResultsByKey:
     Parameters
     ----------
     key_ids, times
-        Of each run its key, and when its result was there.
+        Key of each run, and time of its result.
     rows
-        The runs that made one.
+        The runs that made a result.
     count
-        How many keys there are.
+        Number of keys.
     """
 
     def __init__(self, key_ids: Array, times: Array, rows: Array, count: int) -> None:

@@ -89,14 +89,14 @@ def processes_of_workers(run: Run) -> Array:
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
-    """Return which runs had their process to themselves, and since when nothing had run before.
+    """Return a mask of runs that were alone in their process, and the end of earlier runs.
 
     Parameters
     ----------
     starts, stops
-        Of the runs of a process.
+        Times of the runs of a process.
     others
-        When others began there that had not ended.
+        Start times of unfinished runs in this process.
     """
     order = np.argsort(starts, kind="stable")
     ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]
@@ -155,7 +155,7 @@ def spilled_at_once(run: Run) -> SpilledAtOnce | None:
 
 
 def free_disk(run: Run, host: str | None = None) -> float:
-    """Return the least bytes that were free where workers of a host, or of any, spill; or NaN."""
+    """Return the minimum free bytes where workers of a host (None: of any) spill, or NaN."""
     disks, hosts = run.disk_usage, run.workers["host"].to_numpy(dtype=object)
     on_host = (hosts == host if host else np.ones(len(hosts), bool))[disks["worker_id"].to_numpy()]
     there = on_host & (disks["local_directory"] == 1).to_numpy(dtype=bool)

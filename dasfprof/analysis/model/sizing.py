@@ -126,19 +126,29 @@ DOCUMENTED_RATE = 1000.0
 
 
 def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
-    """Find what tasks cost, and how large they should be for overhead to be a share of the time.
+    """Return the overhead of tasks, and the chunk size for which it is a given fraction of time.
 
-    One row per function with task runs that ended in memory, that with the most overhead first; the
-    index is the number of the function. ``function``; ``runs``, their mean ``duration``, and the
-    median ``overhead`` of each, in seconds; ``wanted``, the seconds that a task should take, by how
-    much chunks should be ``times_larger`` for that, and how many ``runs_then`` there would be;
-    ``by_rate``: whether that is for the scheduler to keep up, not for the share of overhead;
-    ``chunk``, in bytes; ``of_each_thread``: task runs by the threads of the run, NaN: unknown.
+    If a function takes ``o (1 - s) / s`` seconds, an overhead of o seconds per task is the fraction
+    s of its time. With the guide's figures, 0.05 s and 0.5 %, this gives the guide's 10 s. A
+    scheduler that handles ``rate`` tasks per second can feed P threads with tasks of at least ``P /
+    rate`` seconds. The time of a function is assumed to be proportional to its chunk size. No chunk
+    is larger than all chunks of its layer together.
 
-    Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
-    guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
-    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to grow
-    in proportion to its chunks. No chunk is larger than all that a step of the graph has.
+    Returns
+    -------
+    DataFrame
+        One row per function with successful task runs, sorted by total overhead in descending
+        order. The index is the code of the function:
+
+        - ``function``, and ``runs``, the number of successful task runs
+        - ``duration``: mean seconds
+        - ``overhead``: median seconds
+        - ``wanted``: seconds that a task should take
+        - ``times_larger``: factor between the chunk sizes
+        - ``runs_then``: number of task runs with the larger chunks
+        - ``by_rate``: whether the scheduler's rate determines ``wanted``, and not the overhead
+        - ``chunk``: bytes
+        - ``of_each_thread``: number of task runs per thread of the run, or NaN if unknown
     """
     tasks = run.tasks.loc[(run.tasks["state"] == "memory").to_numpy(dtype=bool)]
     function = tasks["function"].cat
@@ -204,10 +214,10 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
 
 
 def highest_rate(recorded: dict[str, Array]) -> float:
-    """Return the maximum rate of finished tasks over a second, or NaN without tasks.
+    """Return the maximum number of finished tasks in any second, or NaN without tasks.
 
-    The scheduler can handle at least this rate. In a run that is shorter than a second, it is the
-    rate of the whole run.
+    The scheduler can handle at least this rate. For a run of less than a second, it is the mean
+    rate.
 
     Parameters
     ----------

@@ -50,9 +50,9 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
     Parameters
     ----------
     function, place
-        Their number for each run.
+        Code of the function and of the worker or host of each run.
     seconds
-        What the run took.
+        Seconds of each run.
     """
     places = int(place.max(initial=-1)) + 1
     of_run, pairs = pd.factorize(function.astype(np.int64) * max(places, 1) + place, sort=True)

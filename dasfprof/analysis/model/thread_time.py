@@ -1,4 +1,4 @@
-"""Categories of thread-seconds, and the uses of threads that task runs occupied."""
+"""Categories of thread-seconds, and the thread-seconds of task runs by category."""
 
 from __future__ import annotations
 
@@ -9,174 +9,10 @@ from enum import IntEnum
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model import idle_time
 from dasfprof.analysis.numeric.groups import as_type, is_nothing, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
-
-# --- Uses of threads that task runs occupied -----------------------------------------------------
-
-#: Uses of a thread that a task run occupies.
-COMPUTING, CORE_WAIT, STORAGE, BLOCKED, CPU_UNKNOWN = range(5)
-DESERIALIZE, SPILL, OVERHEAD = range(5, 8)
-USES = 8
-
-
-def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
-    """Split the thread-seconds of each task run by use.
-
-    Parameters
-    ----------
-    run, slots
-        The run and the slots of its task runs.
-    before, inside, after
-        Thread-seconds of each run before, in and after its function.
-
-    Returns
-    -------
-    array
-        Seconds, of shape (`USES`, runs); they sum to those given.
-    """
-    costs = recorded_costs(run, len(inside))
-    seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
-    finishing = np.bincount(slots.worker, weights=after, minlength=len(run.workers))
-    spill = after * spilling_shares(run, finishing)[slots.worker]
-    seconds[SPILL] += spill
-    seconds[OVERHEAD] -= spill
-    return seconds
-
-
-#: Columns with the costs of each task run, and defaults of missing values.
-COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
-
-
-def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the costs of a trace's task runs. They are missing without a worker's file."""
-    return {name: _column(run, name, count, missing) for name, missing in COSTS.items()}
-
-
-def uses_of(
-    length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
-) -> Array:
-    """Split the thread-seconds of task runs as `busy_seconds` does, using only each run's record.
-
-    Time in which workers wrote to disk after functions counts as overhead. `length` has the seconds
-    of functions.
-    """
-    seconds = np.zeros((USES, len(inside)))
-    unspill = np.minimum(costs["disk_read"], before)
-    seconds[DESERIALIZE] = np.minimum(costs["deserialize"], before - unspill)
-    seconds[SPILL] = unspill
-    seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + after
-    # A run that seceded occupied its thread only for a part of its function.
-    share = np.nan_to_num(ratio(inside, length))
-    known = ~np.isnan(costs["cpu"])
-    split = _split_running(
-        inside, costs["cpu"] * share, costs["run_queue"] * share, costs["storage"] * share
-    )
-    for use, spent in zip((COMPUTING, CORE_WAIT, STORAGE, BLOCKED), split, strict=True):
-        np.copyto(seconds[use], spent, where=known)
-    np.copyto(seconds[CPU_UNKNOWN], inside, where=~known)
-    return seconds
-
-
-def unspill_seconds(run: Run, before: Array) -> Array:
-    """Return for how many seconds before its function the inputs of each run were unspilled."""
-    return np.minimum(_column(run, "disk_read", len(before)), before)
-
-
-@dataclass(frozen=True)
-class RunningSeconds:
-    """Seconds of functions by what their threads did."""
-
-    #: On a core, or NaN if not recorded.
-    cpu: Array
-    #: Waiting for CPU, waiting for storage, and neither. All three are NaN if CPU wait was not
-    #: recorded. If only storage waits were not recorded, the second is NaN and its time is part of
-    #: the third.
-    core_wait: Array
-    storage: Array
-    blocked: Array
-
-    def scaled(self, rows: Array, share: Array) -> RunningSeconds:
-        """Return these rows, each multiplied by a fraction."""
-        return RunningSeconds(*(part[rows] * share for part in self.parts()))
-
-    def parts(self) -> tuple[Array, Array, Array, Array]:
-        """The seconds in the order of the fields."""
-        return self.cpu, self.core_wait, self.storage, self.blocked
-
-
-def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
-    """Split the seconds of each task run's function.
-
-    Parameters
-    ----------
-    tasks
-        `Trace.tasks`.
-    """
-    duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
-    core_wait = as_type(tasks["run_queue"].to_numpy(), float)
-    storage = as_type(tasks["storage"].to_numpy(), float)
-    return RunningSeconds(*_split_running(duration, np.maximum(cpu, 0.0), core_wait, storage))
-
-
-def _split_running(
-    seconds: Array, cpu: Array, core_wait: Array, storage: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Split seconds in functions: on a core, waiting for CPU, waiting for storage, and blocked.
-
-    CPU wait within calls of a storage belongs to both. It counts as CPU wait, as far as both fit
-    into the total.
-    """
-    computing = np.minimum(cpu, seconds)
-    if is_nothing(core_wait):
-        return computing, core_wait, core_wait, core_wait
-    waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
-    remaining = seconds - computing - waiting
-    stored = np.minimum(np.maximum(storage, 0.0), remaining)
-    return computing, waiting, stored, remaining - np.nan_to_num(stored)
-
-
-def spilling_shares(run: Run, finishing: Array) -> Array:
-    """Estimate the fraction of the time after functions in which each worker wrote to disk.
-
-    A result is stored, and others are spilled to make room, before the run's thread is released.
-    The time of spilling is only known per worker, so it is spread over its runs.
-
-    Parameters
-    ----------
-    run
-        The run, which need not have its task runs.
-    finishing
-        Thread-seconds of each worker after functions.
-    """
-    memory, count = run.managed_memory, len(run.workers)
-    if "spill_write" not in memory or not len(memory):
-        return np.zeros(count)
-    worker, written = memory["worker_id"].to_numpy(), memory["spill_write"].to_numpy(dtype=float)
-    known = np.isfinite(written)
-    most, least = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(most, worker[known], written[known])
-    np.minimum.at(least, worker[known], written[known])
-    spilled = np.where(most > least, most - least, 0.0)
-    return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
-
-
-def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
-    """Return a non-negative column of the task runs, with `unknown` (0 or NaN) for missing values.
-
-    Values are missing for runs without a worker's file.
-    """
-    column = np.full(count, unknown)
-    if name in run.tasks:
-        values = run.tasks[name].to_numpy(dtype=float)
-        # The first function returns the number if one value is NaN, and the second returns NaN.
-        highest = np.maximum if np.isnan(unknown) else np.fmax
-        highest(values, 0.0, out=column[: len(values)])
-    return column
-
 
 # --- Categories of thread-seconds -----------------------------------------------------------------
 
@@ -185,7 +21,7 @@ FIRST_COLOUR = 8
 
 
 class ThreadTime(IntEnum):
-    """A category of thread-seconds, in the order of display: busy threads first.
+    """A category of thread-seconds, in the order of display: the `USES` of busy threads first.
 
     Each has its label, a colour (an index in the page's palette), a meaning, and whether it is
     hatched backwards, because there are more idle categories than colours. Categories have muted
@@ -324,6 +160,9 @@ class ThreadTime(IntEnum):
     )
 
 
+#: Number of categories of busy threads, which come first.
+USES = ThreadTime.STARTING.value
+
 #: What usually helps if a category takes much of the thread time.
 HELPS = {
     ThreadTime.COMPUTING: "Profile the function, or give it more cores.",
@@ -363,33 +202,6 @@ RUNNING = (
 )
 
 
-#: Category of each use of a thread that a task run occupies.
-OF_USES = {
-    COMPUTING: ThreadTime.COMPUTING,
-    CORE_WAIT: ThreadTime.WAITING_FOR_A_CORE,
-    STORAGE: ThreadTime.WAITING_FOR_STORAGE,
-    BLOCKED: ThreadTime.BLOCKED,
-    CPU_UNKNOWN: ThreadTime.RUNNING_CPU_UNKNOWN,
-    DESERIALIZE: ThreadTime.DESERIALIZE,
-    SPILL: ThreadTime.UNSPILL_AND_SPILL,
-    OVERHEAD: ThreadTime.TASK_OVERHEAD,
-}
-_OF_CAUSES = {
-    idle_time.IDLE_STARTING: ThreadTime.STARTING,
-    idle_time.IDLE_CLOSING: ThreadTime.CLOSING,
-    idle_time.IDLE_PAUSED: ThreadTime.PAUSED_FOR_MEMORY,
-    idle_time.UNRECORDED: ThreadTime.UNRECORDED,
-    idle_time.WORKER_LATENCY: ThreadTime.WORKER_LATENCY,
-    idle_time.TRANSFER: ThreadTime.TRANSFER_WAIT,
-    idle_time.ON_ITS_WAY: ThreadTime.ON_ITS_WAY,
-    idle_time.SCHEDULER: ThreadTime.SCHEDULER_LATENCY,
-    idle_time.ELSEWHERE: ThreadTime.RUNNABLE_ELSEWHERE,
-    idle_time.DEPENDENCIES: ThreadTime.NO_RUNNABLE_TASK,
-    idle_time.ACTORS: ThreadTime.CALLS_OF_ACTORS,
-    idle_time.FUNCTIONS: ThreadTime.FUNCTIONS_OUTSIDE_TASKS,
-    idle_time.CLIENT: ThreadTime.NOTHING_SUBMITTED,
-    idle_time.OTHERS: ThreadTime.OTHER_CLIENTS,
-}
 #: Causes that only the scheduler knows.
 NEEDS_SCHEDULER = (
     ThreadTime.NO_RUNNABLE_TASK,
@@ -399,11 +211,169 @@ NEEDS_SCHEDULER = (
 )
 
 
-def idle_classes(knows_tasks: bool) -> dict[int, ThreadTime]:
-    """Return the category of each cause of idle threads. See `knows_tasks`."""
-    return {
-        cause: spent
-        if knows_tasks or spent not in NEEDS_SCHEDULER
-        else ThreadTime.IDLE_CAUSE_UNKNOWN
-        for cause, spent in _OF_CAUSES.items()
-    }
+def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
+    """Return thread-seconds by category (last axis), without causes that a trace cannot know."""
+    if not knows_tasks:
+        seconds = seconds.copy()
+        needing = list(NEEDS_SCHEDULER)
+        seconds[..., ThreadTime.IDLE_CAUSE_UNKNOWN] += seconds[..., needing].sum(axis=-1)
+        seconds[..., needing] = 0.0
+    return seconds
+
+
+# --- Thread-seconds of task runs by category ------------------------------------------------------
+
+
+def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
+    """Split the thread-seconds of each task run by category.
+
+    Parameters
+    ----------
+    run, slots
+        The run and the slots of its task runs.
+    before, inside, after
+        Thread-seconds of each run before, in and after its function.
+
+    Returns
+    -------
+    array
+        Seconds, of shape (`USES`, runs); they sum to those given.
+    """
+    costs = recorded_costs(run, len(inside))
+    seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
+    finishing = np.bincount(slots.worker, weights=after, minlength=len(run.workers))
+    spill = after * spilling_shares(run, finishing)[slots.worker]
+    seconds[ThreadTime.UNSPILL_AND_SPILL] += spill
+    seconds[ThreadTime.TASK_OVERHEAD] -= spill
+    return seconds
+
+
+#: Columns with the costs of each task run, and defaults of missing values.
+COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
+
+
+def recorded_costs(run: Run, count: int) -> dict[str, Array]:
+    """Return the costs of a trace's task runs. They are missing without a worker's file."""
+    return {name: _column(run, name, count, missing) for name, missing in COSTS.items()}
+
+
+def uses_of(
+    length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
+) -> Array:
+    """Split the thread-seconds of task runs as `busy_seconds` does, using only each run's record.
+
+    Time in which workers wrote to disk after functions counts as overhead. `length` has the seconds
+    of functions.
+    """
+    seconds = np.zeros((USES, len(inside)))
+    unspill = np.minimum(costs["disk_read"], before)
+    deserialize = np.minimum(costs["deserialize"], before - unspill)
+    seconds[ThreadTime.DESERIALIZE] = deserialize
+    seconds[ThreadTime.UNSPILL_AND_SPILL] = unspill
+    seconds[ThreadTime.TASK_OVERHEAD] = (before - unspill - deserialize) + after
+    # A run that seceded occupied its thread only for a part of its function.
+    share = np.nan_to_num(ratio(inside, length))
+    known = ~np.isnan(costs["cpu"])
+    split = _split_running(
+        inside, costs["cpu"] * share, costs["run_queue"] * share, costs["storage"] * share
+    )
+    np.copyto(seconds[: len(split)], split, where=known)  # the first categories of `RUNNING`
+    np.copyto(seconds[ThreadTime.RUNNING_CPU_UNKNOWN], inside, where=~known)
+    return seconds
+
+
+def unspill_seconds(run: Run, before: Array) -> Array:
+    """Return for how many seconds before its function the inputs of each run were unspilled."""
+    return np.minimum(_column(run, "disk_read", len(before)), before)
+
+
+@dataclass(frozen=True)
+class RunningSeconds:
+    """Seconds of functions by what their threads did."""
+
+    #: On a core, or NaN if not recorded.
+    cpu: Array
+    #: Waiting for CPU, waiting for storage, and neither. All three are NaN if CPU wait was not
+    #: recorded. If only storage waits were not recorded, the second is NaN and its time is part of
+    #: the third.
+    core_wait: Array
+    storage: Array
+    blocked: Array
+
+    def scaled(self, rows: Array, share: Array) -> RunningSeconds:
+        """Return these rows, each multiplied by a fraction."""
+        return RunningSeconds(*(part[rows] * share for part in self.parts()))
+
+    def parts(self) -> tuple[Array, Array, Array, Array]:
+        """The seconds in the order of the fields."""
+        return self.cpu, self.core_wait, self.storage, self.blocked
+
+
+def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
+    """Split the seconds of each task run's function.
+
+    Parameters
+    ----------
+    tasks
+        `Trace.tasks`.
+    """
+    duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
+    core_wait = as_type(tasks["run_queue"].to_numpy(), float)
+    storage = as_type(tasks["storage"].to_numpy(), float)
+    return RunningSeconds(*_split_running(duration, np.maximum(cpu, 0.0), core_wait, storage))
+
+
+def _split_running(
+    seconds: Array, cpu: Array, core_wait: Array, storage: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Split seconds in functions: on a core, waiting for CPU, waiting for storage, and blocked.
+
+    CPU wait within calls of a storage belongs to both. It counts as CPU wait, as far as both fit
+    into the total.
+    """
+    computing = np.minimum(cpu, seconds)
+    if is_nothing(core_wait):
+        return computing, core_wait, core_wait, core_wait
+    waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
+    remaining = seconds - computing - waiting
+    stored = np.minimum(np.maximum(storage, 0.0), remaining)
+    return computing, waiting, stored, remaining - np.nan_to_num(stored)
+
+
+def spilling_shares(run: Run, finishing: Array) -> Array:
+    """Estimate the fraction of the time after functions in which each worker wrote to disk.
+
+    A result is stored, and others are spilled to make room, before the run's thread is released.
+    The time of spilling is only known per worker, so it is spread over its runs.
+
+    Parameters
+    ----------
+    run
+        The run, which need not have its task runs.
+    finishing
+        Thread-seconds of each worker after functions.
+    """
+    memory, count = run.managed_memory, len(run.workers)
+    if "spill_write" not in memory or not len(memory):
+        return np.zeros(count)
+    worker, written = memory["worker_id"].to_numpy(), memory["spill_write"].to_numpy(dtype=float)
+    known = np.isfinite(written)
+    most, least = np.full(count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(most, worker[known], written[known])
+    np.minimum.at(least, worker[known], written[known])
+    spilled = np.where(most > least, most - least, 0.0)
+    return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
+
+
+def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
+    """Return a non-negative column of the task runs, with `unknown` (0 or NaN) for missing values.
+
+    Values are missing for runs without a worker's file.
+    """
+    column = np.full(count, unknown)
+    if name in run.tasks:
+        values = run.tasks[name].to_numpy(dtype=float)
+        # The first function returns the number if one value is NaN, and the second returns NaN.
+        highest = np.maximum if np.isnan(unknown) else np.fmax
+        highest(values, 0.0, out=column[: len(values)])
+    return column

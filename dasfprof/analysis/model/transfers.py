@@ -62,7 +62,7 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     run
         The run.
     codes, count
-        The group of each of `Trace.keys`, and how many there are.
+        Group of each of `Trace.keys`, and number of groups.
     """
     (lengths, ids), table = run.transfer_keys, run.transfers
     message = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
@@ -113,8 +113,8 @@ def _result_sizes(run: Run) -> Array:
 
 
 # --- P2P shuffles: the tasks that pass data to them and get it back, and their transfers ----------
-# Such a shuffle moves data between workers with separate messages, without Dask's
-# transfers of results. What its tasks return, and take from each other, are a few bytes.
+# Such a shuffle moves data between workers with separate messages, without Dask's transfers of
+# results. Its tasks return only a few bytes.
 
 
 @once_per_trace

@@ -23,9 +23,9 @@ class Groups:
     Parameters
     ----------
     codes
-        The number of each row's group; a row of -1 is in none.
+        Group of each row, or -1 if it is in none.
     count
-        How many groups there are, empty ones among them.
+        Number of groups, including empty ones.
     """
 
     def __init__(self, codes: Array, count: int) -> None:
@@ -265,15 +265,14 @@ def taken(array: Array, rows: Array) -> Array:
 class GrowingColumn:
     """A column that grows.
 
-    Rows between the arrays that it gets are missing. If all rows have the same value, it is stored
-    once.
+    Rows that are not added are missing. If all rows have the same value, it is stored once.
 
     Parameters
     ----------
     dtype
-        Of the column; arrays of wider types widen it.
+        Type of the column. Arrays with wider types widen it.
     width
-        Values in a row; 1 makes a column of one dimension.
+        Number of values per row. 1 creates a one-dimensional column.
     """
 
     def __init__(self, dtype: Any, width: int = 1) -> None:

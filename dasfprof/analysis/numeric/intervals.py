@@ -26,9 +26,9 @@ class Intervals:
     begin
         Unix seconds.
     seconds
-        The length of each.
+        Length of each interval.
     count
-        How many there are: 0 in a run without facts.
+        Number of intervals. 0 for a run without events.
     """
 
     begin: float
@@ -148,7 +148,7 @@ def held_until(times: Array) -> Array:
     Parameters
     ----------
     times
-        The samples' times in order.
+        Sorted times of the samples.
     """
     distances = np.diff(times)
     if not len(distances):
@@ -165,9 +165,9 @@ class SampledIntervals:
     Parameters
     ----------
     times
-        The samples' times in order; one at least.
+        Sorted times of the samples, at least one.
     starts, stops
-        The intervals.
+        The time ranges.
     """
 
     def __init__(self, times: Array, starts: Array, stops: Array) -> None:

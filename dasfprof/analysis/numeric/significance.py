@@ -27,15 +27,16 @@ FEWEST = 8
 
 
 def p_value(first: Array, second: Array, *, greater: bool = False, level: float = CERTAIN) -> float:
-    """Return the probability of a difference of means as large as seen, if there were none.
+    """Return the probability of a difference of means as large as observed, if there were none.
 
-    - So many measurements that it can come below `level`, two-sided (five in each group, say): a
-      permutation test, exact where all ways to share out the measurements can be tried (Pitman
-      1937). It supposes nothing of their spread.
-    - Fewer, at least two in each: Welch's t-test (Welch 1947), which supposes a normal spread.
-    - One against several: the t-test of a single case (Crawford and Howell 1998): the spread is
-      that of the several.
-    - One against one: NaN. Nothing tells how much they vary.
+    - If there are enough measurements to reach `level` (such as five per group): a two-sided
+      permutation test (Pitman 1937). It is exact if all permutations can be evaluated, and assumes
+      nothing about the distribution.
+    - With fewer measurements, but at least two per group: Welch's t-test (Welch 1947), which
+      assumes a normal distribution.
+    - One measurement against several: the t-test of a single case (Crawford and Howell 1998), which
+      uses the variance of the others.
+    - One measurement against one: NaN, since the variance is unknown.
     """
     sizes = len(first), len(second)
     if min(sizes) == 0 or max(sizes) == 1:
@@ -261,9 +262,9 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
     Parameters
     ----------
     values
-        In order; none is NaN.
+        Ordered values without NaN.
     steps
-        From each to the next, one fewer than values; None: one each.
+        Number of steps from each value to the next. None means one each.
     """
     changes = np.diff(values)
     steps = np.ones(len(changes)) if steps is None else steps

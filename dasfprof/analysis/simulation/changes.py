@@ -40,32 +40,32 @@ def changed_wall(
     trace
         The trace.
     workers
-        How many there are at most; they come and go as the recorded ones did.
+        Maximum number of workers at a time. They join and leave as the recorded workers did.
     threads
-        Of each worker.
+        Threads per worker.
     bandwidth
-        Between two workers, bytes a second.
+        Bandwidth between two workers in bytes per second.
     network
-        False: inputs take no time to fetch.
+        False replays transfers as if they took no time.
     spill
-        False: no input is read back from disk.
+        False replays the run without reading inputs back from disk.
     speedup
-        By function, by how much it is faster.
+        Factor by which a function is faster, by function.
     running
-        For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
+        Seconds of its function for each row of `Trace.tasks`, or NaN for the recorded seconds.
     together
-        Whether clients submit each graph without a wait for results of those before it; what they
-        do in between stays.
+        Whether clients submit each graph without waiting for results of earlier graphs. Their other
+        pauses stay.
 
     Returns
     -------
     float
-        Wall seconds of the replay; NaN where there is nothing to replay.
+        Wall time of the replay in seconds, or NaN if nothing can be replayed.
 
     Raises
     ------
     InvalidArgumentError
-        If a number is out of range, or there is no such function.
+        If a number is out of range, or a function does not exist.
     """
     replay = replay_of(trace)
     cluster = changed_cluster(replay, workers, threads)
@@ -98,18 +98,18 @@ def gain(trace: Run, **changes: Any) -> float:
     trace
         The trace.
     changes
-        As `changed_wall` takes them.
+        Arguments of `changed_wall`.
 
     Returns
     -------
     float
-        Seconds; less than 0 where the run would take longer, as schedules can (Graham's
-        anomalies). NaN where nothing can be predicted: `Replay.refusal` says why.
+        Seconds, which are negative if the run would take longer, as schedules can (Graham's
+        anomalies). NaN if no prediction is possible, for the reason in `Replay.refusal`.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no such function, or seconds or factors are out of range.
+        If a function does not exist, or seconds or factors are out of range.
     """
     replay = replay_of(trace)
     if replay.refusal:

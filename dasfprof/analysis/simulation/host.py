@@ -50,9 +50,9 @@ class HostReplay:
         Parameters
         ----------
         workers, threads
-            The number of workers, and the threads of each.
+            Number of workers, and threads per worker.
         unspill
-            Whether inputs are read back from disk as they were.
+            Whether inputs are read back from disk, as in the recorded run.
         """
         replay = replay_of(self.run)
         cluster = changed_cluster(replay, workers, threads)

@@ -106,7 +106,7 @@ def inputs_before_a_run(
 ) -> ReplayInputs:
     """Return the inputs of a replay of a graph that has not run, submitted at once.
 
-    Its layers take the place of functions and of Dask's task groups. All durations and sizes are 0.
+    Its layers stand for functions and for Dask's task groups. All durations and sizes are 0.
     """
     count = len(priority)
     none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -283,10 +283,10 @@ class ReplayCluster:
 
 
 def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
-    """Return the cluster that a trace was recorded on.
+    """Return the cluster on which a trace was recorded.
 
-    A worker that left takes no task after its last recorded one: it had been told to close before,
-    or later tasks died with it. This does not apply if it left after all tasks were sent.
+    A worker that left takes no task after its last recorded one, because it was closing, or later
+    tasks were lost with it. This does not apply if it left after all tasks were assigned.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))

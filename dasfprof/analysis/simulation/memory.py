@@ -167,7 +167,7 @@ def _obstacle(trace: Run) -> str:
 
 
 class _Residents:
-    """What is in memory during a replay: bytes for each of its runs, and when they are released.
+    """Bytes in memory during a replay for each of its runs, and the time of their release.
 
     Parameters
     ----------
@@ -308,9 +308,9 @@ def peak_before_run(
     low, high
         Bounds of the bytes of each task's result.
     wanted
-        Whether a client wants it, so that it stays.
+        Mask of results that a client wants, so that they stay.
     threads
-        Of each worker.
+        Threads per worker.
     """
     cluster = ReplayCluster(threads, np.zeros(len(threads)), np.full(len(threads), np.inf))
     random, count = np.random.default_rng(0), len(inputs)

@@ -255,20 +255,20 @@ _VICTIMS, _LOOKED_AT = 10, 100
 def take_moves(
     placement: Placement, ready: list[list[int]], by_rank: list[int]
 ) -> list[tuple[int, int]]:
-    """Remove the runs to steal from where they wait, as Dask's `WorkStealing.balance` does.
+    """Remove the runs to steal from their queues, as Dask's `WorkStealing.balance` does.
 
     Parameters
     ----------
     placement
-        What the scheduler knows.
+        The scheduler's state.
     ready, by_rank
-        For each worker a heap of the ranks of runs that wait for a thread, which loses those to
-        move; and the run of each rank.
+        For each worker, a heap of the ranks of runs that wait for a thread, from which stolen runs
+        are removed; and the run of each rank.
 
     Returns
     -------
     list
-        Runs, and the worker that each is to move to.
+        Stolen runs, and the worker to which each moves.
     """
     view = _View(placement)
     moves: list[tuple[int, int]] = []
@@ -289,7 +289,7 @@ class _View:
     Parameters
     ----------
     placement
-        What the scheduler knows.
+        The scheduler's state.
     """
 
     def __init__(self, placement: Placement) -> None:

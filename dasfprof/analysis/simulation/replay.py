@@ -232,9 +232,9 @@ class Replay:
         Parameters
         ----------
         factor
-            For each run, by how much its function is faster.
+            Factor by which each run's function is faster.
         running
-            For each run the seconds of its function, instead of the recorded ones.
+            Seconds of each run's function, or None for the recorded ones.
         unspill
             Whether inputs are read back from disk.
         """

@@ -33,7 +33,7 @@ class Receiving:
     inputs, placement, costs
         See `Simulation`.
     workers
-        How many there are.
+        Number of workers.
     """
 
     def __init__(
@@ -139,14 +139,14 @@ class Simulation:
     inputs
         The recorded run.
     held
-        Seconds for which each run holds its thread.
+        Seconds for which each run occupies its thread.
     cluster
         The workers.
     costs
-        What is to be paid around tasks.
+        Costs around tasks.
     recorded_placement
-        Whether each run goes to the worker that it was recorded on, in the order in which it was
-        taken there; else Dask's rules place it.
+        Whether each run goes to its recorded worker, in the recorded order. If not, Dask's rules
+        place it.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
     Returns
     -------
     graph, submissions
-        For each run the number of its graph; and the graphs.
+        Graph of each run as an index, and the graphs.
     """
     arrival, reported = times.arrival, _reported_to_clients(trace, len(times))
     if not len(arrival):

@@ -2,7 +2,7 @@
 
 A question is a function in a module of this package with the decorator `question`. It takes a `Run`
 and returns a DataFrame. `TraceAnalyser` has a method with the same name, parameters and docstring.
-The arguments of the decorator tell commands and reports how to show the table:
+The arguments of the decorator configure the table in commands and reports:
 
 >>> from dasfprof.analysis.tables import questions
 >>> [question.name for question in questions.all()]  # doctest: +SKIP
@@ -247,7 +247,8 @@ def all() -> tuple[Question, ...]:
     for module in pkgutil.iter_modules(tables.__path__):
         importlib.import_module(f"{tables.__name__}.{module.name}")
     order = list(GROUPS)
-    return tuple(sorted(_REGISTERED, key=lambda question: order.index(question.group)))
+    # Modules that were imported earlier must not change the order.
+    return tuple(sorted(_REGISTERED, key=lambda q: (order.index(q.group), q.answer.__module__)))
 
 
 def overview(run: Run) -> list[Question]:

@@ -156,7 +156,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
 
 
 def _known_samples(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """Return the samples that tell their time and something of what is asked for."""
+    """Return the samples with a time and at least one value of these columns."""
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
     known = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
     return samples.take(np.flatnonzero(known))

@@ -28,50 +28,48 @@ from dasfprof.database.columns import Array
 #: Advice for functions that spend most of their time in a status.
 NEXT_STEPS = {
     "Not started": (
-        "Its tasks wait for the tasks before them: shorten those, or cut the chain into more "
-        "parallel parts. critical_path() shows which tasks hold them up."
+        "Shorten the tasks that its tasks depend on, or divide the chain into more parallel parts. "
+        "critical_path() shows which tasks hold them up."
     ),
     "Inqueue": (
-        "Its tasks could run, but no thread is free: add workers or threads, or make other tasks "
-        "cheaper. If time_accounting() shows idle threads meanwhile, the scheduler is the limit "
-        "(use fewer, larger tasks) or the tasks wait on the wrong worker (check worker "
-        "restrictions and balance)."
+        "Add workers or threads, or make other tasks cheaper. If time_accounting() shows idle "
+        "threads at the same time, use fewer, larger tasks if the scheduler is the limit, or check "
+        "worker restrictions and balance if the tasks wait on the wrong worker."
     ),
     "Preparing": (
-        "Its inputs are fetched from other workers, read back from disk or deserialised: use "
-        "larger chunks with fewer dependencies, keep related tasks on one worker, scatter or "
-        "persist shared inputs, and give workers the memory to not spill."
+        "Use larger chunks with fewer dependencies, keep related tasks on one worker, scatter or "
+        "persist shared inputs, and give workers enough memory to avoid spilling."
     ),
     "Running": (
-        "Its own function is what takes time: profile and speed it up, or split it into more "
-        "tasks. per_task_bottleneck() lists its longest runs."
+        "Profile its function and speed it up, or split it into more tasks. per_task_bottleneck() "
+        "lists its longest task runs."
     ),
     "Finalizing": (
-        "Its results are stored, spilled or waited for by the scheduler: return smaller results, "
-        "give workers memory, and use fewer, larger tasks if the scheduler is busy."
+        "Return smaller results, give workers more memory, and use fewer, larger tasks if the "
+        "scheduler is busy."
     ),
 }
 #: Meaning of each status.
 MEANINGS = {
-    "Not started": "The scheduler knew it, and it waited for tasks whose results it takes.",
+    "Not started": "The task waited for its dependencies.",
     "Inqueue": (
-        "It could run, and was held at the scheduler, on its way to a worker, or there and "
-        "waiting for a thread."
+        "The task was runnable: queued on the scheduler, in transit to a worker, or waiting for a "
+        "thread there."
     ),
-    "Preparing": "Its worker fetched, read back from disk or deserialised what it takes.",
-    "Running": "Its function ran.",
-    "Finalizing": "Its function had returned, and the scheduler did not know that yet.",
+    "Preparing": "The worker fetched, unspilled or deserialized the task's inputs.",
+    "Running": "The task's function ran.",
+    "Finalizing": "The task's function had returned, but the scheduler did not know that yet.",
 }
 #: Names of the sum of all statuses, and of the part of it that belongs to unfinished task runs.
 _TOTAL, _OPEN = "Total", "Open"
 #: Key of the cause for functions without a known cause of their own.
 _ANY = ""
 #: Sentences about functions with unfinished tasks.
-_NOT_ENDED = "Most of its time is of tasks that had not ended. "
-_NOT_BEGUN = "None of its tasks is known to have been given a thread. "
-_NO_CAUSE = "Whether they would have ended is not known."
+_NOT_ENDED = "Most of its time belongs to unfinished tasks. "
+_NOT_BEGUN = "None of its tasks is known to have started. "
+_NO_CAUSE = "It is unknown whether they would have ended."
 #: Advice for functions without recorded times.
-_NOTHING = "No time of its task runs is known."
+_NOTHING = "The times of its task runs are unknown."
 
 
 def _first(run: Run) -> Listed:

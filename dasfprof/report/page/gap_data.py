@@ -13,14 +13,9 @@ import numpy as np
 
 from dasfprof.analysis.model.accounting import IdleCells, by_class, thread_seconds
 from dasfprof.analysis.model.thread_time import (
-    CORE_WAIT,
-    CPU_UNKNOWN,
-    DESERIALIZE,
     FIRST_COLOUR,
     HELPS,
-    OF_USES,
-    SPILL,
-    STORAGE,
+    USES,
     ThreadTime,
     busy_seconds,
     unspill_seconds,
@@ -91,12 +86,12 @@ class Around:
         uses = busy_seconds(run, slots, before, inside, after)
         read = unspill_seconds(run, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
-        waits = uses[CORE_WAIT][rows]
+        waits = uses[ThreadTime.WAITING_FOR_A_CORE][rows]
         unknown = np.isnan(run.tasks["run_queue"].to_numpy(dtype=float)[rows])
-        waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
-        written = uses[SPILL][rows] - read
-        stored = uses[STORAGE][rows]
-        return cls(before, after, uses[DESERIALIZE][rows], read, written, waits, stored)
+        waits = np.where(unknown | (uses[ThreadTime.RUNNING_CPU_UNKNOWN][rows] > 0), np.nan, waits)
+        written = uses[ThreadTime.UNSPILL_AND_SPILL][rows] - read
+        stored = uses[ThreadTime.WAITING_FOR_STORAGE][rows]
+        return cls(before, after, uses[ThreadTime.DESERIALIZE][rows], read, written, waits, stored)
 
 
 def _fitted(
@@ -177,7 +172,7 @@ def gap_columns(
             "meaning": spent.meaning,
             "helps": HELPS[spent],
             "colour": spent.colour,
-            "busy": spent in OF_USES.values(),
+            "busy": spent < USES,
             "back": spent.is_hatched_back,
         }
         for spent in ThreadTime
