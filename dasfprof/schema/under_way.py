@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dasfprof.schema.events import event_kind
 
+#: Dask's names for the states of unfinished tasks on the scheduler.
+UNFINISHED = ("waiting", "no-worker", "queued", "processing")
+
 #: What a thread is doing: columns that tasks, clients and event loops share.
 _OF_A_THREAD = """
 thread_state    text     text     the kernel's state of the thread: running (or runnable; or it used

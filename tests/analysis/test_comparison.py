@@ -470,7 +470,7 @@ def test_sources_that_are_none(good: Path, tmp_path: Path) -> None:
         compare([], good)
     with pytest.raises(InvalidArgumentError, match="cannot compare 3"):
         compare([3], good)  # type: ignore[list-item]
-    with pytest.raises(InvalidArgumentError, match="give one of function, step"):
+    with pytest.raises(InvalidArgumentError, match="pass one of function, step"):
         compare(good, good).waterfall("worker")  # type: ignore[arg-type]
 
 

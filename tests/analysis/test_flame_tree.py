@@ -36,7 +36,7 @@ def parts(seconds: list[float]) -> Parts:
         active=none,
         active_share=none,
         mixed=none,
-        told=none + 1,
+        counted=none + 1,
     )
 
 

@@ -91,7 +91,7 @@ class Comparison:
         return p_value(first * (1 + limit), second, greater=True)
 
     def waterfall(self, by: By = "function") -> pd.DataFrame:
-        """Lead from the wall time of one side to that of the other, along the critical path.
+        """Return the parts of the difference in wall time, along the critical path.
 
         Parameters
         ----------
@@ -101,10 +101,10 @@ class Comparison:
         Returns
         -------
         DataFrame
-            A row a class of time and function (or step), the largest difference first: ``Class``,
-            ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``, ``Difference (s)``,
-            ``Meaning``. The differences sum to the difference of the wall times. A renamed
-            function is ``old → new``.
+            One row per category of time and function (or step), largest difference first:
+            ``Class``, ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``,
+            ``Difference (s)``, ``Meaning``. The differences sum to the difference of the wall
+            times. A renamed function is ``old → new``.
         """
         return self._summed(path_parts, by)
 
@@ -117,27 +117,27 @@ class Comparison:
 
     @cached_property
     def functions(self) -> pd.DataFrame:
-        """The functions of both sides.
+        """The functions of both groups.
 
-        A row a function, the one whose total differs most first: ``Function``; ``Tasks`` (``new``,
-        ``gone``, ``more``, ``fewer``, ``same``; ``not clear``: a side that did not end lacks it),
-        ``Task Runs Before`` and ``After`` (a run);
-        ``Change (%)`` of the median duration; ``p`` of that, corrected for the number of functions
-        (Holm); ``Changed`` (``slower``, ``faster``, ``uncertain``); medians and 95th
-        percentiles of the duration, median size of a result, throughput of input, share of the
-        time on the CPU, the most that a process held while it ran (by samples), and total seconds
-        a run.
+        One row per function, largest difference of the total first: ``Function``; ``Tasks``
+        (``new``, ``gone``, ``more``, ``fewer``, ``same``, or ``not clear`` if a group that did not
+        end lacks the function); ``Task Runs Before`` and ``After`` (per run); ``Change (%)`` of the
+        median duration; ``p`` of this change, corrected for the number of functions (Holm);
+        ``Changed`` (``slower``, ``faster``, ``uncertain``); medians and 95th percentiles of the
+        duration, median size of a result, throughput of input, percentage of time on the CPU,
+        maximum memory of a process while the function ran (by samples), and total seconds per run.
 
-        Of several runs a side the medians of runs are tested (Welch, of their logarithms); of one
-        run each its tasks (Mann-Whitney), and what differs by less than chance makes
-        between two runs is not called changed.
+        With several runs per group, Welch's test compares the logarithms of the medians of runs.
+        With one run each, the Mann-Whitney test compares their tasks. Then differences that two
+        runs may have by chance are not called changed.
         """
-        return compare_functions(*self._traces, self._functions, self._least)
+        return compare_functions(*self._traces, self._functions, self._least_of_one.share)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """The steps of both sides, as `functions`; empty where no run has any."""
-        table = compare_functions(*self._traces, self._steps, self._least, "step")
+        """The steps of both groups, with the columns of `functions`. Empty if no run has steps."""
+        least = self._least_of_one.share
+        table = compare_functions(*self._traces, self._steps, least, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
@@ -150,49 +150,50 @@ class Comparison:
         return compare_memory(*self._traces)
 
     def hot_lines(self, by: Place = "line") -> pd.DataFrame:
-        """Compare where tasks spent their time, of the runs whose stacks were sampled.
+        """Compare where tasks spent their time, in the runs with stack samples.
 
         Parameters
         ----------
         by
             ``"line"``, ``"function"`` or ``"library"``, as in `TraceAnalyser.hot_lines`. A line
-            that moved in its file is another one; its function is the same.
+            that moved within its file counts as another line, but its function is the same.
 
         Returns
         -------
         DataFrame
-            A row each, the largest difference first: ``File``, ``Line``, ``Code`` (or ``Library``),
-            ``Before (s)``, ``After (s)``, ``Difference (s)``. Empty unless both sides have samples.
+            One row per line, function or library, largest difference first: ``File``, ``Line``,
+            ``Code`` (or ``Library``), ``Before (s)``, ``After (s)``, ``Difference (s)``. Empty
+            unless both groups have samples.
         """
-        if by not in get_args(Place):
-            raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Place))}.")
+        _check(by, Place)
         return compare_places(*self._traces, by)
 
     def call_tree(self, least: float = 0.5) -> pd.DataFrame:
-        """Compare the calls that tasks made, of the runs whose stacks were sampled.
+        """Compare the calls that tasks made, in the runs with stack samples.
 
         Parameters
         ----------
         least
-            Calls of a smaller share of the time are left out, percent.
+            Minimum percentage of the time. Other calls are left out.
 
         Returns
         -------
         DataFrame
-            A row a call, each followed by those that it makes: ``Depth``, ``Code``, ``File``,
-            ``Before (s)``, ``After (s)``, ``Difference (s)``, of it and of what it calls. Empty
-            unless both sides have samples.
+            One row per call, followed by the calls that it makes: ``Depth``, ``Code``, ``File``,
+            ``Before (s)``, ``After (s)``, ``Difference (s)``. Seconds include what it calls. Empty
+            unless both groups have samples.
         """
         return compare_calls(*self._traces, least)
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """The findings of both sides.
+        """The findings of both groups.
 
-        A row a rule and function: ``Status`` (``new``, ``gone``, ``same`` by whether most runs of
-        a side have it; ``now and then``: few runs of either; ``not clear``: the runs of a side that
-        has it not did not end), ``Severity``, ``Finding``, ``Seconds at stake (s)`` as the last run
-        that has it says, ``Runs Before``, ``Runs After`` (of all), ``Rule``, ``Function``.
+        One row per rule and function: ``Status``, ``Severity``, ``Finding``,
+        ``Seconds at stake (s)`` in the last run that has it, ``Runs Before`` and ``Runs After``
+        (number of runs that have it), ``Rule``, ``Function``. The status is ``new``, ``gone`` or
+        ``same`` if most runs of a group have it, ``now and then`` if few runs of both groups have
+        it, and ``not clear`` if the runs of the group without it did not end.
         """
         return compare_findings(self.runs_before, self.runs_after, self._functions)
 
@@ -204,8 +205,8 @@ class Comparison:
         and ``Could explain it``: ``yes`` if such a change works in the observed direction,
         ``possibly`` if it may work in either. This is not a proof.
         """
-        told = self.verdict.kind in ("faster", "slower")
-        change = self.verdict.change if told else 0.0
+        differs = self.verdict.kind in ("faster", "slower")
+        change = self.verdict.change if differs else 0.0
         return compare_surroundings(self._before, self._after, change)
 
     @cached_property
@@ -217,16 +218,16 @@ class Comparison:
     def notes(self) -> list[str]:
         """Caveats about the runs and the comparison."""
         runs, used = [*self.runs_before, *self.runs_after], [*self._before, *self._after]
-        left_out = [run for run in runs if not any(run is kept for kept in used)]
+        left_out = [run for run in runs if not any(run is used_run for used_run in used)]
         return notes_in_words(runs, left_out, self._evidence, len(self.renamed))
 
     @cached_property
     def sentences(self) -> list[str]:
         """The verdict and the causes of the difference, as sentences."""
-        found = in_words(self.verdict, self.surroundings, self.functions, self.waterfall())
+        sentences = in_words(self.verdict, self.surroundings, self.functions, self.waterfall())
         if not self.same_pipeline:
-            found.insert(0, others_in_words(share_in_common(self.functions)))
-        return found
+            sentences.insert(0, others_in_words(share_in_common(self.functions)))
+        return sentences
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
@@ -257,12 +258,6 @@ class Comparison:
             return Least(0.0, 0)
         return least_of_one(self._before[0], self._after[0])
 
-    @property
-    def _least(self) -> float:
-        """Minimum difference that is reported for two single runs, or infinite if unknown."""
-        share = self._least_of_one.share
-        return share if math.isfinite(share) else math.inf
-
     @cached_property
     def _traces(self) -> tuple[list[Run], list[Run]]:
         return [run.trace for run in self._before], [run.trace for run in self._after]
@@ -280,11 +275,15 @@ class Comparison:
         return Evidence.of([*self._traces[0], *self._traces[1]])
 
     def _summed(self, parts_of: Callable[[Run, By, Evidence], Parts], by: By) -> pd.DataFrame:
-        if by not in get_args(By):
-            raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+        _check(by, By)
         matching = self._functions if by == "function" else self._steps
         before, after = ([parts_of(trace, by, self._evidence) for trace in s] for s in self._traces)
         return make_waterfall(before, after, matching, by.capitalize())
+
+
+def _check(by: str, choices: Any) -> None:
+    if by not in get_args(choices):
+        raise InvalidArgumentError(f"by={by!r}: pass one of {', '.join(get_args(choices))}.")
 
 
 # --- The findings of both groups -----------------------------------------------------------------
@@ -292,6 +291,7 @@ class Comparison:
 #: A rule, and the function that the finding is about, or None.
 _What = tuple[str, str | None]
 _STATUSES = ("new", "gone", "same", "now and then", "not clear")
+_SHOWN = ("Severity", "Finding", "Seconds at stake (s)")
 
 
 def compare_findings(
@@ -305,12 +305,11 @@ def compare_findings(
         old, new = first.get(what, []), second.get(what, [])
         status = _status(_share(before, old), _share(after, new))
         shown = (new or old)[-1] if status != "gone" else old[-1]
-        told = (shown[name] for name in ("Severity", "Finding", "Seconds at stake (s)"))
         runs = f"{len(old)} of {len(before)}", f"{len(new)} of {len(after)}"
-        rows.append((status, *told, *runs, *what))
+        rows.append((status, *(shown[name] for name in _SHOWN), *runs, *what))
     rows.sort(key=lambda row: (_STATUSES.index(row[0]), SEVERITIES.index(row[1])))
-    columns = ("Status", "Severity", "Finding", "Seconds at stake (s)", "Runs Before")
-    return pd.DataFrame(rows, columns=[*columns, "Runs After", "Rule", "Function"])
+    columns = ["Status", *_SHOWN, "Runs Before", "Runs After", "Rule", "Function"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 #: What a change of the program may do to a finding.
@@ -343,10 +342,11 @@ class ChangedFinding:
 def changed_findings(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> list[ChangedFinding]:
-    """List the findings that differ between two sides of runs, the most seconds first.
+    """Return the findings that differ between two groups of runs, most seconds first.
 
-    Smaller are findings whose potential savings are less in every run of the side after than in
-    every run before, and by a fifth at the median. Findings of severity "info" are left out.
+    A finding is smaller if its potential savings are less in every run after the change than in
+    every run before it, and by at least a fifth at the median. Findings of severity "info" are left
+    out.
     """
     matching = match_functions([run.trace for run in before], [run.trace for run in after])
     first = _by_what(before, matching.label_before)
@@ -364,14 +364,14 @@ def changed_findings(
             if row["Severity"] != "info":
                 about = row["Finding"], old, new, row["Cause"]
                 changed.append(ChangedFinding(status, *what, *about))  # type: ignore[arg-type]
-    return sorted(changed, key=lambda one: -max(np.nan_to_num([one.before, one.after])))
+    return sorted(changed, key=lambda finding: -max(np.nan_to_num([finding.before, finding.after])))
 
 
 def _by_what(
     runs: Sequence[ComparedRun], label: Callable[[str], str]
 ) -> dict[_What, list[dict[str, Any]]]:
     """Return the most severe finding of each kind for each run."""
-    found: dict[_What, list[dict[str, Any]]] = {}
+    findings: dict[_What, list[dict[str, Any]]] = {}
     for run in runs:
         seen: dict[_What, dict[str, Any]] = {}
         for row in run.findings.to_dict("records"):
@@ -379,17 +379,17 @@ def _by_what(
             name = label(function) if isinstance(function, str) else None
             seen.setdefault((str(row["Rule"]), name), {str(k): v for k, v in row.items()})
         for what, finding in seen.items():
-            found.setdefault(what, []).append(finding)
-    return found
+            findings.setdefault(what, []).append(finding)
+    return findings
 
 
-def _share(runs: Sequence[ComparedRun], found: Sequence[object]) -> float:
+def _share(runs: Sequence[ComparedRun], findings: Sequence[object]) -> float:
     """Return the fraction of a group's runs that have a finding, or NaN if unknown.
 
     A run that did not end and lacks the finding does not count: it might have had it later.
     """
-    counted = max(sum(run.is_whole for run in runs), len(found))
-    return len(found) / counted if counted else math.nan
+    counted = max(sum(run.is_whole for run in runs), len(findings))
+    return len(findings) / counted if counted else math.nan
 
 
 def _status(before: float, after: float) -> str:

@@ -37,8 +37,8 @@ _FIGURES: dict[str, Callable[[pd.DataFrame], Any]] = {
 }
 
 
-def _ratio(part: pd.Series, whole: pd.Series) -> float:
-    parts, sums = part.sum(min_count=1), whole.sum()
+def _ratio(part: pd.Series, total: pd.Series) -> float:
+    parts, sums = part.sum(min_count=1), total.sum()
     return float(parts / sums) if sums > 0 else np.nan
 
 
@@ -58,9 +58,10 @@ def compare_functions(
     matching
         Which functions or steps are which.
     least
-        With one run each, the least share by which a function must differ to be called changed.
+        With one run each, the minimum fraction by which a function must differ to be called
+        changed. If it is NaN, none is.
     by
-        What a row is.
+        Whether a row is a function or a step.
     """
     sides = (len(before), len(after))
     first = _by_name(before, matching.label_before, by)
@@ -68,9 +69,9 @@ def compare_functions(
     names = list(dict.fromkeys([*first, *second]))
     pairs = [(first.get(name, []), second.get(name, [])) for name in names]
     nothing = pd.DataFrame(columns=_TAKEN, dtype=float)
-    whole = [[pd.concat(part) if part else nothing for part in pair] for pair in pairs]
-    counts = [np.array([len(pair[s]) / sides[s] for pair in whole]) for s in (0, 1)]
-    totals = [np.array([pair[s]["duration"].sum() / sides[s] for pair in whole]) for s in (0, 1)]
+    joined = [[pd.concat(part) if part else nothing for part in pair] for pair in pairs]
+    counts = [np.array([len(pair[s]) / sides[s] for pair in joined]) for s in (0, 1)]
+    totals = [np.array([pair[s]["duration"].sum() / sides[s] for pair in joined]) for s in (0, 1)]
     ended = tuple(all(run.ending is None for run in side) for side in (before, after))
     columns: dict[str, object] = {
         by.capitalize(): pd.Series(names, dtype=object),
@@ -83,7 +84,7 @@ def compare_functions(
     }
     for title, figure in _FIGURES.items():
         for side, word in enumerate(("Before", "After")):
-            columns[title.format(word)] = np.array([figure(pair[side]) for pair in whole])
+            columns[title.format(word)] = np.array([figure(pair[side]) for pair in joined])
     columns["Total Before (s)"], columns["Total After (s)"] = totals
     table = pd.DataFrame(columns)
     p = holm(np.array([_p(*pair, one_each=sides == (1, 1)) for pair in pairs]))
@@ -115,22 +116,19 @@ def _by_name(
 
     ``held`` is the maximum number of bytes that the process held meanwhile, in samples.
     """
-    found: dict[str, list[pd.DataFrame]] = {}
+    by_label: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
-        tasks = trace.tasks
-        codes, names = step_groups(tasks) if by == "step" else _functions(tasks)
+        tasks, column = trace.tasks, trace.tasks["function"].cat
+        codes, names = column.codes.to_numpy(), list(column.categories)
+        if by == "step":
+            codes, names = step_groups(tasks)
         runs = tasks[_TAKEN[:-1]].astype(float).assign(held=memory_of_runs(trace).highest)
-        kept = (tasks["state"] == "memory").to_numpy(dtype=bool)
-        known = runs[kept].replace([np.inf, -np.inf], np.nan)
-        of = pd.Categorical.from_codes(codes[kept], pd.Index(list(names), dtype=object))
-        for name, own in known.groupby(pd.CategoricalIndex(of), observed=True):
-            found.setdefault(label(str(name)), []).append(own)
-    return found
-
-
-def _functions(tasks: pd.DataFrame) -> tuple[Array, Sequence[str]]:
-    column = tasks["function"].cat
-    return column.codes.to_numpy(), list(column.categories)
+        succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
+        known = runs[succeeded].replace([np.inf, -np.inf], np.nan)
+        of = pd.Categorical.from_codes(codes[succeeded], pd.Index(list(names), dtype=object))
+        for name, group in known.groupby(pd.CategoricalIndex(of), observed=True):
+            by_label.setdefault(label(str(name)), []).append(group)
+    return by_label
 
 
 def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_each: bool) -> float:
@@ -191,8 +189,8 @@ def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
     """
     first, second = _graph(before), _graph(after)
     renamed: dict[str, str] = {}
-    while found := _same_places(first, second, renamed):
-        renamed |= found
+    while matches := _same_places(first, second, renamed):
+        renamed |= matches
     return Matching(renamed)
 
 
@@ -260,17 +258,17 @@ def _edges(trace: Run, codes: Array, count: int) -> list[tuple[int, int]]:
     offsets, ids = trace.dependencies
     takers = np.repeat(codes, np.diff(offsets)).astype(np.int64)
     pairs = np.unique(takers * max(count, 1) + codes[ids])
-    found = np.divmod(pairs, max(count, 1))
-    return list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+    edges = np.divmod(pairs, max(count, 1))
+    return list(zip(edges[0].tolist(), edges[1].tolist(), strict=True))
 
 
 def _functions_of_steps(traces: Iterable[Run]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    by_step: dict[str, set[str]] = {}
     for trace in traces:
         codes, names = step_groups(trace.tasks)
         functions = trace.tasks["function"].astype(object).to_numpy()
         for code, name in enumerate(names):
             ran = set(functions[codes == code])
             if name != NO_STEP and ran:
-                found.setdefault(name, set()).update(ran)
-    return found
+                by_step.setdefault(name, set()).update(ran)
+    return by_step

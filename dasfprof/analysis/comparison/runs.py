@@ -1,4 +1,4 @@
-"""The runs of a comparison: how they are found, how they differ, and other runs of the graph."""
+"""The runs of a comparison: their sources, their differences, and other runs of the same graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,14 +41,14 @@ class ComparedRun:
 
     name: str
     trace: Run
-    #: Identifies the run. If it is empty, only the same trace object is the same run.
+    #: Identity of the run. If it is empty, only the same trace object is the same run.
     uuid: str = ""
     #: The directory of its files, or None if it is unknown.
     directory: Path | None = None
 
     @cached_property
     def seconds(self) -> float:
-        """The wall time from the first submission to the last finish; NaN if nothing ended."""
+        """The wall time from the first submission to the last finish, or NaN if none finished."""
         return path_seconds(self.trace)
 
     @cached_property
@@ -64,17 +64,17 @@ class ComparedRun:
     @cached_property
     def faults(self) -> list[str]:
         """Clauses about what makes the run's wall time unsuitable for comparison."""
-        trace, found = self.trace, []
+        trace, faults = self.trace, []
         failed = int((trace.tasks["state"] == "erred").sum())
         if not len(trace.tasks):
-            found.append("has no task runs")
+            faults.append("has no task runs")
         if trace.ending is not None:
-            found.append("did not end")
+            faults.append("did not end")
         if failed:
-            found.append(f"has {count_of(failed, 'failed task')}")
+            faults.append(f"has {count_of(failed, 'failed task')}")
         if any(note.kind in ("damaged-file", "header-lost") for note in trace.notes):
-            found.append("has damaged files, so that tasks may be missing")
-        return found
+            faults.append("has damaged files, so that tasks may be missing")
+        return faults
 
     @property
     def is_whole(self) -> bool:
@@ -94,7 +94,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
     SourceNotFoundError, NotATraceError
         If there is no such trace.
     InvalidArgumentError
-        If there is none at all, or something that is no source.
+        If there is no source, or if an item is not a source.
     """
     if isinstance(source, str | os.PathLike | MultiEventDatabase | Trace | Analyser):
         source = [source]
@@ -144,16 +144,16 @@ def _files(source: str | os.PathLike[str]) -> list[Path]:
     """Return the files of a source, or of all runs in a directory."""
     path = Path(source)
     if path.is_dir():
-        found = [file for run in find_runs(path) for file in run.files]
-        for inner in sorted(path.iterdir()) if not found else ():
+        files = [file for run in find_runs(path) for file in run.files]
+        for inner in sorted(path.iterdir()) if not files else ():
             if inner.is_dir():  # Each run has a separate directory.
-                found += [file for run in find_runs(inner) for file in run.files]
-        if not found:
+                files += [file for run in find_runs(inner) for file in run.files]
+        if not files:
             raise SourceNotFoundError(
                 f"there is no run in the directory {os.fspath(source)!r}: it contains no trace "
                 "files, and neither do its subdirectories."
             )
-        return found
+        return files
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # If several runs have this name, the newest is opened.
         database = open_run(source)
@@ -166,24 +166,19 @@ def _by_run(files: list[Path]) -> list[list[Path]]:
     groups = []
     for directory in dict.fromkeys(path.parent for path in files):
         for run in find_runs(directory):
-            own = [path for path in run.files if path.resolve() in wanted]
-            if own:
-                groups.append(own)
+            paths = [path for path in run.files if path.resolve() in wanted]
+            if paths:
+                groups.append(paths)
     return groups
 
 
 def _run_of(database: MultiEventDatabase) -> ComparedRun:
-    headers: list[dict[str, Any]] = []
-    for item in database.databases:
-        path = getattr(item, "path", None)
-        if path is not None and not is_dasf_trace(Path(path)):
-            headers.append(TraceFile(Path(path)).read_header())
     trace = Run.of(Trace.from_database(database, progress=False))
-    uuid = next((str(h["run_uuid"]) for h in headers if h.get("run_uuid")), "")
     paths = [Path(path) for item in database.databases if (path := getattr(item, "path", None))]
+    headers = [TraceFile(path).read_header() for path in paths if not is_dasf_trace(path)]
+    uuid = next((str(h["run_uuid"]) for h in headers if h.get("run_uuid")), "")
     name = trace.run or (paths[0].stem if paths else "run")
-    directory = paths[0].parent if paths else None
-    return ComparedRun(name, trace, uuid, directory)
+    return ComparedRun(name, trace, uuid, paths[0].parent if paths else None)
 
 
 #: Minimum number of other runs to estimate the spread, and maximum number that is used.
@@ -270,15 +265,16 @@ def compare_surroundings(
     before, after
         The runs.
     change
-        By which share the side after took longer; NaN: unknown, 0: there is nothing to explain.
+        Fraction by which the runs after took longer, NaN if unknown, or 0 if there is nothing to
+        explain.
     """
     may = "possibly" if change else ""
     rows = []
-    for label, told in (
+    for label, values_of in (
         ("Version of", attrgetter("trace.surroundings.versions")),
         ("Setting", attrgetter("trace.surroundings.settings")),
     ):
-        sides = [[told(run) for run in side] for side in (before, after)]
+        sides = [[values_of(run) for run in side] for side in (before, after)]
         names = sorted({name for side in sides for run in side for name in run})
         for name in names if all(run for side in sides for run in side) else ():
             texts = [_joined({run.get(name, "none") for run in side}) for side in sides]
@@ -394,8 +390,8 @@ def _of_workers(trace: Run, samples: pd.DataFrame, column: str) -> pd.Series[flo
     if column not in samples or not len(samples):
         return pd.Series(dtype=float)
     of = samples["worker_id"].to_numpy()
-    kept = (trace.workers["kind"] == "worker").to_numpy()[of]
-    return samples[column].astype(float).set_axis(of)[kept]
+    of_workers = (trace.workers["kind"] == "worker").to_numpy()[of]
+    return samples[column].astype(float).set_axis(of)[of_workers]
 
 
 def _memory(trace: Run) -> pd.Series[float]:

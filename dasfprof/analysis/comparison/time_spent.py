@@ -15,8 +15,9 @@ from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.stack_samples.flame_tree import StackTree
 from dasfprof.analysis.stack_samples.places import By as Place
-from dasfprof.analysis.stack_samples.places import Call, CallTree, all_stacks, hot_places
+from dasfprof.analysis.stack_samples.places import all_stacks, hot_places
 from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.hot_lines import place_columns
@@ -67,8 +68,8 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
     They sum to the wall time from the first submission to the last known finish.
     """
-    found, slots = path_segments(trace), trace.slots
-    kinds, seconds = [found.kind], [found.length]
+    segments, slots = path_segments(trace), trace.slots
+    kinds, seconds = [segments.kind], [segments.length]
     labels = [KINDS[kind][0] for kind in SegmentKind]
     if evidence.running:
         kinds, seconds = _split_running(trace, len(labels))
@@ -80,7 +81,7 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
         codes, names = step_groups(trace.tasks, trace.unseen)
     else:
         codes, names = slots.function, slots.functions
-    of_segments = np.tile(codes[found.rows], len(kinds))
+    of_segments = np.tile(codes[segments.rows], len(kinds))
     return _summed(labels, names, np.concatenate(kinds), of_segments, np.concatenate(seconds))
 
 
@@ -111,11 +112,11 @@ def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
 
     Segments with unknown activity stay unchanged.
     """
-    found, split = path_segments(trace), running_on_path(trace)
+    segments, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)
-    kinds, seconds = [found.kind], [np.where(known, 0.0, found.length)]
+    kinds, seconds = [segments.kind], [np.where(known, 0.0, segments.length)]
     for number, part in enumerate(split.parts(), first):
-        kinds.append(np.full(len(found.kind), number))
+        kinds.append(np.full(len(segments.kind), number))
         seconds.append(np.where(known, np.nan_to_num(part), 0.0))
     return kinds, seconds
 
@@ -141,24 +142,23 @@ def make_waterfall(
     Parameters
     ----------
     before, after
-        What the time of each run consists of.
+        The parts of the time of each run.
     matching
-        Which names are which.
+        The names that differ between the groups.
     name
         The label of the column of names.
 
     Returns
     -------
     DataFrame
-        ``Class``, `name`, ``Before (s)``, ``After (s)`` (means of the runs),
-        ``Difference (s)``, ``Meaning`` of the class; the largest differences first. Each column
-        of seconds sums to the whole: nothing is rounded or left out.
+        ``Class``, `name`, ``Before (s)``, ``After (s)`` (means of the runs), ``Difference (s)``,
+        ``Meaning`` of the category, largest difference first. Each column of seconds sums to the
+        total: nothing is rounded or left out.
     """
     first = _mean(before, matching.label_before)
     second = _mean(after, matching.label_after)
-    parts = list(dict.fromkeys([*first, *second]))
     rows = []
-    for part in parts:
+    for part in dict.fromkeys([*first, *second]):
         old, new = first.get(part, 0.0), second.get(part, 0.0)
         rows.append((*part, old, new, new - old, MEANINGS[part[0]]))
     table = pd.DataFrame(rows, columns=["Class", name, *_SECONDS, "Meaning"], dtype=object)
@@ -202,18 +202,18 @@ def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> 
     """Return the calls of both groups as one tree. See `RunComparison.call_tree`."""
     sides = [_of_sampled(side) for side in (before, after)]
     first, second = (_calls(side) for side in sides) if all(sides) else ({}, {})
-    whole = max(_total(first), _total(second))
+    total = max(_total(first), _total(second))
     seconds = {path: (first.get(path, 0.0), second.get(path, 0.0)) for path in {**first, **second}}
-    kept = {path: both for path, both in seconds.items() if max(both) >= least / 100 * whole}
+    shown = {path: both for path, both in seconds.items() if max(both) >= least / 100 * total}
     children: dict[_Path, list[_Path]] = {}
-    for path in kept:
+    for path in shown:
         children.setdefault(path[:-1], []).append(path)
     rows = []
-    pending = sorted(children.get((), []), key=lambda path: max(kept[path]))
+    pending = sorted(children.get((), []), key=lambda path: max(shown[path]))
     while pending:
         path = pending.pop()
-        rows.append((len(path) - 1, *path[-1], *kept[path], kept[path][1] - kept[path][0]))
-        pending += sorted(children.get(path, []), key=lambda path: max(kept[path]))
+        rows.append((len(path) - 1, *path[-1], *shown[path], shown[path][1] - shown[path][0]))
+        pending += sorted(children.get(path, []), key=lambda path: max(shown[path]))
     table = pd.DataFrame(rows, columns=["Depth", "Code", "File", *_SECONDS])
     return table.astype({"Depth": np.int64, **dict.fromkeys(_SECONDS, float)})
 
@@ -227,8 +227,8 @@ def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
     """Return the mean seconds at each line, function or library."""
     sums: dict[Hashable, float] = {}
     for trace in side:
-        found = hot_places(trace, by=by)
-        for name, seconds in zip(found.names, found.spent.seconds.tolist(), strict=True):
+        hot = hot_places(trace, by=by)
+        for name, seconds in zip(hot.names, hot.spent.seconds.tolist(), strict=True):
             sums[name] = sums.get(name, 0.0) + seconds / len(side)
     return sums
 
@@ -238,13 +238,14 @@ def _calls(side: Sequence[Run]) -> dict[_Path, float]:
     sums: dict[_Path, float] = {}
     for trace in side:
         samples, _ = samples_of(trace)
-        stacks = Groups(samples.stack, len(trace.stacks))
-        tree = CallTree(all_stacks(trace), stacks.sum(samples.interval), stacks.sizes)
-        path: list[Call] = []
-        for call in tree.calls():
-            path = [*path[: call.depth], call]
-            name = tuple((each.function, each.file) for each in path)
-            sums[name] = sums.get(name, 0.0) + call.seconds / len(side)
+        tree, paths = StackTree(all_stacks(trace)), list[_Path]()
+        seconds = tree.sums(Groups(samples.stack, len(trace.stacks)).sum(samples.interval))
+        calls = zip(tree.callers.tolist(), tree.functions.tolist(), seconds.tolist(), strict=True)
+        for caller, function, of_call in calls:
+            path = (*(paths[caller] if caller >= 0 else ()), tree.names[function])
+            paths.append(path)
+            if of_call > 0:
+                sums[path] = sums.get(path, 0.0) + of_call / len(side)
     return sums
 
 

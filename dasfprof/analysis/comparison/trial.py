@@ -162,17 +162,19 @@ class Trial:
     runs: Sequence[TriedRun] = ()
     #: Findings that other code removed, made smaller, or added. None if they were not compared.
     findings: Sequence[ChangedFinding] | None = None
-    #: What to know besides.
+    #: Caveats.
     notes: list[str] = field(default_factory=list)
 
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
-        """Return it with the findings that changed.
+        """Return the trial with the findings that changed.
 
-        If it gained, it answers the finding that had the most seconds at stake of those that are
-        gone or smaller. Findings that others cause count only if there are no others.
+        If it saved time, it answers one of the findings that are gone or smaller: the one with the
+        largest potential savings. Findings that others cause count only if there are no others.
         """
-        fewer = [one for one in findings if one.removed > 0]
-        answered = max(fewer, key=lambda one: (one.cause is None, one.removed), default=None)
+        fewer = [finding for finding in findings if finding.removed > 0]
+        answered = max(
+            fewer, key=lambda finding: (finding.cause is None, finding.removed), default=None
+        )
         trial = replace(self, findings=findings)
         if self.kind != "gained" or answered is None:
             return trial
@@ -201,19 +203,19 @@ class Trial:
         text = self.gain.text
         if math.isfinite(self.promised):
             text = f"{text[:-1]}. The finding promised {format_duration(self.promised)}."
-        found = [text] if self.results is None else [text, self.results.text]
+        sentences = [text] if self.results is None else [text, self.results.text]
         if self.kind == "results differ":
-            found = [found[1], f"Therefore its time does not count: {text}"]
+            sentences = [sentences[1], f"Therefore its time does not count: {text}"]
         if self.findings is not None:
-            found += _findings_in_words(self.findings)
+            sentences += _findings_in_words(self.findings)
         if self.gain_of_program is not None:
-            whole = self.gain_of_program
-            found.append(
+            program = self.gain_of_program
+            sentences.append(
                 "These times start at the first submission. The whole program, with start and "
-                f"end of its cluster, took {format_duration(whole.before)} without and "
-                f"{format_duration(whole.after)} with the change{_OF_PROGRAM[whole.kind]}."
+                f"end of its cluster, took {format_duration(program.before)} without and "
+                f"{format_duration(program.after)} with the change{_OF_PROGRAM[program.kind]}."
             )
-        return found
+        return sentences
 
     def __str__(self) -> str:
         change = f"{self.words}: " if self.change else ""
@@ -222,7 +224,7 @@ class Trial:
     __repr__ = __str__
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the trial as JSON-compatible data."""
         data = {**asdict(self), "verdict": self.kind, "sentences": self.sentences}
         for name, gain in (("gain", self.gain), ("gain_of_program", self.gain_of_program)):
             data[name] = None if gain is None else {**asdict(gain), "seconds": gain.seconds}
@@ -251,9 +253,9 @@ def _findings_in_words(findings: Sequence[ChangedFinding]) -> list[str]:
     sentences = []
     for status, words in _OF_FINDINGS.items():
         names = [
-            f"{one.rule} ({clean(one.function)})" if one.function else one.rule
-            for one in findings
-            if one.status == status
+            f"{finding.rule} ({clean(finding.function)})" if finding.function else finding.rule
+            for finding in findings
+            if finding.status == status
         ]
         sentences += [f"{words}: {name_first(names)}."] * bool(names)
     return sentences or ["The same findings appear with the change and without."]
@@ -348,14 +350,11 @@ class Tuning:
     @property
     def line(self) -> str:
         """The cluster as a line to paste, or empty if it does not change."""
-        options = {name: self.settings[name] for name in OF_CLUSTERS if name in self.settings}
-        if not options:
+        if self.settings.keys().isdisjoint(OF_CLUSTERS):
             return ""
-        whole = {name: value for name, value in self.as_it_is.items() if name in OF_CLUSTERS}
-        whole |= options
-        values = {n: whole[n] for n in OF_CLUSTERS if n in whole}
+        values = {**self.as_it_is, **self.settings}
         code = {n: f'"{v}"' if isinstance(v, str) else repr(v) for n, v in values.items()}
-        return f"LocalCluster({', '.join(f'{n}={v}' for n, v in code.items())})"
+        return f"LocalCluster({', '.join(f'{n}={code[n]}' for n in OF_CLUSTERS if n in code)})"
 
     @property
     def profile(self) -> str:
@@ -387,13 +386,10 @@ class Tuning:
         """Sentences: the verdict, then its reasons."""
         best = self.best
         if best is None or best.trial is None:
-            reasons = {
-                one.trial.obstacle for one in self.points if one.trial and one.trial.obstacle
-            }
+            reasons = {point.trial.obstacle for point in self.points if point.trial} - {""}
             if self.kind == "results differ":
                 reasons = {"The results differ with all settings that were run."}
-            said = sorted(reasons) or ["No other settings were run."]
-            return ["Nothing is advised.", *said]
+            return ["Nothing is advised.", *(sorted(reasons) or ["No other settings were run."])]
         first, *more = best.trial.sentences
         gain = best.trial.gain
         if gain is None:

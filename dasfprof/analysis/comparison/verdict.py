@@ -247,10 +247,10 @@ def in_words(
     causes = [_functions(functions), _around(surroundings)]
     if verdict.kind == "no difference" or (surroundings["Could explain it"] == "yes").any():
         causes.reverse()
-    found = [verdict.text, *causes]
+    sentences = [verdict.text, *causes]
     if verdict.kind != "no difference":
-        found.append(_path(verdict, functions, path))
-    return [*filter(None, found), *filter(None, [_cores(verdict, path)])]
+        sentences.append(_path(verdict, functions, path))
+    return [*filter(None, sentences), *filter(None, [_cores(verdict, path)])]
 
 
 def others_in_words(common: float) -> str:
@@ -268,45 +268,40 @@ def notes_in_words(
     runs: Sequence[ComparedRun], left_out: Sequence[ComparedRun], evidence: Evidence, renamed: int
 ) -> list[str]:
     """Return caveats about the runs, and about how they were compared."""
-    found = []
+    notes = []
     for run in runs:
         if run.faults:
             words = ", so it was left out" if any(run is other for other in left_out) else ""
-            found.append(f"{run.name} {', and '.join(run.faults)}{words}.")
+            notes.append(f"{run.name} {', and '.join(run.faults)}{words}.")
     if not evidence.scheduler:
-        found.append(
+        notes.append(
             "A run has no file of the scheduler, so waits for the client and waits for the "
             "scheduler are combined."
         )
     if renamed:
         taken = "function is" if renamed == 1 else "functions are"
-        found.append(
+        notes.append(
             f"{renamed} {taken} assumed to be renamed, because of the position in the graph."
         )
-    return found
+    return notes
 
 
 def _around(surroundings: pd.DataFrame) -> str:
     """Return a sentence on what could explain the difference, or on what differs at all."""
-    told = surroundings["Could explain it"] != ""
-    words = "Differences that could explain it" if told.any() else "Differences around the runs"
-    own = surroundings[surroundings["What"] != _VARIES]
-    if told.any():
-        own = own[own["Could explain it"] == "yes"]
-    named = [
-        f"{what} {before} → {after}"
-        for what, before, after in zip(own["What"], own["Before"], own["After"], strict=True)
-    ]
-    return f"{words}: {', '.join(named[:_MOST])}." if named else ""
+    words = "Differences around the runs"
+    rows = surroundings[surroundings["What"] != _VARIES]
+    if (surroundings["Could explain it"] != "").any():
+        words, rows = "Differences that could explain it", rows[rows["Could explain it"] == "yes"]
+    columns = rows[["What", "Before", "After"]].head(_MOST)
+    named = [f"{what} {old} → {new}" for what, old, new in columns.itertuples(index=False)]
+    return f"{words}: {', '.join(named)}." if named else ""
 
 
 def _functions(functions: pd.DataFrame) -> str:
-    own = functions[functions["Changed"] != UNCERTAIN].head(_MOST)
+    rows = functions[functions["Changed"] != UNCERTAIN].head(_MOST)
     named = [
         f"{name} takes {format_share(abs(change) / 100)} {_THAN_BEFORE[changed]}"
-        for name, change, changed in zip(
-            own["Function"], own["Change (%)"], own["Changed"], strict=True
-        )
+        for name, change, changed in rows[["Function", "Change (%)", "Changed"]].to_numpy()
     ]
     return f"Median durations of tasks: {', '.join(named)}." if named else ""
 
@@ -318,25 +313,25 @@ def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
     equally long tasks are on the path. Therefore, a function is named only if its tasks in the
     whole run changed in duration or number.
     """
-    whole = abs(verdict.difference)
+    difference = abs(verdict.difference)
     same = (functions["Changed"] == UNCERTAIN) & (functions["Tasks"] == "same")
     unchanged = set(functions.loc[same, "Function"])
     sums = contributions(path)
     by_chance = sum(seconds for what, seconds in sums if what in unchanged)
-    told = [*(part for part in sums if part[0] not in unchanged)][:_MOST]
+    shown = [part for part in sums if part[0] not in unchanged][:_MOST]
     named = [
         f"{what} {signed(seconds)}"
-        for what, seconds in (*told, (_OTHERS, by_chance))
-        if abs(seconds) >= _LEAST_SHARE * whole
+        for what, seconds in (*shown, (_OTHERS, by_chance))
+        if abs(seconds) >= _LEAST_SHARE * difference
     ]
     return f"On the critical path: {', '.join(named)}." if named else ""
 
 
 def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
     """Return a sentence if functions took longer because of CPU wait, which is not their fault."""
-    whole = verdict.difference
+    difference = verdict.difference
     waited = float(path.loc[path["Class"] == _CORES, "Difference (s)"].sum())
-    if not math.isfinite(whole) or whole == 0 or waited / whole < _MOSTLY:
+    if not math.isfinite(difference) or difference == 0 or waited / difference < _MOSTLY:
         return ""
     return (
         f"Waiting for CPU accounts for {signed(waited)} of it. One side had other programs on "

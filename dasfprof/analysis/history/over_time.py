@@ -130,8 +130,8 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
         states = file_states(directory)
     except OSError:
         return []
-    kept = read_kept(directory, states)
-    known = {name for files, _ in kept for name in files}
+    stored = read_kept(directory, states)
+    known = {name for files, _ in stored for name in files}
     new = [directory / name for name in states if name not in known]
     runs = find_runs(directory, new) if new else []
     going_on = []
@@ -139,12 +139,12 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
         trace = read_trace(run)
         summary = summarise_run(run, trace)
         if stays(trace):
-            kept.append(({path.name: states[path.name] for path in run.files}, summary))
+            stored.append(({path.name: states[path.name] for path in run.files}, summary))
         else:
             going_on.append(summary)
     if len(runs) > len(going_on):
-        keep(directory, kept)
-    return [summary for _, summary in kept] + going_on
+        keep(directory, stored)
+    return [summary for _, summary in stored] + going_on
 
 
 def keep_summary(files: list[Path], trace: Run) -> None:
@@ -162,18 +162,22 @@ def keep_summary(files: list[Path], trace: Run) -> None:
         (directory,) = directories
         states = file_states(directory)
         (run,) = find_runs(directory, files)
-        own = {path.name: states[path.name] for path in run.files}
-        others = [kept for kept in read_kept(directory, states) if not kept[0].keys() & own.keys()]
-        keep(directory, [*others, (own, summarise_run(run, trace))])
+        states_of_run = {path.name: states[path.name] for path in run.files}
+        others = [
+            stored
+            for stored in read_kept(directory, states)
+            if not stored[0].keys() & states_of_run.keys()
+        ]
+        keep(directory, [*others, (states_of_run, summarise_run(run, trace))])
 
 
 def kept_runs(directory: Path) -> list[dict[str, Any]]:
     """Return the summaries that are stored in a directory, oldest first. No run is read."""
     try:
-        kept = read_kept(directory, file_states(directory))
+        stored = read_kept(directory, file_states(directory))
     except OSError:
         return []
-    return sorted((summary for _, summary in kept), key=lambda run: run["begin"] or 0.0)
+    return sorted((summary for _, summary in stored), key=lambda run: run["begin"] or 0.0)
 
 
 def _changes_of(runs: list[dict[str, Any]]) -> list[str]:

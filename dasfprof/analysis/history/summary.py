@@ -94,16 +94,16 @@ def shape_of(trace: NormalRun) -> str:
 
 def _efficiency(trace: NormalRun) -> float:
     of_lives = make_accounts(trace).of_lives
-    whole = float(of_lives.sum())
-    return float(of_lives[:, list(RUNNING)].sum()) / whole if whole > 0 else math.nan
+    total = float(of_lives.sum())
+    return float(of_lives[:, list(RUNNING)].sum()) / total if total > 0 else math.nan
 
 
 def _versions(files: list[Path]) -> dict[str, str]:
     for path in files:
         if not is_dasf_trace(path):
-            told = TraceFile(path).read_header().get("versions")
-            if isinstance(told, dict):
-                return {str(name): str(version) for name, version in told.items()}
+            versions = TraceFile(path).read_header().get("versions")
+            if isinstance(versions, dict):
+                return {str(name): str(version) for name, version in versions.items()}
     return {}
 
 
@@ -124,24 +124,24 @@ State = dict[str, list[int]]
 
 def file_states(directory: Path) -> State:
     """Return the states of the files in a directory that may be traces."""
-    found = {}
+    states = {}
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.endswith(".msgpack") and entry.is_file():
                 facts = entry.stat()
-                found[entry.name] = [facts.st_size, facts.st_mtime_ns]
-    return found
+                states[entry.name] = [facts.st_size, facts.st_mtime_ns]
+    return states
 
 
 def read_kept(directory: Path, states: State) -> list[tuple[State, dict[str, Any]]]:
     """Return files and summary of each run whose files have not changed."""
     try:
-        kept = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        if kept["version"] != _VERSION:
+        stored = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        if stored["version"] != _VERSION:
             return []
         return [
             (dict(run["files"]), dict(run["summary"]))
-            for run in kept["runs"]
+            for run in stored["runs"]
             if run["files"] and all(states.get(name) == was for name, was in run["files"].items())
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -210,10 +210,10 @@ class Experience:
         if place is not None:
             levels.insert(0, ("line", place))
         for basis, at in levels:
-            found = [run[function, at] for run in self._runs if (function, at) in run]
-            if found:
-                means = [seconds / tasks for seconds, tasks in found]
-                return Expectation(median(means), basis, len(found), sum(each[1] for each in found))
+            sums = [run[function, at] for run in self._runs if (function, at) in run]
+            if sums:
+                means = [seconds / tasks for seconds, tasks in sums]
+                return Expectation(median(means), basis, len(sums), sum(each[1] for each in sums))
         return Expectation(None, "nothing recorded")
 
 
@@ -225,11 +225,11 @@ def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]
         for line, file, number in zip(noted["line"], noted["file"], noted["number"], strict=True)
     }
     nodes = plan(trace)
-    found: dict[tuple[str, Place | None], tuple[float, int]] = {}
+    sums: dict[tuple[str, Place | None], tuple[float, int]] = {}
     columns = (nodes[name] for name in ("Function", "Line", "Tasks", "Thread Time (s)"))
     for function, line, tasks, seconds in zip(*columns, strict=True):
         if tasks and np.isfinite(seconds):
             for key in {(function, None), (function, place_of.get(line))}:
-                before = found.get(key, (0.0, 0))
-                found[key] = before[0] + float(seconds), before[1] + int(tasks)
-    return found
+                before = sums.get(key, (0.0, 0))
+                sums[key] = before[0] + float(seconds), before[1] + int(tasks)
+    return sums

@@ -27,7 +27,7 @@ from dasfprof.analysis.run.run_end import (
 )
 from dasfprof.analysis.run.slots import most_slots
 from dasfprof.analysis.run.times import message_bounds, to_ticks
-from dasfprof.analysis.trace.trace import tell
+from dasfprof.analysis.trace.trace import set_result
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
@@ -294,12 +294,12 @@ class Extent:
         around = _taken(opened, *map(until.has, begins_of(opened, sent=True)))
         around = self._with_early(around, until.end, place)
         for part in (with_open, around):
-            tell(self._known(part, bounds), with_open_runs, part)
-        tell(started, with_open_runs, with_open)
+            set_result(self._known(part, bounds), with_open_runs, part)
+        set_result(started, with_open_runs, with_open)
         if self.knows_end and self.attempts is not None:
             before = self.attempts[self.attempts["window"] < place].groupby(level=0)
-            tell(started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"}))
-        tell(started, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
+            set_result(started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"}))
+        set_result(started, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
         return started
 
     def of_window(self, place: int) -> Extent:
@@ -311,15 +311,15 @@ class Extent:
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
         """Return the trace with the known facts about the full run."""
         if bounds is not None:
-            tell(run, message_bounds, bounds)
+            set_result(run, message_bounds, bounds)
         if self.interrupted is not None:
-            tell(run, interrupted_ends, self.interrupted)
+            set_result(run, interrupted_ends, self.interrupted)
         if self.knows_end:
             assert self.live is not None
             assert self.most is not None
-            tell(run, live_at_counts, self.live)
-            tell(run, most_slots, self.most)
-            tell(run, find_run_end, self.run_end)
+            set_result(run, live_at_counts, self.live)
+            set_result(run, most_slots, self.most)
+            set_result(run, find_run_end, self.run_end)
         return run
 
     def _with_early(self, around: Run, until: float, place: int) -> Run:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dasfprof.analysis.under_way.state import UNFINISHED
+from dasfprof.schema.under_way import UNFINISHED
 
 #: Seconds over which rates are computed.
 _WINDOW = 30.0
@@ -91,7 +91,7 @@ class Progress:
         if not self._rows:
             return []
         last, (before, seconds) = self._rows[-1], self._window()
-        found = []
+        rows = []
         for function in dict.fromkeys([*last.finished, *last.unfinished]):
             done, failed, compute = last.finished.get(function, (0, 0, 0.0))
             earlier = before.get(function, (0, 0, 0.0))
@@ -101,8 +101,8 @@ class Progress:
             if done > first[0]:
                 mean = (compute - first[2]) / (done - first[0])
             unfinished = last.unfinished.get(function, (0, 0))
-            found.append(FunctionProgress(function, done, failed, *unfinished, rate, mean))
-        return found
+            rows.append(FunctionProgress(function, done, failed, *unfinished, rate, mean))
+        return rows
 
     def time_left(self, now: float) -> tuple[float | None, int]:
         """Estimate the seconds until all tasks of known duration have finished.

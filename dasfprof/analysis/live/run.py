@@ -297,7 +297,7 @@ class LiveRun:
         The worker records what a task does, and the scheduler whether it still waits for the task.
         """
         means = {row.function: row.mean_seconds for row in functions}
-        found = []
+        long_tasks = []
         for address, row in self._workers.items():
             tasks = self._tasks[address] if address not in self._left else WorkerTasks()
             for key in set(map(str, row.get("keys") or ())) & tasks.rows.keys():
@@ -310,8 +310,10 @@ class LiveRun:
                 name, state = str(row.get("name")), str(task["state"])
                 waits = _in_words(task["waits_in"], task["waits_for"])
                 shown = elide(key, 1000)
-                found.append(LongTask(shown, function, name, state, seconds, mean, line, waits))
-        return sorted(found, key=lambda task: -task.seconds)[:100]
+                long_tasks.append(
+                    LongTask(shown, function, name, state, seconds, mean, line, waits)
+                )
+        return sorted(long_tasks, key=lambda task: -task.seconds)[:100]
 
 
 class WorkerTasks:

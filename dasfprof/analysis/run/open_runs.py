@@ -22,7 +22,7 @@ from dasfprof.analysis.run.times import clock_offsets
 from dasfprof.analysis.run.worker_exits import last_client_left
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import joined_categoricals, make_categorical
-from dasfprof.analysis.trace.trace import Form, once_per_trace, tell
+from dasfprof.analysis.trace.trace import Form, once_per_trace, set_result
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 
@@ -49,17 +49,17 @@ def with_open_runs(trace: Form) -> Form:
     if not len(table):
         return trace
     rows = _rows(trace, table)
-    joined, rest = _with_scheduler(trace, rows)
+    joined, other_runs = _with_scheduler(trace, rows)
     tasks = appended(trace.tasks, joined)
     lengths, ids = trace.task_dependencies
     lengths = np.append(lengths, np.full(len(rows), -1, dtype=lengths.dtype))
-    whole = dataclasses.replace(
-        trace, tasks=tasks, scheduler_only=rest, task_dependencies=(lengths, ids)
+    extended = dataclasses.replace(
+        trace, tasks=tasks, scheduler_only=other_runs, task_dependencies=(lengths, ids)
     )
     # Analyses ask for this on any run. Open runs must not be added twice.
-    tell(whole, with_open_runs, whole)
-    tell(whole, find_run_end, find_run_end(trace))
-    return whole
+    set_result(extended, with_open_runs, extended)
+    set_result(extended, find_run_end, find_run_end(trace))
+    return extended
 
 
 def left_unasked(trace: Trace) -> Array:
@@ -153,11 +153,11 @@ def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.
     if not len(only):
         return rows, only
     index = pd.MultiIndex.from_frame(only[RUN])
-    own = pd.MultiIndex.from_frame(rows[RUN])
+    identities = pd.MultiIndex.from_frame(rows[RUN])
     more = only[~index.duplicated(keep="last")].set_index(RUN)
     names = [name for name in more.columns if name not in rows and name in trace.tasks]
-    known = more[names].reindex(own).reset_index(drop=True)
-    return pd.concat([rows, known], axis=1), only[~index.isin(own)]
+    known = more[names].reindex(identities).reset_index(drop=True)
+    return pd.concat([rows, known], axis=1), only[~index.isin(identities)]
 
 
 def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -176,8 +176,8 @@ def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
             columns[name] = np.concatenate([old.to_numpy(), new.to_numpy(dtype=object)])
         else:
             values = pd.to_numeric(new).to_numpy(dtype=float)
-            whole = old.dtype.kind in "iub"
-            values = np.nan_to_num(values, nan=-1).astype(old.dtype) if whole else values
+            is_integer = old.dtype.kind in "iub"
+            values = np.nan_to_num(values, nan=-1).astype(old.dtype) if is_integer else values
             columns[name] = np.concatenate([old.to_numpy(), values])
     return pd.DataFrame(columns, copy=False)
 

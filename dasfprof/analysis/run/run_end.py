@@ -180,9 +180,9 @@ class Endings:
         """Return the facts of a trace."""
         gave_up, tasks = [float("nan")], trace.tasks
         for runs in (trace.scheduler_only, tasks):
-            own = given_up(trace, runs)
-            if own.any():
-                gave_up.append(float(runs["known"].to_numpy()[own].max()))
+            cancelled = given_up(trace, runs)
+            if cancelled.any():
+                gave_up.append(float(runs["known"].to_numpy()[cancelled].max()))
         last = float("nan")
         if "known" in tasks:
             ended = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()

@@ -97,9 +97,11 @@ def ended_there(trace: Trace) -> Array:
     # Time of the stimulus of an error, or NaN for other stimuli.
     texts = pd.Series(stimulus_texts(trace, runs["end_cause"]), dtype=object)
     times = texts.str.removeprefix(_ERRED).where(texts.str.startswith(_ERRED))
-    said = pd.to_numeric(times, errors="coerce").to_numpy(dtype=float)
+    error_times = pd.to_numeric(times, errors="coerce").to_numpy(dtype=float)
     stop = (runs["start"] + runs["duration"]).to_numpy()
-    reported[rows] = (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
+    reported[rows] = (error_times > stop - _ROUNDED) & (
+        error_times < runs["done"].to_numpy() + _ROUNDED
+    )
     return reported
 
 

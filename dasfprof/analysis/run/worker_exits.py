@@ -153,9 +153,9 @@ def _interval(trace: Trace) -> float:
 def _near(trace: Trace, host: str, name: str, time: float) -> float:
     """Return the last sample of a host before a time, if it was shortly before, or NaN."""
     samples = trace.samples.reindex(columns=["worker_id", "time", name]).dropna()
-    own = samples[_on_host(trace, samples, host) & (samples["time"] <= time).to_numpy()]
-    own = own[(own["time"] > time - _LOST).to_numpy()].sort_values("time", kind="stable")
-    return float(own[name].iloc[-1]) if len(own) else np.nan
+    near = samples[_on_host(trace, samples, host) & (samples["time"] <= time).to_numpy()]
+    near = near[(near["time"] > time - _LOST).to_numpy()].sort_values("time", kind="stable")
+    return float(near[name].iloc[-1]) if len(near) else np.nan
 
 
 def _on_host(trace: Trace, samples: pd.DataFrame, host: str) -> Array:
@@ -172,8 +172,8 @@ def _killed_in_group(trace: Trace, host: str, left: float) -> float:
     samples = samples[_on_host(trace, samples, host)].sort_values("time", kind="stable")
     labels = trace.workers["worker"].to_numpy(dtype=object)[samples["worker_id"].to_numpy(np.int64)]
     most = 0.0
-    for _, own in samples.groupby(labels):
-        times, counts = own["time"].to_numpy(), own["oom_kills"].to_numpy(dtype=float)
+    for _, group in samples.groupby(labels):
+        times, counts = group["time"].to_numpy(), group["oom_kills"].to_numpy(dtype=float)
         before, after = counts[times <= left - _LOST], counts[times <= left + _LATER]
         if len(after):
             most = max(most, float(after[-1] - (before[-1] if len(before) else after[0])))
@@ -270,8 +270,8 @@ def clients_stayed(trace: Trace, gave_up: float) -> bool:
     # A client that left without work, while another stayed, has cancelled nothing.
     stayed = np.isnan(last_client_left(trace))
     for row in states[left].to_dict("records"):
-        own = [client for client in row["clients"] or () if client["client"] == row["client"]]
-        if not stayed or not own or any(client.get("unfinished") for client in own):
+        leaving = [client for client in row["clients"] or () if client["client"] == row["client"]]
+        if not stayed or not leaving or any(client.get("unfinished") for client in leaving):
             return False
     later = states["clients"][(states["time"] > gave_up).to_numpy(dtype=bool)]
     seen = any(is_persons(client["client"]) for clients in later for client in clients or ())

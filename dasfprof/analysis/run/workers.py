@@ -55,7 +55,7 @@ class WorkerLives:
         begin, end = np.full(len(ids), np.inf), np.full(len(ids), -np.inf)
         np.minimum.at(begin, of_ids, begins)
         np.maximum.at(end, of_ids, ends)
-        statuses = [own for window in windows for own in window.statuses]
+        statuses = [status for window in windows for status in window.statuses]
         first_statuses = [statuses[place] for place in places.tolist()]
         return cls(ids, threads[places], begin, end, first_statuses)
 
@@ -81,11 +81,11 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     times, codes, bounds = _sampled_statuses(trace, offsets)
     statuses = []
     for row in ids.tolist():
-        own = slice(bounds[row], bounds[row + 1])
+        rows = slice(bounds[row], bounds[row + 1])
         span = begin[row], end[row], joined[row], left[row]
-        statuses.append(_changes(*span, times[own], codes[own]))
-    whole = np.maximum(threads[ids], 1).astype(np.int64)
-    return WorkerLives(ids, whole, begin[ids], end[ids], statuses)
+        statuses.append(_changes(*span, times[rows], codes[rows]))
+    slots_of_lives = np.maximum(threads[ids], 1).astype(np.int64)
+    return WorkerLives(ids, slots_of_lives, begin[ids], end[ids], statuses)
 
 
 def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:

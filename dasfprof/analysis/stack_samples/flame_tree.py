@@ -56,12 +56,12 @@ class FlameTree:
 
 
 class StackTree:
-    """The calls in stacks, from the outermost inwards, with codes.
+    """The calls in stacks, with codes. A caller has a smaller code than its calls.
 
     Parameters
     ----------
     stacks
-        Distinct ones. A row of -1 of them stands for a stack that is not known.
+        Distinct stacks. A row of -1 stands for an unknown stack.
     """
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
@@ -92,6 +92,18 @@ class StackTree:
         self._begins = np.cumsum(self._lengths) - self._lengths
         self._ways = np.array([place for way in ways for place in way], dtype=np.int64)
 
+    def own_sums(self, values: Array) -> Array:
+        """Return the sum of a value of each stack over the stacks that end in each call."""
+        return np.bincount(self.last[:-1], values, len(self.callers))
+
+    def sums(self, values: Array) -> Array:
+        """Return the sum of a value of each stack over the stacks that contain each call."""
+        sums = self.own_sums(values)
+        for call in range(len(sums) - 1, -1, -1):
+            if self.callers[call] >= 0:
+                sums[self.callers[call]] += sums[call]
+        return sums
+
     @property
     def depth(self) -> int:
         """Number of calls in the deepest stack."""
@@ -106,20 +118,20 @@ class StackTree:
 def flame_tree(
     tree: StackTree, groups: Array, names: list[str], stacks: Array, parts: Parts
 ) -> FlameTree:
-    """Add samples up along a tree.
+    """Sum samples along a tree of stacks.
 
     Parameters
     ----------
     tree
-        Of the stacks.
+        The tree.
     groups
-        The place in `names` of each sample's group; -1: unknown.
+        The index in `names` of each sample's group, or -1 if unknown.
     names
-        Of the groups.
+        The names of the groups.
     stacks
-        The row of each sample's stack; -1: unknown.
+        The row of each sample's stack, or -1 if unknown.
     parts
-        Of the samples.
+        The parts of each sample's time.
     """
     count = len(tree.callers)
     stacks = np.where(stacks >= 0, stacks, len(tree.last) - 1)
@@ -128,7 +140,7 @@ def flame_tree(
     groups, stacks = np.divmod(pairs, len(tree.last))
     parts = parts.summed(pair_of, len(pairs))
     codes, spent, owner = _lines(tree, groups, stacks, parts)
-    # A call in a group is numbered by both. The groups themselves come after all calls.
+    # The code of a call in a group contains both. The groups themselves come after all calls.
     first_group = (len(names) + 1) * count
     calls, call_of = np.unique(owner, return_inverse=True)
     known, group_of = np.unique(groups, return_inverse=True)
@@ -139,13 +151,15 @@ def flame_tree(
     caller = np.where(outer >= 0, group * count + outer, first_group + group)
     callers = np.r_[np.searchsorted(numbers, caller), np.full(len(known), -1)]
     total = float(parts.seconds.sum())
-    order, depths = _in_order(callers, sums.seconds, total)
+    longest = np.argsort(-sums.seconds, kind="stable")
+    longest = longest[sums.seconds[longest] >= LEAST * total][:MOST]
+    order, depths = depth_first(callers, sums.seconds, longest)
     place = np.full(len(numbers), -1)
     place[order] = np.arange(len(order))
     shown = np.flatnonzero(place[call_of] >= 0)
     shown = shown[np.lexsort((tree.lines[codes[shown]], place[call_of[shown]]))]
     ends = np.searchsorted(numbers, groups * count + tree.last[stacks])
-    own = np.bincount(ends, parts.seconds, len(numbers))
+    own_seconds = np.bincount(ends, parts.seconds, len(numbers))
     functions = np.r_[tree.functions[call], len(tree.names) + known][order]
     used, functions = np.unique(functions, return_inverse=True)
     texts = [*tree.names, *(Name(name, "") for name in [*names, "(unknown)"])]
@@ -154,7 +168,7 @@ def flame_tree(
         functions=functions,
         names=[texts[row] for row in used.tolist()],
         spent=split(sums.take(order)),
-        own_seconds=own[order],
+        own_seconds=own_seconds[order],
         line_counts=np.bincount(place[call_of[shown]], minlength=len(order)),
         lines=tree.lines[codes[shown]],
         line_spent=split(spent.take(shown)),
@@ -166,7 +180,7 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the places of the groups, the time spent at each, and the call of each."""
+    """Return the lines in each group, the time spent at each, and the call of each."""
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
         rows, places = tree.at(stacks, depth)
@@ -180,13 +194,14 @@ def _lines(
     return places, _joined(*sums), groups * len(tree.callers) + tree.calls[places]
 
 
-def _in_order(callers: Array, seconds: Array, total: float) -> tuple[Array, Array]:
-    """Return the calls that are kept, each followed by those that it makes, and their depths."""
+def depth_first(callers: Array, seconds: Array, shown: Array) -> tuple[Array, Array]:
+    """Return some calls, each followed by the calls that it makes, longest first, and their depths.
+
+    `shown` are the calls to return. They include the caller of each of them.
+    """
     inner: dict[int, list[int]] = {}
-    longest = np.argsort(-seconds, kind="stable")
-    longest = longest[seconds[longest] >= LEAST * total][:MOST]
-    # The longest call is taken first, from the end of its list.
-    for call in longest[::-1].tolist():
+    # The longest call of each caller comes last, from where it is taken first.
+    for call in shown[np.argsort(-seconds[shown], kind="stable")][::-1].tolist():
         inner.setdefault(int(callers[call]), []).append(call)
     order, depths = [], []
     pending = [(call, 0) for call in inner.get(-1, [])]

@@ -50,7 +50,7 @@ def loop_blocks(run: Run) -> list[LoopBlock]:
     stacks, blocks = list(map(in_the_loop, all_stacks(run))), []
     for _, rows in table.groupby(["worker_id", "since"]):
         ended = np.isfinite(rows["until"].to_numpy(dtype=float))
-        samples = Samples.of(rows[~ended])
+        samples = Samples.from_table(rows[~ended])
         if len(samples):
             stop = rows["until"][ended].min() if ended.any() else samples.time.max()
             when = float(rows["since"].iloc[0]), float(stop), bool(ended.any())
@@ -152,8 +152,8 @@ def _blocked(run: Run, begins: Array, ends: Array, known: Array | bool = True) -
     time = run.on_one_clock(memory["time"], worker)
     late = lag >= _BLOCKED
     for number in np.unique(worker[late]).tolist():
-        own = late & (worker == number)
-        blocked = union(time[own] - lag[own], time[own])
+        late_samples = late & (worker == number)
+        blocked = union(time[late_samples] - lag[late_samples], time[late_samples])
         rows = np.flatnonzero((slots.worker == number) & known)
         seconds[rows] = overlap(begins[rows], ends[rows], *blocked)
     return seconds

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import dropwhile
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -20,9 +21,8 @@ from dasfprof.analysis.under_way.state import Frame, Stack, is_of_user, source_o
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_share
 
-# --- Lines, functions and libraries in stacks, and where task runs spent their time --------------
-
 By = Literal["line", "function", "library"]
+Name = TypeVar("Name", bound=Hashable)
 
 #: Names of libraries: a package, a module outside of packages, or a part of Python.
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
@@ -52,12 +52,9 @@ def import_of(stack: Stack) -> str | None:
     It is the library that was requested, not what this imports in turn. Empty if none of its files
     is running.
     """
-    begins = [place for place, frame in enumerate(stack) if frame.function == _IMPORT]
-    if not begins:
-        return None
-    inside = (frame for frame in stack[begins[0] :] if not frame.file.startswith("<frozen "))
-    frame = next(inside, None)
-    return "" if frame is None else library_of(frame.file)
+    inside = list(dropwhile(lambda frame: frame.function != _IMPORT, stack))
+    files = [frame.file for frame in inside if not frame.file.startswith("<frozen ")]
+    return library_of(files[0]) if files else "" if inside else None
 
 
 def line_of(stack: Stack) -> tuple[Frame, str]:
@@ -110,23 +107,27 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 }
 
 
+@once_per_trace
 def places(run: Run, by: By) -> Places:
     """Return the names in the stacks of a trace.
 
-    - line: the innermost line of the user's code, a `Frame`; without one, the innermost line
-    - function: the innermost function, ``(file, function)``
-    - library: of the innermost function
+    - line: the innermost line of the user's code, or else the innermost line, as a `Frame`
+    - function: the innermost function, as ``(file, function)``
+    - library: the library of the innermost function
     """
-    known = _known_places(run)
-    if by not in known:
-        known[by] = Places(_NAMES[by], all_stacks(run))
-    return known[by]
+    return Places(_NAMES[by], all_stacks(run))
 
 
-@once_per_trace
-def _known_places(run: Run) -> dict[By, Places]:
-    """Return the places that were worked out."""
-    return {}
+def seconds_by(
+    run: Run, samples: Samples, name: Callable[[Stack], Name]
+) -> defaultdict[Name, float]:
+    """Return the seconds of samples by what their stacks name. Unknown stacks are left out."""
+    stacks, known = all_stacks(run), samples.stack >= 0
+    by_stack = np.bincount(samples.stack[known], samples.interval[known])
+    seconds: defaultdict[Name, float] = defaultdict(float)
+    for row in np.unique(samples.stack[known]).tolist():
+        seconds[name(stacks[row])] += float(by_stack[row])
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -152,82 +153,27 @@ def hot_places(
     times = spent(samples, codes, count, functions)
     order = np.argsort(-times.seconds, kind="stable")
     order = order[times.samples[order] > 0]
-    inside = _inside(run, samples.stack, samples.interval, named) if by == "line" else {}
+    names = [named.names[row] for row in order.tolist()]
+    inside = _inside(run, samples) if by == "line" else {}
+    calls = [inside.get(name, ("", 1.0)) for name in names]
     return HotPlaces(
-        [named.names[row] for row in order.tolist()],
-        times.take(order),
-        [inside[row][0] if row in inside else "" for row in order.tolist()],
-        [inside[row][1] if row in inside else 1.0 for row in order.tolist()],
+        names, times.take(order), [call for call, _ in calls], [share for _, share in calls]
     )
 
 
-def _inside(run: Run, stacks: Array, seconds: Array, lines: Places) -> dict[int, tuple[str, float]]:
+def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
     """Return for each line the library's call with most of its time, and the fraction."""
-    frames, seen = all_stacks(run), stacks[stacks >= 0]
-    by_stack = np.bincount(seen, seconds[stacks >= 0], len(frames))
-    totals: dict[int, Counter[str]] = {}
-    for stack in np.unique(seen).tolist():
-        if frames[stack]:
-            total = totals.setdefault(int(lines.of(np.array([stack]))[0]), Counter())
-            total[line_of(frames[stack])[1]] += by_stack[stack]
-    longest = {line: total.most_common(1)[0] for line, total in totals.items()}
+    calls: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
+    seconds = seconds_by(run, samples, lambda stack: line_of(stack) if stack else None)
+    for name, each in seconds.items():
+        if name is not None:
+            calls[name[0]][name[1]] = each
+    longest = {line: max(by_call, key=by_call.__getitem__) for line, by_call in calls.items()}
+    totals = {line: sum(by_call.values()) for line, by_call in calls.items()}
     return {
-        line: (call, float(most / totals[line].total()) if most > 0 else 1.0)
-        for line, (call, most) in longest.items()
+        line: (call, calls[line][call] / totals[line] if totals[line] > 0 else 1.0)
+        for line, call in longest.items()
     }
-
-
-@dataclass
-class Call:
-    """A function that was called from the same chain of functions."""
-
-    function: str
-    file: str
-    depth: int
-    #: Seconds including calls, and seconds of the function itself.
-    seconds: float = 0.0
-    own_seconds: float = 0.0
-    samples: int = 0
-    calls: dict[tuple[str, str], Call] = field(default_factory=dict)
-
-
-class CallTree:
-    """The calls in stacks.
-
-    Parameters
-    ----------
-    stacks
-        The stacks.
-    seconds, samples
-        Of each.
-    """
-
-    def __init__(self, stacks: list[Stack], seconds: Array, samples: Array) -> None:
-        self._roots: dict[tuple[str, str], Call] = {}
-        for stack, duration, number in zip(stacks, seconds.tolist(), samples.tolist(), strict=True):
-            calls, call = self._roots, None
-            for depth, frame in enumerate(stack if number else ()):
-                name = frame.function, frame.file
-                call = calls.get(name)
-                if call is None:
-                    call = calls[name] = Call(*name, depth)
-                call.seconds += duration
-                call.samples += number
-                calls = call.calls
-            if call is not None:
-                call.own_seconds += duration
-
-    def calls(self) -> Iterator[Call]:
-        """Yield the calls, each followed by the calls that it makes, longest first."""
-        pending = _by_time(self._roots)
-        while pending:
-            call = pending.pop()
-            yield call
-            pending += _by_time(call.calls)
-
-
-def _by_time(calls: dict[tuple[str, str], Call]) -> list[Call]:
-    return sorted(calls.values(), key=lambda call: call.seconds)
 
 
 # --- What the tasks of a function wait for, according to samples ----------------------------------
@@ -273,7 +219,10 @@ def waited_for(stack: Stack) -> str:
         files = [file for function, file in calls[-place:] if function in _ACQUIRES]
         if any(_LOCKS[what].search(file) for file in files):
             return what
-    if any(file.endswith("/distributed/client.py") and one in _OF_CLIENT for one, file in calls):
+    if any(
+        file.endswith("/distributed/client.py") and function in _OF_CLIENT
+        for function, file in calls
+    ):
         return OTHER_TASKS
     if is_of_user(stack[-1]):
         line = source_of(stack[-1])
@@ -300,25 +249,14 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
     total = float(samples.interval.sum())
     if len(samples) < _FEWEST or not total > 0:
         return {}
-    stacks = all_stacks(run)
-    shares: dict[str, float] = {}
-    waiting = np.flatnonzero((samples.activity == WAITING) & (samples.stack >= 0))
-    for row in waiting.tolist():
-        what = waited_for(stacks[samples.stack[row]])
-        shares[what] = shares.get(what, 0.0) + float(samples.interval[row]) / total
-    return shares
+    seconds = seconds_by(run, samples.take(samples.activity == WAITING), waited_for)
+    return {what: each / total for what, each in seconds.items()}
 
 
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
     """Return the seconds of samples during imports, by library."""
-    stacks, by_library = all_stacks(run), dict[str, float]()
-    known = samples.stack >= 0
-    seconds = np.bincount(samples.stack[known], samples.interval[known])
-    for number in np.unique(samples.stack[known]).tolist():
-        library = import_of(stacks[number])
-        if library is not None:
-            by_library[library] = by_library.get(library, 0.0) + float(seconds[number])
-    return by_library
+    seconds = seconds_by(run, samples, import_of)
+    return {library: each for library, each in seconds.items() if library is not None}
 
 
 def imported_by(run: Run, function: str, least: float) -> str:
@@ -404,26 +342,22 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     run
         The run.
     begins, ends
-        Unix seconds, in order and apart.
+        Sorted, disjoint time ranges in Unix seconds.
     """
     table = run.client_samples
     if not len(begins):
         return ""
-    if not len(table):
-        return _by_calls(run, begins, ends)
     time = table["time"].to_numpy(dtype=float)
     span = np.searchsorted(begins, time, "right") - 1
     table = table[(span >= 0) & (time <= ends[np.maximum(span, 0)])]
-    samples = Samples.of(table)
+    samples = Samples.from_table(table)
     total = float(samples.interval.sum())
     if total > 0 and (imports := _client_imports(run, samples, total)):
         return imports
-    if len(samples) < _FEWEST_SAMPLES or not total > 0:
-        return _by_calls(run, begins, ends)
     phases = table["phase"].astype(object).to_numpy()
     by_phase = {phase: float(samples.interval[phases == phase].sum()) for phase in _DOING}
     phase = max(by_phase, key=lambda each: by_phase[each])
-    if by_phase[phase] < _MOSTLY * total:
+    if len(samples) < _FEWEST_SAMPLES or not by_phase[phase] >= _MOSTLY * total > 0:
         return _by_calls(run, begins, ends)
     share = format_share(by_phase[phase] / total)
     line, seconds = _longest_line(run, samples.take(phases == phase))
@@ -449,10 +383,7 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
     It is the origin of calls that a library makes in its own threads. None if unknown.
     """
     table = run.client_samples
-    if not len(table):
-        return None
-    table = table[table["time"].between(begin, end).to_numpy(dtype=bool)]
-    samples = Samples.of(table)
+    samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
     line, seconds = _longest_line(run, samples)
     if line is None or not seconds > _MOSTLY * samples.interval.sum() or not is_of_user(line):
         return None
@@ -462,45 +393,43 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
 def client_fraction(
     run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
 ) -> float:
-    """Return the fraction of the client's samples in time ranges that are of a phase or in files.
+    """Return the fraction of the client's samples in time ranges with a phase, or with files.
 
     Parameters
     ----------
     run
         The run.
     begins, ends
-        Unix seconds, in order and apart.
+        Sorted, disjoint time ranges in Unix seconds.
     phase, files
-        The phase, or a pattern of the files of which one is in the stack.
+        The phase, or a pattern that a file in the stack matches.
     """
-    table, stacks = run.client_samples, all_stacks(run)
+    table, stacks = run.client_samples, [*all_stacks(run), ()]
     time = table["time"].to_numpy(dtype=float)
     table = table[overlap(time, time + 1e-6, begins, ends) > 0]
+    if not len(table):
+        return 0.0
     if files is None:
-        return float((table["phase"].astype(object) == phase).mean()) if len(table) else 0.0
-    rows = [stacks[row] if row >= 0 else () for row in table["stack"].tolist()]
-    inside = [any(files.search(frame.file) for frame in stack) for stack in rows]
-    return float(np.mean(inside)) if inside else 0.0
+        return float((table["phase"].astype(object) == phase).mean())
+    inside = [any(files.search(frame.file) for frame in stack) for stack in stacks]
+    return float(np.array(inside)[table["stack"].to_numpy(dtype=np.int64)].mean())
 
 
 def traversing(run: Run, begin: float, end: float) -> float:
-    """Return the seconds of the client in a time, by samples, in which delayed() goes over items.
+    """Return the client's seconds in a time range, by samples, in which delayed() traverses values.
 
-    That are those of lists, dicts and other values that it is given.
+    These are the lists, dicts and other collections that it receives.
     """
-    table, stacks = run.client_samples, all_stacks(run)
-    if not len(table):
-        return 0.0
-    samples = Samples.of(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
-    inside = [
-        any(
-            frame.function == "unpack_collections" and frame.file.endswith("delayed.py")
-            for frame in stack
-        )
-        for stack in stacks
-    ]
-    known = samples.stack >= 0
-    return float(samples.interval[known] @ np.array(inside, dtype=float)[samples.stack[known]])
+    table = run.client_samples
+    samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
+    return seconds_by(run, samples, _traverses)[True]
+
+
+def _traverses(stack: Stack) -> bool:
+    return any(
+        frame.function == "unpack_collections" and frame.file.endswith("delayed.py")
+        for frame in stack
+    )
 
 
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:
@@ -509,14 +438,12 @@ def _by_calls(run: Run, begins: Array, ends: Array) -> str:
         return ""
     times, total = meanwhile(run, begins, ends), float((ends - begins).sum())
     parts = [
-        f"{one.value[0].lower()}{one.value[1:]} {format_share(seconds / total)}"
-        for one, seconds in sorted(times.items(), key=lambda item: -item[1])
+        f"{activity.value[0].lower()}{activity.value[1:]} {format_share(seconds / total)}"
+        for activity, seconds in sorted(times.items(), key=lambda item: -item[1])
         if seconds >= _WORTH_TELLING * total
     ]
     return (
-        (f"Meanwhile, the client's time was spent as follows: {', '.join(parts)}. ")
-        if parts
-        else ""
+        f"Meanwhile, the client's time was spent as follows: {', '.join(parts)}. " if parts else ""
     )
 
 

@@ -56,7 +56,7 @@ class Samples(_Columns):
         return len(self.stack)
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Samples:
+    def from_table(cls, table: pd.DataFrame) -> Samples:
         """Return the samples in a table of a `Trace`."""
         if not len(table):
             return cls(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(7)))
@@ -136,7 +136,7 @@ def samples_of(
         of_runs[:-1] &= (tasks[column].astype(object) == wanted).to_numpy()
     functions = np.append(1 + tasks["function"].cat.codes.to_numpy(dtype=np.int64), 0)
     rows = np.flatnonzero(of_runs[runs])
-    samples, runs = Samples.of(run.task_samples).take(rows), runs[rows]
+    samples, runs = Samples.from_table(run.task_samples).take(rows), runs[rows]
     # Counts from before the run started belong to another run.
     start = np.append(tasks["start"].to_numpy(dtype=float), np.nan)[runs]
     crosses = samples.time - samples.interval < start - 2 * _ROUNDED
@@ -214,7 +214,7 @@ class Parts(_Columns):
     active_share: Array
     mixed: Array
     #: Number of samples of functions for which the kernel counts time.
-    told: Array
+    counted: Array
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -279,7 +279,7 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     samples
         The samples.
     groups, count
-        The group of each, such as its line, and how many there are; -1: of none.
+        The group of each sample, such as its line, or -1 for none, and the number of groups.
     domains
         See `parts_of`.
     """
@@ -309,17 +309,17 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     samples
         The samples.
     domains
-        The number of what each sample's sums are exact for, such as its function.
+        Code of the domain of each sample, such as its function. Sums are exact for a domain.
     """
     known = np.isfinite(samples.cpu) & np.isfinite(samples.run_queue)
     # If the kernel does not show the thread's state, use the counts of the sample's interval.
     is_active = samples.activity != WAITING
     domain = Groups(domains, int(domains.max(initial=-1)) + 1)
     counted = domain.sum(np.where(known, samples.interval, np.nan))
-    own = [np.where(known, each, np.nan) for each in (samples.cpu, samples.run_queue)]
+    counts = [np.where(known, each, np.nan) for each in (samples.cpu, samples.run_queue)]
     exact = samples.computed, samples.queued
-    totals = [_total(*both, samples.interval, domain) for both in zip(own, exact, strict=True)]
-    computing, core_wait = _placed(own, totals, samples.interval, is_active, domain)
+    totals = [_total(*both, samples.interval, domain) for both in zip(counts, exact, strict=True)]
+    computing, core_wait = _placed(counts, totals, samples.interval, is_active, domain)
 
     def seconds_of(*activities: int) -> Array:
         return np.where(np.isin(samples.activity, activities), samples.interval, 0.0)
@@ -340,33 +340,33 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
         active=active,
         active_share=np.nan_to_num(ratio(active, all_active[domains])),
         mixed=active * np.nan_to_num(ratio(mixed, all_active))[domains],
-        told=((counted > 0) | (domain.known(samples.computed) > 0))[domains].astype(float),
+        counted=((counted > 0) | (domain.known(samples.computed) > 0))[domains].astype(float),
     )
 
 
-def _total(own: Array, exact: Array, interval: Array, domain: Groups) -> Array:
+def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     """Return the seconds of a count in each domain.
 
     Samples of task runs with counts get these runs' fractions of time, and others the counts
     between samples. Samples without counts are assumed to be like the others.
     """
-    counted = np.where(np.isfinite(own) & np.isnan(exact), interval, 0.0)
+    counted = np.where(np.isfinite(counts) & np.isnan(exact), interval, 0.0)
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
-    between = np.nan_to_num(domain.sum(np.where(counted > 0, own, 0.0)) * like)
+    between = np.nan_to_num(domain.sum(np.where(counted > 0, counts, 0.0)) * like)
     return domain.sum(np.nan_to_num(exact) * interval) + between
 
 
 def _placed(
-    own: list[Array], totals: list[Array], interval: Array, is_active: Array, domain: Groups
+    counts: list[Array], totals: list[Array], interval: Array, is_active: Array, domain: Groups
 ) -> list[Array]:
-    """Place the seconds on a core, and those without one, so that domains have their totals.
+    """Distribute each domain's seconds on a core and its CPU wait over its samples.
 
-    The active samples get what was counted before them, in proportion; those without a count are
-    taken to be like the others. What is more than a sample stands for goes to the others: a look
-    that came late has the time of more than its interval.
+    Active samples get the time that was counted before them, scaled to the totals of the domain.
+    Samples without a count are assumed to be like the others. Time that exceeds a sample's interval
+    goes to the other samples, because a late sample has counted more than its interval.
     """
     placed = []
-    for counted, total in zip(own, totals, strict=True):
+    for counted, total in zip(counts, totals, strict=True):
         known = is_active & np.isfinite(counted)
         rate = ratio(
             domain.sum(np.where(known, counted, 0.0)), domain.sum(np.where(known, interval, 0.0))
@@ -387,22 +387,21 @@ def _placed(
 
 
 def split(parts: Parts) -> Split:
-    """Say what the seconds of groups were spent with."""
+    """Return how the seconds of groups were spent."""
     seconds = parts.seconds
-    rest = np.maximum(seconds - parts.computing - parts.core_wait, 0.0)
-    lock = np.minimum(parts.lock, np.maximum(rest - parts.waits, 0.0))
-    split_up = parts.computing, parts.core_wait, lock, rest - lock, _uncertain(parts)
-    known = [np.where(parts.told > 0, each, np.nan) for each in split_up]
+    off_core = np.maximum(seconds - parts.computing - parts.core_wait, 0.0)
+    lock = np.minimum(parts.lock, np.maximum(off_core - parts.waits, 0.0))
+    split_up = parts.computing, parts.core_wait, lock, off_core - lock, _uncertain(parts)
+    known = [np.where(parts.counted > 0, each, np.nan) for each in split_up]
     return Split(seconds, parts.samples.astype(np.int64), *known)
 
 
 def _uncertain(parts: Parts) -> Array:
-    """Return by how much what groups were spent with may well be off.
+    """Return the margins of error, in seconds, of how groups of samples were spent.
 
-    It is known for a whole function. A part of it may have more of the classes that have less of
-    the function's time than the part's share: twice as much, by the stopwatches of
-    ``hot_lines_rates.py``. A group of several functions is taken for so many whole ones, and a part
-    of one.
+    There is none for a complete function. In a part of a function, a rare category may have twice
+    its fraction of the function's time, as measured by ``hot_lines_rates.py``. A group that
+    contains several functions counts as complete functions and a part of one.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
@@ -411,12 +410,12 @@ def _uncertain(parts: Parts) -> Array:
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:
-    """Return shares of a sum of weights, and half of Wilson's interval of each."""
+    """Return fractions of a sum of weights, and half the width of Wilson's interval of each."""
     total = weights.sum()
     if not total > 0:
         return np.full(len(seconds), np.nan), np.full(len(seconds), np.nan)
     share = np.minimum(seconds / total, 1.0)
-    number = total**2 / np.sum(weights**2)  # of samples of one weight that would say as much
+    number = total**2 / np.sum(weights**2)  # The number of samples of equal weight.
     square = _DEVIATIONS**2
     inner = share * (1 - share) / number + square / (4 * number**2)
     return share, _DEVIATIONS * np.sqrt(inner) / (1 + square / number)

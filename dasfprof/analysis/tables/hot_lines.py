@@ -10,11 +10,11 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.stack_samples.flame_tree import StackTree, depth_first
 from dasfprof.analysis.stack_samples.loop_blocks import loop_blocks as find_blocks
 from dasfprof.analysis.stack_samples.places import (
     UNKNOWN,
     By,
-    CallTree,
     all_stacks,
     hot_places,
     import_of,
@@ -153,17 +153,20 @@ def call_tree(
     stacks = Groups(samples.stack, len(run.stacks))
     seconds, unknown = stacks.sum(samples.interval), samples.interval[samples.stack < 0].sum()
     total = float(seconds.sum() + unknown)
-    tree = CallTree(all_stacks(run), seconds, stacks.sizes)
-    calls = [call for call in tree.calls() if total and call.seconds >= least / 100 * total]
+    tree = StackTree(all_stacks(run))
+    of_calls, samples_of_calls = tree.sums(seconds), tree.sums(stacks.sizes)
+    shown = (samples_of_calls > 0) & (of_calls >= least / 100 * total) & (total > 0)
+    rows, depths = depth_first(tree.callers, of_calls, np.flatnonzero(shown))
+    names = [tree.names[function] for function in tree.functions[rows].tolist()]
     return pd.DataFrame(
         {
-            "Depth": np.array([call.depth for call in calls], dtype=np.int64),
-            "Code": text([call.function for call in calls]),
-            "File": text([call.file for call in calls]),
-            "Time (s)": np.array([call.seconds for call in calls], dtype=float),
-            "Share (%)": np.array([call.seconds / total * 100 for call in calls], dtype=float),
-            "Self (s)": np.array([call.own_seconds for call in calls], dtype=float),
-            "Samples": np.array([call.samples for call in calls], dtype=np.int64),
+            "Depth": depths,
+            "Code": text([name.function for name in names]),
+            "File": text([name.file for name in names]),
+            "Time (s)": of_calls[rows],
+            "Share (%)": of_calls[rows] / total * 100,
+            "Self (s)": tree.own_sums(seconds)[rows],
+            "Samples": samples_of_calls[rows].astype(np.int64),
         }
     )
 
@@ -193,7 +196,7 @@ def client_activity(run: Run) -> pd.DataFrame:
         - ``Cluster Idle (s)``: the part of this time in which no task ran
     """
     table = run.client_samples
-    samples = Samples.of(table)
+    samples = Samples.from_table(table)
     named = places(run, "line")
     lines = named.of(samples.stack)
     phases = table["phase"].astype("category").cat if len(table) else None

@@ -1,7 +1,8 @@
-"""Makes the tables of a `Trace` out of the reader."""
+"""`TraceBuilder`: creates the tables of a `Trace` from the columns that the reader collected."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,19 +27,17 @@ from dasfprof.analysis.trace.workers import (
     with_owners,
 )
 from dasfprof.database.columns import Array
-from dasfprof.database.ends import RecordingEnd, recording_end
+from dasfprof.database.ends import SCHEDULER, TASKS, RecordingEnd, recording_end
 from dasfprof.database.reader import LASTING
 from dasfprof.text import count_of
 
 Columns = dict[str, Any]
 
-#: Plugins as the headers of their files name them.
-_TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
 
-#: Args that are stimulus ids.
+#: Columns that contain stimulus ids.
 _STIMULI = ("cause", "end_cause", "graph", "stimulus")
 
-#: Tables with a row an event, and the name of the events.
+#: Tables with one row per event, and the names of their events.
 _EVENTS = {
     "samples": "Resource Usage",
     "managed_memory": "Managed Memory",
@@ -67,7 +66,7 @@ _EVENTS = {
     "sent_values": "Sent Value",
     "functions_sent": "Function Sent",
 }
-#: Tables of work under way and of samples of stacks, and the name of their events.
+#: Tables of work in progress and of stack samples, and the names of their events.
 _UNDER_WAY = {
     "under_way_history": "Task Under Way",
     "loops_blocked": "Loop Blocked",
@@ -77,92 +76,80 @@ _UNDER_WAY = {
     "clients_under_way": "Client Under Way",
     "client_samples": "Client Sample",
 }
-#: Those that tell of no worker.
-_OF_NOBODY = ("releases", "graphs_sent", "client_calls", "sent_values", "functions_sent")
-#: Events whose key is called so in their tables; that of others is ``key_id``.
-_KEYED = ("Unsent Tasks", "Steal")
-#: Changes of a cluster after which its workers leave, and how Dask calls that as a cause.
-_ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
-
-#: Columns that tell when a row's fact begins and ends (or how long it takes).
+#: Tables whose rows have a start and a duration, and the names of their events.
 _SPANS = {
-    "tasks": ("start", "duration"),
-    "transfers": ("start", "duration"),
-    "shuffle_messages": ("start", "duration"),
-    "actor_calls": ("start", "duration"),
-    "worker_functions": ("start", "duration"),
-    "scheduler_only": ("sent", "known"),
+    "transfers": "Transfer",
+    "shuffle_messages": "Shuffle Message",
+    "actor_calls": "Actor Call",
+    "worker_functions": "Worker Function",
 }
+#: Tables whose events belong to no worker.
+_OF_NOBODY = ("releases", "graphs_sent", "client_calls", "sent_values", "functions_sent")
+#: Events whose table calls the key ``key``. All other tables call it ``key_id``.
+_KEYED = ("Unsent Tasks", "Steal")
+#: Cluster changes after which workers leave, and Dask's name of this reason.
+_ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
 
 
 class TraceBuilder:
-    """Makes tables, once: `make` gives the fields of `Trace`."""
+    """Builder of the tables of a trace. `make` may be called once and returns `Trace`'s fields."""
 
     def __init__(self, reader: TraceReader, client: str | None = None) -> None:
-        self._client = client
-        self._facts = reader.facts
-        self._register = reader.register
-        self._plugins = reader.plugins
-        self._processes = reader.processes
-        self._dasf_hosts = reader.dasf_hosts
-        self._profile_directories = reader.profile_directories
+        self._reader, self._register, self._client = reader, reader.register, client
         self._notes = list(reader.notes)
-        self._surroundings = Surroundings.of(reader.headers)
-        self._knows_releases = any(header.get("releases") is True for header in reader.headers)
-        self._run = next(iter(reader.runs)) if len(reader.runs) == 1 else None
+        self._surroundings = Surroundings.from_headers(reader.headers)
         self._keys, self._ids = reader.collector.finish()
-        self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
+        self._columns = {name: facts.columns(self._ids) for name, facts in reader.facts.items()}
         self._stimuli, stimulus_ids = reader.stimulus_collector.finish()
         for name, facts in reader.stimuli.items():
             ids = facts.columns(stimulus_ids)
             self._columns[name] |= {arg: ids[arg] for arg in _STIMULI if arg in ids}
-        layers, layer_ids = reader.layer_collector.finish()
-        self._layer_names, self._known_layers = layers, KeyLayers(layers, self._keys)
+        self._layer_names, layer_ids = reader.layer_collector.finish()
+        self._known_layers = KeyLayers(self._layer_names, self._keys)
         self._layers = {
             name: BuiltLayers(facts.columns(layer_ids), facts.list_items("dependencies", layer_ids))
             for name, facts in reader.layers.items()
         }
         self._events = reader.own_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
-        self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
-        self._window = reader.window
-        self._files = reader.file_ends()
-        self._recording = recording_end(self._files)
-        self._scheduler_goes_on = reader.scheduler_goes_on
+        self._under_way = UnderWayTables(reader.facts, self._columns, self._ids)
+        self._recording = recording_end(reader.file_ends())
 
     def make(self) -> dict[str, Any]:
-        """Make the tables."""
+        """Return the fields of the `Trace`."""
+        reader, register = self._reader, self._register
         self._align_clocks()
-        self._meet_workers()
-        self._doubt_scheduler()
-        tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
+        self._add_scheduler_facts()
+        self._check_scheduler_file()
+        tables = {name: self._table(event) for name, event in _EVENTS.items()}
         for name in _OF_NOBODY:
             tables[name] = tables[name].drop(columns="worker_id")
-        tables["copies_dropped"] = self._of_workers(tables["copies_dropped"])
-        table = self._event_table("Host Process")
-        hosts = self._register.host_of(table["worker_id"].to_numpy())
-        tables["host_processes"] = with_owners(table, hosts, self._processes)
-        codes = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
+        # The scheduler records the worker that drops a copy.
+        dropped = tables["copies_dropped"]
+        addresses = dropped.pop("worker").cat
+        ids = [register.id_of_address(str(text)) for text in addresses.categories]
+        dropped["worker_id"] = np.array(ids, dtype=np.int64)[addresses.codes.to_numpy()]
+        table = self._table("Host Process")
+        hosts = register.host_of(table["worker_id"].to_numpy())
+        tables["host_processes"] = with_owners(table, hosts, reader.processes)
+        codes = register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], codes)
-        tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
+        tables["call_profiles"] = call_profiles(tables["call_profiles"], reader.profile_directories)
         tables |= {name: self._under_way.table(event) for name, event in _UNDER_WAY.items()}
-        tables["transfers"] = self._span_table("Transfer")
-        moved = self._facts["Transfer"].list_items("keys", self._ids)
-        tables["shuffle_messages"] = self._span_table("Shuffle Message")
-        tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
-        tables["worker_functions"] = self._span_table("Worker Function")
+        for name, event in _SPANS.items():
+            tables[name] = self._table(event, "start")
+        moved = reader.facts["Transfer"].list_items("keys", self._ids)
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"], set(tables["graphs_sent"]["client"].tolist())
         )
         task_runs.add_helpers(tables["tasks"], tables["storage"])
-        begin, end = self._see_workers(tables)
-        begin, end, left_out = widened(begin, end, self._events)
+        begin, end, left_out = widened(*self._time_ranges(tables), self._events)
         if left_out:
             text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
             self._notes.append(Note("clock", "", text))
-        if self._window is not None:
-            self._notes.append(gaps.of_window(self._window, tables["tasks"]))
-        failures = self._event_table("GPU Failure")
+        if reader.window is not None:
+            self._notes.append(gaps.of_window(reader.window, tables["tasks"]))
+        failures = self._table("GPU Failure")
         self._notes += gaps.of_gpus(tables["samples"], tables["gpu_devices"], failures)
         if self._recording is RecordingEnd.GOES_ON:
             self._notes.append(Note("goes-on", "", "the run is still being recorded."))
@@ -171,12 +158,14 @@ class TraceBuilder:
         selected = None if self._client is None else Selected(self._client, self._clients)
         tables["others"] = without_others(tables, items, self._keys, selected)
         history = tables["under_way_history"]
-        places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
+        unfinished = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
         tables["stacks"] = self._under_way.stacks
         SentFunctions(tables["functions_sent"].astype(object).to_dict("records")).mend(tables)
+        headers = reader.headers
+        runs = {str(header["run"]) for header in headers if header.get("run")}
         return {
             **tables,
-            "under_way": history.iloc[places].reset_index(drop=True),
+            "under_way": history.iloc[unfinished].reset_index(drop=True),
             "recording": self._recording,
             "steps": self._steps.drop(columns="id"),
             "lines": self._lines.table,
@@ -184,7 +173,7 @@ class TraceBuilder:
                 self._known_layers.of_layers, self._layer_names
             ),
             "events": self._events,
-            "workers": self._register.table(),
+            "workers": register.table(),
             "keys": self._keys,
             "stimuli": self._stimuli,
             "begin": begin,
@@ -192,25 +181,19 @@ class TraceBuilder:
             "notes": tuple(self._notes),
             "task_dependencies": (items["lengths"], items["dependencies"]),
             "transfer_keys": (tables["transfers"]["keys"].to_numpy(), items["transfers"]),
-            "run": self._run,
+            "run": runs.pop() if len(runs) == 1 else None,
             "surroundings": self._surroundings,
             "knows_actor_calls": all(
-                worker.actor_calls for worker in self._register.workers if worker.kind == "worker"
+                worker.actor_calls for worker in register.workers if worker.kind == "worker"
             ),
-            "knows_serialising": self._register.know_serialising(),
-            "knows_releases": self._knows_releases,
+            "knows_serialising": register.know_serialising(),
+            "knows_releases": any(header.get("releases") is True for header in headers),
         }
-
-    def _of_workers(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Put the number of the worker whose address is told in place of the scheduler's."""
-        addresses = table["worker"].cat
-        ids = [self._register.id_of_address(str(text)) for text in addresses.categories]
-        numbers = np.array(ids, dtype=np.int64)[addresses.codes.to_numpy()]
-        return table.drop(columns="worker").assign(worker_id=numbers)
 
     # --- clocks and workers ----------------------------------------------------------------------
 
     def _align_clocks(self) -> None:
+        """Convert times since boot, which DASF recorded, to Unix time."""
         samples = self._columns["Resource Usage"]
         hosts, codes = self._register.hosts()
         of_samples, unix = codes[samples["worker_id"]], samples.pop("time")
@@ -221,84 +204,84 @@ class TraceBuilder:
                 boot = boots[codes[columns["worker_id"]]]
                 columns["timestamp"] = to_unix(columns["timestamp"], boot)
             known = dict(zip(hosts, boots.tolist(), strict=True))
-            # A process that told no clock has an event's own time.
+            # Without a clock of its process, an event's time is used as it is.
             boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
             self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
-        for host in sorted(self._dasf_hosts - timed):
+        for host in sorted(self._reader.dasf_hosts - timed):
             text = (
-                f"{host}: no Resource Usage event tells the distance between its clock, which "
-                "began with the host, and Unix time; its times compare with no other host's."
+                f"{host}: its clock began when the host started, and no Resource Usage event "
+                "relates it to Unix time. Its times cannot be compared with those of other hosts."
             )
             self._notes.append(Note("clock", host, text))
 
-    def _meet_workers(self) -> None:
-        """Add what the scheduler says about workers, those without files too."""
+    def _add_scheduler_facts(self) -> None:
+        """Add the scheduler's records of workers, including workers without files."""
         register = self._register
-        joined, left = self._columns.pop("Worker Added"), self._columns.pop("Worker Removed")
 
-        def worker_at(address: object) -> Worker:
-            return register.workers[register.id_of_address(str(address))]
+        def rows_of(event: str) -> Iterator[tuple[Worker, dict[str, Any]]]:
+            columns = self._columns.pop(event)
+            for row, address in enumerate(columns["worker"]):
+                worker = register.workers[register.id_of_address(str(address))]
+                yield worker, {name: column[row] for name, column in columns.items()}
 
-        for row, address in enumerate(joined["worker"]):
-            worker = worker_at(address)
-            worker.joined = float(joined["timestamp"][row])
+        for worker, joined in rows_of("Worker Added"):
+            worker.joined = float(joined["timestamp"])
             if not worker.plugins:
-                worker.host = worker.host or str(joined["host"][row])
-                worker.name = joined["name"][row]
-                threads = joined["nthreads"][row]
+                worker.host = worker.host or str(joined["host"])
+                worker.name, threads = joined["name"], joined["nthreads"]
                 worker.nthreads = int(threads) if np.isfinite(threads) else None
-            worker.memory_limit = worker.memory_limit or float(joined["memory_limit"][row]) or None
-            resources = joined["resources"][row]
+            worker.memory_limit = worker.memory_limit or float(joined["memory_limit"]) or None
+            resources = joined["resources"]
             worker.resources = resources if isinstance(resources, dict) else None
-        for row, address in enumerate(left["worker"]):
-            worker = worker_at(address)
-            worker.left = float(left["timestamp"][row])
-            worker.left_reason = str(left["reason"][row])
-        exits = self._columns.pop("Worker Exit")
-        for row, address in enumerate(exits["worker"]):
-            worker = worker_at(address)
-            worker.exit_code = float(exits["exit_code"][row])
-            reason = exits["reason"][row]
+        for worker, left in rows_of("Worker Removed"):
+            worker.left, worker.left_reason = float(left["timestamp"]), str(left["reason"])
+        for worker, ended in rows_of("Worker Exit"):
+            worker.exit_code, reason = float(ended["exit_code"]), ended["reason"]
             worker.exit_reason = reason if isinstance(reason, str) else None
         errors = self._columns.pop("Worker Error")
         for row, number in enumerate(errors["worker_id"].tolist()):
             register.workers[number].last_error = str(errors["exception"][row])
             register.workers[number].last_error_time = float(errors["timestamp"][row])
-        # Of workers whose nannies were asked to end them Dask tells a lost connection. The change
-        # comes before, or, of a restart of some workers, up to a time-out later.
+        # If nannies were asked to end workers, Dask reports a lost connection. The change is
+        # recorded before that, or up to a timeout later if only some workers were restarted.
         changes = self._columns["Cluster Change"]
         for row, action in enumerate(changes["action"]):
             for address in changes["workers"][row] or () if action in _ENDS else ():
-                worker = worker_at(address)
+                worker = register.workers[register.id_of_address(str(address))]
                 if worker.left is not None:
                     worker.left_reason = _ENDS[action]
                     if action == "worker-ttl":
                         worker.silent = float(changes["number"][row])
         register.name_hosts()
 
-    def _doubt_scheduler(self) -> None:
-        """Note that the scheduler's file was cut, if it misses that workers have ended.
+    def _check_scheduler_file(self) -> None:
+        """Add a note if the scheduler's file was truncated, so that it lacks the end of workers.
 
-        Its process may live on, so that the file alone looks as if the run went on.
+        The scheduler's process may be running, so that the file alone suggests that the run
+        continues.
         """
-        left = {str(one.address) for one in self._register.workers if one.left is not None}
-        recording = recording_end(self._files, left)
+        left = {str(worker.address) for worker in self._register.workers if worker.left is not None}
+        recording = recording_end(self._reader.file_ends(), left)
         if recording is not self._recording:
             self._recording = recording
-            self._notes += map(gaps.of_cut_scheduler, self._scheduler_goes_on)
+            self._notes += map(gaps.of_cut_scheduler, self._reader.scheduler_goes_on)
 
-    def _see_workers(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
-        """Note when each worker's facts begin and end; gives the trace's begin and end."""
+    def _time_ranges(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
+        """Set the first and last event of each worker, and return those of the trace."""
         count = len(self._register.workers)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
         for name, table in tables.items():
             if "worker_id" not in table or not len(table):
                 continue
-            if self._window is not None and _EVENTS.get(name) in LASTING:
-                continue  # may be of other times
-            first_of, last_of = _SPANS.get(name, ("time", "time"))
-            starts, stops = table[first_of].to_numpy(), table[last_of].to_numpy()
-            stops = starts + stops if last_of == "duration" else stops
+            if self._reader.window is not None and _EVENTS.get(name) in LASTING:
+                continue  # These events may be from outside of the window.
+            if name == "scheduler_only":
+                starts, stops = table["sent"].to_numpy(), table["known"].to_numpy()
+            elif name == "tasks" or name in _SPANS:
+                starts = table["start"].to_numpy()
+                stops = starts + table["duration"].to_numpy()
+            else:
+                starts = stops = table["time"].to_numpy()
             known = np.isfinite(starts) & np.isfinite(stops)
             ids = table["worker_id"].to_numpy()[known]
             np.minimum.at(first, ids, starts[known])
@@ -314,26 +297,23 @@ class TraceBuilder:
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _event_table(self, name: str) -> pd.DataFrame:
-        columns = self._columns.pop(name)
-        columns["time"] = columns.pop("timestamp")
+    def _table(self, event: str, time: str = "time") -> pd.DataFrame:
+        """Return the table of a kind of event, with the name of the column of its timestamps."""
+        columns = self._columns.pop(event)
+        columns[time] = columns.pop("timestamp")
+        if time == "start":
+            columns.setdefault("duration", np.empty(0))
         table = pd.DataFrame(columns, copy=False)
-        keyed = name in _KEYED or "key" not in columns
-        return table if keyed else table.rename(columns={"key": "key_id"})
-
-    def _span_table(self, name: str) -> pd.DataFrame:
-        columns = self._columns.pop(name)
-        columns["start"] = columns.pop("timestamp")
-        columns.setdefault("duration", np.empty(0))
-        return pd.DataFrame(columns, copy=False)
+        return table if event in _KEYED else table.rename(columns={"key": "key_id"})
 
     def _task_tables(
         self, graphs: pd.DataFrame, senders: set[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
+        """Return the task runs, those that only the scheduler recorded, and the dependencies."""
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
         came_with = RunGraphs(graphs, scheduler, len(self._keys))
-        layers = self._known_layers
+        layers, facts = self._known_layers, self._reader.facts
         steps = TaskSteps(self._steps, self._layers["Step Layer"], layers, graphs, came_with)
         self._lines = TaskLines(
             self._columns.pop("Line"),
@@ -351,54 +331,56 @@ class TraceBuilder:
             client_names(self._columns.pop("Client")),
             (
                 self._columns.pop("Client Tasks"),
-                self._facts["Client Tasks"].list_items("keys", self._ids),
+                facts["Client Tasks"].list_items("keys", self._ids),
             ),
             scheduler,
         )
         lengths = worker.pop("dependencies").astype(np.int32)
-        items = self._facts["Compute"].list_items("dependencies", self._ids)
-        alone = not len(lengths) and _TASKS not in self._plugins and len(scheduler["sent"]) > 0
+        items = facts["Compute"].list_items("dependencies", self._ids)
+        plugins = self._reader.plugins
+        alone = not len(lengths) and TASKS not in plugins and len(scheduler["sent"]) > 0
         if alone:
             ran = np.isfinite(scheduler["scheduler_start"])
             seen = task_runs.take(scheduler, np.flatnonzero(ran))
-            nothing = task_runs.take(worker, np.full(int(ran.sum()), -1))
-            runs = {**nothing, **task_runs.as_worker_runs(seen)}
-            lengths = np.full(int(ran.sum()), -1, dtype=np.int32)
-            rest = task_runs.take(scheduler, np.flatnonzero(~ran))
+            lengths = np.full(len(seen["sent"]), -1, dtype=np.int32)
+            runs = {**task_runs.take(worker, lengths), **task_runs.as_worker_runs(seen)}
+            remaining = task_runs.take(scheduler, np.flatnonzero(~ran))
         else:
             task_runs.number_repeats(worker)
             task_runs.add_input_sizes(worker, lengths, items, len(self._keys))
             task_runs.forget_shuffled_inputs(worker, lengths, items, self._keys)
-            runs, rest = worker, scheduler
+            runs, remaining = worker, scheduler
             if len(scheduler["sent"]):
                 places, unmatched = task_runs.join_runs(worker, scheduler, self._register)
                 runs = {**task_runs.take(scheduler, places), **worker}
-                rest = task_runs.take(scheduler, unmatched)
+                remaining = task_runs.take(scheduler, unmatched)
         runs["source"] = make_categorical(
             np.full(len(lengths), int(alone), dtype=np.int8), ["worker", "scheduler"]
         )
-        rest["lost"] = np.isfinite(rest["scheduler_start"])
-        # Why the workers' files lack them.
+        remaining["lost"] = np.isfinite(remaining["scheduler_start"])
+        # Reasons why the workers' files lack these runs.
         reasons = [
-            0 if _TASKS not in one.plugins else 1 if False in one.closed else 2
-            for one in self._register.workers
+            0 if TASKS not in instance.plugins else 1 if False in instance.closed else 2
+            for instance in self._register.workers
         ]
-        rest["reason"] = make_categorical(
-            np.array([*reasons, 0], np.int8)[rest["worker_id"]],
+        remaining["reason"] = make_categorical(
+            np.array([*reasons, 0], np.int8)[remaining["worker_id"]],
             ["no file", "file ends early", "not in its file"],
         )
         if alone and len(lengths):
             self._notes.append(gaps.NO_WORKER_FILES)
         if self._surroundings.local:
             self._notes.append(gaps.of_local(self._surroundings.local))
-        elif self._plugins and _SCHEDULER not in self._plugins:
+        elif plugins and SCHEDULER not in plugins:
             self._notes.append(gaps.NO_SCHEDULER_FILE)
         self._notes += gaps.of_input_sizes(runs["input_size"])
-        self._notes += gaps.of_lost_runs(rest, self._register.workers)
-        runs["step"], rest["step"] = steps.find(runs), steps.find(rest)
-        runs["client"], rest["client"] = clients.find(runs), clients.find(rest)
+        self._notes += gaps.of_lost_runs(remaining, self._register.workers)
+        runs["step"], remaining["step"] = steps.find(runs), steps.find(remaining)
+        runs["client"], remaining["client"] = clients.find(runs), clients.find(remaining)
         runs["line"], runs["no_line"] = self._lines.find(runs, (lengths, items))
-        rest["line"], rest["no_line"] = self._lines.find(rest)
+        remaining["line"], remaining["no_line"] = self._lines.find(remaining)
         self._notes += gaps.of_steps(runs["step"], has_steps=len(self._steps) > 0)
-        tasks = task_runs.make_table(runs, self._keys, self._register)
-        return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)
+        tasks, only = (
+            task_runs.make_table(each, self._keys, self._register) for each in (runs, remaining)
+        )
+        return tasks, only, (lengths, items)

@@ -1,4 +1,4 @@
-"""The client of each task run: whose graph brought its key, or who wants the key as well."""
+"""The clients of task runs: those that sent the graph of a task, or requested its key as well."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.steps import RunGraphs
 from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
 
 Columns = dict[str, Any]
 
-#: End of the id of a client that was given a name, and begin of the id of any client.
+#: End of the id of a client with a name, and start of the id of any client.
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _CLIENT = re.compile(r"^Client-(?:worker-)?")
-#: Begin of the ids of clients that tasks use.
+#: Prefix of the ids of clients that tasks use.
 _OF_TASKS = "Client-worker-"
 
 
 def client_name(client: str) -> str:
-    """Return the name that a client was given, or its id if it has none."""
+    """Return the name of a client, or its id if it has no name."""
     named = _UUID.sub("", client)
     return _CLIENT.sub("", named) if named not in {"Client", "Client-worker"} else client
 
 
 def client_names(clients: Columns) -> dict[str, str]:
-    """Return the names of clients by their ids, out of the columns of their events."""
+    """Return the names of clients by their ids, from the columns of their events."""
     pairs = zip(*(np.asarray(clients[name]).tolist() for name in ("client", "name")), strict=True)
-    named = {client: (client_name(client), name) for client, name in pairs}
-    return {
-        client: given if given != client or not isinstance(name, str) else name
-        for client, (given, name) in named.items()
-    }
+    names = {}
+    for client, name in pairs:
+        given = client_name(client)
+        names[client] = name if given == client and isinstance(name, str) else given
+    return names
 
 
 class TaskClients:
-    """Finds the clients of task runs.
+    """Lookup of the clients of task runs.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class TaskClients:
     names
         The names of clients by their ids.
     more
-        The events of tasks that came with no graph of their client, and the key ids of them all.
+        The events of tasks without a graph of their client, and the key ids of all these tasks.
     recorded
         The task runs that the scheduler recorded.
     """
@@ -61,18 +62,18 @@ class TaskClients:
         recorded: Columns,
     ) -> None:
         self._runs, self._names = runs, names
-        #: Numbers of sets of names, in the order in which they occur.
+        #: Codes of sets of names.
         self._numbers: dict[tuple[str, ...], int] = {}
         ids = graphs["client"].astype(object).tolist()
         of_graph = [self._number((self.name(client),)) for client in ids]
-        #: By graph; the last is for task runs whose graph is unknown.
+        #: Code of the client of each graph. The last one is for no graph.
         self._of_graph = np.array([*of_graph, -1], dtype=np.int64)
         nested = np.flatnonzero([str(client).startswith(_OF_TASKS) for client in ids])
         if len(nested) and len(recorded["sent"]):
             self._inherit(nested, recorded)
         self._more: dict[int, list[str]] = {}
-        told, keys = more
-        clients = np.repeat(np.asarray(told["client"]).astype(object), told["keys"])
+        events, keys = more
+        clients = np.repeat(np.asarray(events["client"]).astype(object), events["keys"])
         for key, client in zip(keys.tolist(), clients.tolist(), strict=True):
             self._more.setdefault(key, []).append(self.name(client))
 
@@ -80,16 +81,25 @@ class TaskClients:
         """Return the name of a client."""
         return self._names.get(client) or client_name(str(client))
 
-    def all_names(self) -> list[str]:
-        """Return the names of the clients of task runs."""
-        return sorted({name for names in self._numbers for name in names})
+    def codes_of(self, name: str) -> list[int]:
+        """Return the codes of a client in `find`, alone or with others.
 
-    def numbers_of(self, name: str) -> list[int]:
-        """Return the codes of `find` that stand for a client, alone or with others."""
-        return [number for names, number in self._numbers.items() if name in names]
+        Raises
+        ------
+        InvalidArgumentError
+            If no client has this name.
+        """
+        codes = [number for names, number in self._numbers.items() if name in names]
+        if not codes:
+            known = ", ".join(sorted({each for names in self._numbers for each in names}))
+            raise InvalidArgumentError(
+                f"client={name!r}: no client of this name sent tasks in this trace. Its clients: "
+                f"{known or 'none'}."
+            )
+        return codes
 
     def find(self, runs: Columns) -> pd.Categorical:
-        """Return the client of each task run, or several with commas; NA where none is known."""
+        """Return the client of each task run, several separated by commas, or NA if unknown."""
         key_ids = np.asarray(runs["key_id"])
         codes = self._of_graph[self._runs.find(runs)]
         if self._more:
@@ -103,7 +113,7 @@ class TaskClients:
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._numbers])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
-        """Assign graphs that tasks sent to the client that alone had tasks on workers then."""
+        """Assign graphs of tasks to a client, if it was the only one with tasks on workers."""
         times, codes = self._runs.arrivals[nested], self._of_graph[self._runs.find(recorded)]
         sent, known = recorded["sent"], recorded["known"]
         known = np.where(recorded["scheduler_state"] == "processing", np.inf, known)

@@ -1,7 +1,7 @@
-"""Columns of like facts, put together from the batches of many files.
+"""Columns of one kind of event, joined from the batches of many files.
 
-A `FactColumns` takes the batches of one kind of event and gives whole columns: numbers, codes
-with categories, keys. What a batch does not have is missing: NaN in floats, -1 elsewhere.
+`FactColumns` collects the batches and returns the columns: numbers, codes with categories, and
+keys. A value that a batch lacks is NaN in columns of floats, and -1 in others.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from dasfprof.database.columns import (
 )
 from dasfprof.schema.events import Form
 
-#: Floats beyond are no int64.
+#: Larger floats do not fit into an int64.
 _LIMIT = float(1 << 63)
-#: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
+#: Maximum valid time in seconds, and maximum valid number. Larger values count as missing.
 LATEST, _LARGEST = 1e12, 1e20
-#: What a block without a value adds to a column: an array without rows, and its type.
+#: Array and type that a block without values adds to a column.
 _NO_CODES, _NO_FLOATS = (np.empty(0, np.int32), np.int32), (np.empty(0), np.float64)
 _NO_ROWS: dict[Form, tuple[Array, Any]] = {
     "category": _NO_CODES,
     "object": _NO_CODES,
     "int": (np.empty(0, np.int64), np.int64),
 }
-#: Of columns of categories that have none: making it takes longer than making the column.
+#: Type of columns without categories. Creating it takes longer than creating the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
 
 
 class Categories:
-    """Numbers the distinct values of a column.
+    """Codes of the distinct values of a column.
 
     Parameters
     ----------
     as_text
-        Whether values that are no text count as their text; else lists count as tuples, and
-        values of other types stay as they are.
+        Whether to replace other values by their text. Otherwise, lists become tuples, and values
+        of other types stay unchanged.
     """
 
     def __init__(self, *, as_text: bool) -> None:
@@ -56,7 +56,7 @@ class Categories:
         self._codes: dict[Any, int] = {}
 
     def code(self, value: Any) -> int:
-        """Return the number of a value; None has -1."""
+        """Return the code of a value, or -1 for None."""
         if value is None:
             return -1
         if not self._as_text:
@@ -68,7 +68,7 @@ class Categories:
         return number
 
     def codes(self, column: Column) -> Array:
-        """Return the number of each row's value."""
+        """Return the code of each row's value."""
         if isinstance(column, DictionaryColumn):
             entries, places = column.entries, column.codes
         elif isinstance(column, NumberColumn):
@@ -93,16 +93,16 @@ class Categories:
 
 
 class FactColumns:
-    """The facts of one kind of event.
+    """The columns of one kind of event.
 
     Parameters
     ----------
     collector
-        Takes the keys of args of the forms "key" and "keys".
+        Collector of the keys in args of the forms "key" and "keys".
     forms
-        The args to keep and how.
+        The form of each arg to keep.
     keep_rest
-        Whether to keep all other args too, numbers as floats and the rest as categories.
+        Whether to keep all other args as well, numbers as floats and others as categories.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class FactColumns:
         self._keep_rest = keep_rest
         self._forms = dict(forms)
         self._growing: dict[str, GrowingColumn] = {}
-        #: For each column of keys, the first row of each piece and its place in the collector.
+        #: For each column of keys: first row of each piece, and its position in the collector.
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
 
     def add(self, batch: Batch, workers: Array) -> None:
-        """Take a batch and the number of each row's worker."""
+        """Add a batch, given the worker id of each row."""
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
@@ -135,19 +135,19 @@ class FactColumns:
         self.rows += batch.rows
 
     def columns(self, ids: Array) -> dict[str, Any]:
-        """Return whole columns, once: ``worker_id``, ``timestamp``, ``duration`` and the args.
+        """Return the columns ``worker_id``, ``timestamp``, ``duration`` and the args, once.
 
         Parameters
         ----------
         ids
-            The key ids that the collector gave at its end.
+            The key ids that the collector returned at the end.
 
         Returns
         -------
         dict
-            Arrays, a Categorical for each arg of the form "category", a Series of objects for
-            one of the form "object". An arg of the form "keys" is the number of keys in each
-            row's list, see `list_items`.
+            Arrays, a Categorical for each arg of the form "category", and a Series of objects for
+            each of the form "object". For the form "keys", it is the number of keys in each row's
+            list. See `list_items`.
         """
         columns: dict[str, Any] = {
             "worker_id": self._finished("worker_id", np.int32, -1),
@@ -175,7 +175,7 @@ class FactColumns:
         return columns
 
     def list_items(self, name: str, ids: Array) -> Array:
-        """Return the key ids of all lists of a column of the form "keys", one after the other."""
+        """Return the key ids of all lists of a column of the form "keys", concatenated."""
         places = self._key_places.get(name, [])
         return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
 
@@ -214,8 +214,8 @@ class FactColumns:
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
-    """Return ``values[codes]`` as a Categorical of plain objects; -1 is NA."""
-    if not values:  # of nearly all columns of small runs
+    """Return ``values[codes]`` as a Categorical of plain objects. The code -1 is NA."""
+    if not values:  # This is so for nearly all columns of small runs.
         return pd.Categorical.from_codes(codes, dtype=_NO_CATEGORIES)
     # Not pandas' own text type: Arrow refuses lone surrogates, which exception texts hold.
     categories = pd.Index(values, dtype=object, tupleize_cols=False)
@@ -236,9 +236,9 @@ def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
 
 
 def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
-    """Return the place of each value of a column among its distinct objects, and these.
+    """Return the index of each value of a column among its distinct objects, and these objects.
 
-    Equal values that `Categories.objects` returns are one object.
+    Equal values that `Categories.objects` returned are the same object.
     """
     values = column.to_numpy(dtype=object)
     identities = np.fromiter(map(id, values), dtype=np.int64, count=len(values))
@@ -247,15 +247,15 @@ def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
 
 
 def row_of(table: pd.DataFrame, row: int) -> dict[Any, Any]:
-    """Return a row of a table by its columns.
+    """Return a row of a table by column.
 
-    ``table.iloc[row]`` hashes the categories of its columns, and cannot hash lone surrogates.
+    ``table.iloc[row]`` hashes the categories of its columns, and fails for lone surrogates.
     """
     return {name: column.iloc[row] for name, column in table.items()}
 
 
 def to_numbers(column: Column) -> Array:
-    """Return a column as numbers; values that are none become NaN."""
+    """Return a column as numbers. Other values become NaN."""
     if isinstance(column, NumberColumn):
         return column.array
     if isinstance(column, DictionaryColumn):
@@ -264,7 +264,7 @@ def to_numbers(column: Column) -> Array:
 
 
 def _within(numbers: Array, limit: float) -> Array:
-    """Make NaN of numbers beyond a limit: damage or a broken clock wrote them."""
+    """Replace numbers beyond a limit by NaN. They come from damage or from a broken clock."""
     narrow = numbers.dtype.kind in "iu" and numbers.dtype.itemsize <= 4
     if narrow or not numbers.size:
         return numbers
@@ -280,7 +280,7 @@ def _within(numbers: Array, limit: float) -> Array:
 
 
 def as_list_column(column: Column) -> ListColumn:
-    """Return a column of lists of keys in that form; one that was stored as plain values too."""
+    """Return a column of lists of keys as a `ListColumn`, even if it was stored as plain values."""
     if isinstance(column, ListColumn):
         return column
     lists = [item if isinstance(item, list | tuple) else [] for item in column.to_list()]

@@ -86,8 +86,8 @@ def _by_hash(head_ids: Array, tails: Array) -> Array:
         same = first[ids[rows]]
         if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
             # Different rows have the same hash.
-            whole = np.column_stack([head_ids.astype(np.uint32), tails])
-            return np.unique(whole, axis=0, return_inverse=True)[1].ravel()
+            rows_of_words = np.column_stack([head_ids.astype(np.uint32), tails])
+            return np.unique(rows_of_words, axis=0, return_inverse=True)[1].ravel()
     return numbers
 
 

@@ -170,7 +170,9 @@ class TaskLines:
         rows = np.flatnonzero(np.isin(identities, np.array([*known], dtype=np.uint64)))
         names = zip(identities[rows].tolist(), layers.texts(rows).tolist(), strict=True)
         functions = {layer: function_name(name) for layer, name in names}
-        inner = np.array([*{one for each in shared.values() for one in each}], dtype=np.uint64)
+        inner = np.array(
+            [*{inner_layer for each in shared.values() for inner_layer in each}], dtype=np.uint64
+        )
         line = self._layers.find(inner, np.full(len(inner), -1), np.full(len(inner), np.inf))
         lines = {
             layer: str(self._table["line"][row])
@@ -178,7 +180,10 @@ class TaskLines:
             if row >= 0
         }
         others = {
-            layer: {functions.get(one, "") for one in {layer, *self._fused[layer]} - {*again}}
+            layer: {
+                functions.get(inner_layer, "")
+                for inner_layer in {layer, *self._fused[layer]} - {*again}
+            }
             for layer, again in shared.items()
         }
         return FusedLayers(shared, others, functions, lines, self._of_keys if shared else inner)
@@ -253,7 +258,7 @@ class TaskLines:
         inner = np.array(self._fused[layer][::-1], dtype=np.uint64)
         until = np.full(len(inner), np.uint64(arrival)).view(np.float64)
         lines = self._layers.find(inner, np.full(len(inner), -1), until)
-        members = dict.fromkeys(one for one in lines.tolist() if one not in (-1, line))
+        members = dict.fromkeys(row for row in lines.tolist() if row not in (-1, line))
         if not members:
             return line
         return len(self._table) + self._groups.setdefault((*members, line), len(self._groups))
@@ -267,4 +272,6 @@ def _joined(lines: Sequence[str]) -> str:
     """Return the name of a group of lines, such as ``a.py:3, 5 + b.py:1``."""
     places = [line.rpartition(":")[::2] for line in lines]
     files = groupby(places, key=lambda place: place[0])
-    return " + ".join(f"{file}:{', '.join(number for _, number in own)}" for file, own in files)
+    return " + ".join(
+        f"{file}:{', '.join(number for _, number in members)}" for file, members in files
+    )

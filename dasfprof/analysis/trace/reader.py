@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch, split_names
 from dasfprof.database.columns import Array, repeated
-from dasfprof.database.ends import FileEnd
+from dasfprof.database.ends import SCHEDULER, FileEnd
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
@@ -86,9 +87,9 @@ class OwnEvents:
         parts = [part for part in self._parts if "sequence" in part]
         if not parts:
             return
-        rest = self._parts[: len(self._parts) - len(parts)]
+        earlier = self._parts[: len(self._parts) - len(parts)]
         ordered = pd.concat(parts, ignore_index=True).sort_values("sequence", kind="stable")
-        self._parts = [*rest, ordered.drop(columns="sequence")]
+        self._parts = [*earlier, ordered.drop(columns="sequence")]
 
     def table(self) -> pd.DataFrame:
         """Return all events. Pairs of start and end are joined. See `Trace.events`."""
@@ -178,6 +179,20 @@ _IN_NO_TABLE = frozenset(("NVTX",))
 _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 
+@dataclass
+class _ReadFile:
+    """A trace file that was read."""
+
+    name: str
+    header: dict[str, Any]
+    #: Id of the worker that wrote it, or None.
+    owner: int | None
+    #: Whether it has a closing frame, or its process continued in another file.
+    is_closed: bool
+    #: What is known about the process that writes the file of a plugin, or None if it is closed.
+    writer: Writer | None
+
+
 class TraceReader:
     """The events of some databases, sorted by kind.
 
@@ -213,19 +228,7 @@ class TraceReader:
         self.own_events = OwnEvents()
         #: Numbers of events of unknown kinds in the current file, by name.
         self._unknown: Counter[str] = Counter()
-        #: Plugins of the files, one entry per file.
-        self.plugins: list[str] = []
-        #: For each file: what is known of the process that writes it, or None if the file is
-        #: closed.
-        self.writers: list[Writer | None] = []
-        #: For each file: its process, as boot of a host, process id and start.
-        self._own_headers: list[dict[str, Any]] = []
-        #: The headers of files.
-        self.headers: list[dict[str, Any]] = []
-        #: Names of the run in the headers.
-        self.runs: set[str] = set()
-        #: Processes that wrote files, by host and process id.
-        self.processes: set[tuple[str, int]] = set()
+        self._files: list[_ReadFile] = []
         #: Hosts of files whose clock starts at boot.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
@@ -244,14 +247,12 @@ class TraceReader:
         self.profile_directories: dict[int, Path] = {}
         self._stacks = StackNumbers()
         self._segments = Segments()
-        #: For each file: its name, the id of its worker, and whether it has a closing frame.
-        self._ends: list[tuple[str, int | None, bool]] = []
-        #: Names of plugins' files without a closing frame, and their indices in `writers`.
-        self._unclosed: dict[str, int] = {}
         #: Names of the scheduler's files that a process seems to be writing.
         self.scheduler_goes_on: list[str] = []
         #: Time range that was read of the files, or None for all.
-        self.window = next((one.window for one in databases if one.window is not None), None)
+        self.window = next(
+            (database.window for database in databases if database.window is not None), None
+        )
         #: Events by kind.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
         bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
@@ -305,21 +306,12 @@ class TraceReader:
             self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
         if file.header and not header:  # The file has no events.
             header, owner = file.header, self.register.add_header(file.header)
-        self.headers.append(header)
-        if "plugin" in header:
-            self.plugins.append(str(header["plugin"]))
-            self.writers.append(None if file.end is not None else writer_of(header))
-            if file.end is None:
-                self._unclosed[file.path.name] = len(self.writers) - 1
-            self._own_headers.append(header)
-            if isinstance(header.get("pid"), int):
-                self.processes.add((str(header.get("host", "")), header["pid"]))
-        if header.get("run"):
-            self.runs.add(str(header["run"]))
-        self._ends.append((file.path.name, owner, file.end is not None))
+        is_closed = file.end is not None
+        writer = writer_of(header) if "plugin" in header and not is_closed else None
+        self._files.append(_ReadFile(file.path.name, header, owner, is_closed, writer))
         self._segments.add(file, owner)
         self._note_losses(file, header)
-        if file.ended_by_itself and header.get("plugin") == "SchedulerPlugin":
+        if file.ended_by_itself and header.get("plugin") == SCHEDULER:
             self.notes.append(gaps.of_client_gone(file.end or {}))
         if self._unknown:
             self._note(
@@ -337,25 +329,44 @@ class TraceReader:
             lost = f"the last {database.lost_bytes} bytes are not a complete event."
             self._note("damaged-file", database.path.name, lost)
 
+    @property
+    def headers(self) -> list[dict[str, Any]]:
+        """The headers of the files. The header of a damaged file may be empty."""
+        return [file.header for file in self._files]
+
+    @property
+    def plugins(self) -> list[str]:
+        """The plugin of each file that a plugin wrote."""
+        return [str(header["plugin"]) for header in self.headers if "plugin" in header]
+
+    @property
+    def processes(self) -> set[tuple[str, int]]:
+        """Host and process id of the processes that wrote files of plugins."""
+        return {
+            (str(header.get("host", "")), header["pid"])
+            for header in self.headers
+            if "plugin" in header and isinstance(header.get("pid"), int)
+        }
+
     def file_ends(self) -> list[FileEnd]:
         """Return how each file of a plugin ended."""
-        return list(map(FileEnd.from_header, self._own_headers, self.writers))
+        files = [file for file in self._files if "plugin" in file.header]
+        return [FileEnd.from_header(file.header, file.writer) for file in files]
 
     def _note_unclosed(self) -> None:
         """Add notes about files that were not closed although their process wrote no later file."""
         followed = self._segments.followed()
-        for name, owner, is_closed in self._ends:
-            if owner is not None:
-                self.register.workers[owner].closed.append(is_closed or name in followed)
-        for name, place in self._unclosed.items():
-            writer = self.writers[place]
-            if name in followed:
-                self.writers[place] = None
-            elif writer is not None and writer is not Writer.ALIVE:
-                lost = f"{writer.value}. What its process had not yet written is missing."
-                self._note("not-closed", name, lost)
-            elif self.plugins[place] == "SchedulerPlugin":
-                self.scheduler_goes_on.append(name)
+        for file in self._files:
+            if file.name in followed:
+                file.is_closed, file.writer = True, None
+            if file.owner is not None:
+                self.register.workers[file.owner].closed.append(file.is_closed)
+            if file.writer is Writer.ALIVE:
+                if file.header["plugin"] == SCHEDULER:
+                    self.scheduler_goes_on.append(file.name)
+            elif file.writer is not None:
+                lost = f"{file.writer.value}. What its process had not yet written is missing."
+                self._note("not-closed", file.name, lost)
 
     def _note_missing_files(self) -> None:
         absent = list(self._segments.missing(self.window))

@@ -1,4 +1,4 @@
-"""The tables of one client's task runs, and when the tasks of other clients held threads."""
+"""The tables of one client's task runs, and when the tasks of other clients occupied threads."""
 
 from __future__ import annotations
 
@@ -10,91 +10,83 @@ import pandas as pd
 from dasfprof.analysis.trace.clients import TaskClients
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import OTHER_CLIENTS
+from dasfprof.schema.under_way import UNFINISHED
 
 Tables = dict[str, pd.DataFrame]
 
-#: States of tasks that have not ended, as the scheduler counts them.
-_UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 _RUNS = ("tasks", "scheduler_only")
 
 
-def spans_of(tables: Tables, rows: dict[str, Array]) -> pd.DataFrame:
-    """Return when task runs held threads, or may have: ``worker_id, begin, end, by_worker``.
+def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
+    """Return when task runs occupied threads, or may have: ``worker_id, begin, end, by_worker``.
 
-    Parameters
-    ----------
-    tables
-        The tables of task runs.
-    rows
-        Of each the rows of the task runs.
+    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`.
     """
-    tasks, only = (tables[name].iloc[rows[name]] for name in _RUNS)
-    executing, done = (tasks[name].to_numpy(dtype=float) for name in ("executing", "done"))
-    start = tasks["start"].to_numpy(dtype=float)
-    ended = np.fmin(done, tasks["seceded"].to_numpy(dtype=float))
-    stop = start + tasks["duration"].to_numpy(dtype=float)
-    worker = {
-        "worker_id": tasks["worker_id"].to_numpy(dtype=np.int64),
-        "begin": np.where(np.isnan(executing), start, executing),
-        "end": np.where(np.isnan(ended), stop, ended),
-    }
-    only = only[(only["worker_id"] >= 0).to_numpy()] if "sent" in only else only.iloc[:0]
-    if not len(only):
-        return pd.DataFrame({**worker, "by_worker": True})
-    ran = only["lost"].to_numpy(dtype=bool)
-    open_ = (only["scheduler_state"] == "processing").to_numpy(dtype=bool)
-    until = np.where(open_, np.inf, only["known"].to_numpy(dtype=float))
-    scheduler = {
-        "worker_id": only["worker_id"].to_numpy(dtype=np.int64),
-        "begin": np.where(ran, only["scheduler_start"], only["sent"]).astype(float),
-        "end": np.where(ran, only["scheduler_stop"], until).astype(float),
-    }
-    parts = [pd.DataFrame({**worker, "by_worker": True})]
-    parts += [pd.DataFrame({**scheduler, "by_worker": False})]
-    return pd.concat([part for part in parts if len(part)], ignore_index=True)
+    only = only[(only["worker_id"] >= 0).to_numpy()]
+    until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)
+    stop = tasks["start"] + tasks["duration"]
+    ranges = [
+        pd.DataFrame({"worker_id": worker, "begin": begin, "end": end, "by_worker": by_worker})
+        for worker, begin, end, by_worker in (
+            (
+                tasks["worker_id"],
+                tasks["executing"].fillna(tasks["start"]),
+                tasks[["done", "seceded"]].min(axis=1).fillna(stop),
+                True,
+            ),
+            (
+                only["worker_id"],
+                only["scheduler_start"].where(only["lost"], only["sent"]),
+                only["scheduler_stop"].where(only["lost"], until),
+                False,
+            ),
+        )
+    ]
+    types = {"worker_id": np.int64, "begin": float, "end": float}
+    return pd.concat([table.astype(types) for table in ranges], ignore_index=True)
 
 
 def without_others(
     tables: Tables, items: dict[str, Array], keys: KeyTable, selected: Selected | None
 ) -> pd.DataFrame:
-    """Take the task runs of other clients, and what was recorded of them, out of tables.
+    """Remove the task runs of other clients from tables, and what was recorded of these runs.
 
     Parameters
     ----------
     tables
         The tables, by name.
     items
-        Key ids: ``dependencies`` of ``tasks``, whose numbers are ``lengths``, and the keys of
+        Key ids: ``dependencies`` of ``tasks``, with their numbers in ``lengths``, and the keys of
         ``transfers``.
     keys
         The keys.
     selected
-        The client whose task runs stay, or None if all stay but those without texts.
+        The client whose task runs remain. If None, all task runs that were recorded with their
+        names remain.
 
     Returns
     -------
     DataFrame
-        When the others held threads, see `spans_of`.
+        When the task runs of others occupied threads. See `thread_ranges`.
     """
     function, names = keys.functions()
     nameless = names.index(OTHER_CLIENTS) if OTHER_CLIENTS in names else -1
-    others = {}
-    for name in _RUNS:
-        table = tables[name]
-        others[name] = function[table["key_id"].to_numpy()] == nameless
-        if selected is not None:
-            others[name] |= ~selected.has(table["client"])
-    spans = spans_of(tables, others)
-    if not len(spans) and selected is None:
-        return spans
-    foreign = np.zeros(len(keys) + 1, dtype=bool)  # the last is that of unknown keys, -1
-    for chosen in (True, False):
+    others = {name: function[tables[name]["key_id"].to_numpy()] == nameless for name in _RUNS}
+    if selected is not None:
+        others = {
+            name: mask | ~selected.has(tables[name]["client"]) for name, mask in others.items()
+        }
+    ranges = thread_ranges(*(tables[name][others[name]] for name in _RUNS))
+    if not len(ranges) and selected is None:
+        return ranges
+    # Keys of others that the client does not have as well. The last is for unknown keys, -1.
+    foreign = np.zeros(len(keys) + 1, dtype=bool)
+    for is_other in (True, False):
         for name in _RUNS:
-            foreign[tables[name]["key_id"].to_numpy()[others[name] == chosen]] = chosen
-    samples, ran = tables["task_samples"], tables["tasks"][others["tasks"]]
-    tables["task_samples"] = _rows(samples, ~_within(samples, ran))
+            foreign[tables[name]["key_id"].to_numpy()[others[name] == is_other]] = is_other
+    samples, removed = tables["task_samples"], tables["tasks"][others["tasks"]]
+    tables["task_samples"] = _rows(samples, ~_within(samples, removed))
     counts = np.maximum(items["lengths"], 0)
     items["dependencies"] = items["dependencies"][np.repeat(~others["tasks"], counts)]
     items["lengths"] = items["lengths"][~others["tasks"]]
@@ -109,13 +101,14 @@ def without_others(
     for name, table in tables.items():
         if name in _RUNS:
             tables[name] = _rows(table, ~others[name])
-        elif (key := next((one for one in ("key_id", "key") if one in table), None)) is not None:
-            tables[name] = _rows(table, ~foreign[table[key].to_numpy(dtype=np.int64)])
+        elif "key_id" in table or "key" in table:
+            key_ids = table["key_id" if "key_id" in table else "key"].to_numpy(dtype=np.int64)
+            tables[name] = _rows(table, ~foreign[key_ids])
         elif name in ("function_code", "call_profiles"):
             tables[name] = _rows(table, ~table["name"].isin(hidden).to_numpy())
     if selected is not None:
         selected.narrow(tables, hidden)
-    return spans
+    return ranges
 
 
 def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
@@ -123,25 +116,23 @@ def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
 
 
 def _within(samples: pd.DataFrame, runs: pd.DataFrame) -> Array:
-    """Return which samples of threads are of some task runs."""
+    """Return a mask of stack samples that belong to some task runs."""
     inside = np.zeros(len(samples), dtype=bool)
     times = samples["time"].to_numpy(dtype=float)
-    threads = samples["thread"].astype(object).to_numpy()
-    places = pd.DataFrame({"thread": threads, "worker": samples["worker_id"]})
-    rows_of = places.groupby(["worker", "thread"]).indices
-    for where, own in runs.groupby(["worker_id", runs["thread"].astype(object)]):
-        rows = rows_of.get(where)
+    rows_of = samples.groupby(["worker_id", samples["thread"].astype(object)]).indices
+    for thread, of_thread in runs.groupby(["worker_id", runs["thread"].astype(object)]):
+        rows = rows_of.get(thread)
         if rows is not None:
-            ordered = own.sort_values("start")
+            ordered = of_thread.sort_values("start")
             start = ordered["start"].to_numpy(dtype=float)
             stop = start + ordered["duration"].to_numpy(dtype=float)
-            place = np.searchsorted(start, times[rows], side="right") - 1
-            inside[rows] = (place >= 0) & (times[rows] <= stop[np.maximum(place, 0)])
+            index = np.searchsorted(start, times[rows], side="right") - 1
+            inside[rows] = (index >= 0) & (times[rows] <= stop[np.maximum(index, 0)])
     return inside
 
 
 class Selected:
-    """The client whose task runs an analysis is of.
+    """The client whose task runs are analysed.
 
     Parameters
     ----------
@@ -152,64 +143,59 @@ class Selected:
     """
 
     def __init__(self, name: str, clients: TaskClients) -> None:
-        self._name, self._clients = name, clients
-        if name not in (known := clients.all_names()):
-            there = ", ".join(known) if known else "none"
-            raise InvalidArgumentError(
-                f"client={name!r}: no client of this name sent tasks in this trace. Its clients: "
-                f"{there}."
-            )
+        self._name, self._clients, self._codes = name, clients, clients.codes_of(name)
 
     def has(self, clients: pd.Series) -> Array:
-        """Return which rows of a column of `TaskClients.find` are the client's."""
-        codes = clients.cat.codes.to_numpy()
-        return np.isin(codes, self._clients.numbers_of(self._name))
+        """Return a mask of rows of a column of `TaskClients.find` that belong to the client."""
+        return np.isin(clients.cat.codes.to_numpy(), self._codes)
 
     def narrow(self, tables: Tables, hidden: set[str]) -> None:
-        """Take out what clients and the scheduler recorded of others.
+        """Remove what clients and the scheduler recorded of others.
 
         Parameters
         ----------
         tables
             The tables, by name.
         hidden
-            The functions of others alone.
+            The functions that only others use.
         """
         sent = self._are_mine(tables["graphs_sent"]["client"])
-        tables["graphs"] = _rows(tables["graphs"], self._are_mine(tables["graphs"]["client"]))
-        if not sent.any():  # the process that was recorded is another client's
+        if not sent.any():  # Another client's process was recorded.
             for name in ("client_calls", "sent_values", "functions_sent", "client_samples"):
                 tables[name] = tables[name].iloc[:0]
-        tables["graphs_sent"] = _rows(tables["graphs_sent"], sent)
-        under_way = tables["clients_under_way"]
-        tables["clients_under_way"] = _rows(under_way, self._are_mine(under_way["client"]))
-        changes = tables["cluster_changes"]
-        kept = (changes["action"] != "cancel").to_numpy(dtype=bool) | self._are_mine(changes["who"])
-        tables["cluster_changes"] = _rows(changes, kept)
-        states = tables["scheduler_states"]
+        changes, states = tables["cluster_changes"], tables["scheduler_states"]
+        not_cancelled = (changes["action"] != "cancel").to_numpy(dtype=bool)
+        masks = {
+            "graphs": self._are_mine(tables["graphs"]["client"]),
+            "graphs_sent": sent,
+            "clients_under_way": self._are_mine(tables["clients_under_way"]["client"]),
+            "cluster_changes": not_cancelled | self._are_mine(changes["who"]),
+        }
+        for name, mask in masks.items():
+            tables[name] = _rows(tables[name], mask)
         if len(states):
             tables["scheduler_states"] = states.assign(**self._narrowed(states, hidden))
 
+    def _is_mine(self, client: Any) -> bool:
+        return self._clients.name(client) == self._name
+
     def _are_mine(self, ids: pd.Series) -> Array:
-        names = [self._clients.name(client) for client in ids.astype(object).tolist()]
-        return np.array([name == self._name for name in names], dtype=bool)
+        return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
 
     def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return the columns of the scheduler's states that list tasks and clients."""
-        rows: dict[str, list[Any]] = {"tasks": [], "finished": [], "held_back": [], "clients": []}
-        for state in states[list(rows)].to_dict("records"):
-            for name in ("tasks", "finished"):
-                own = dict(state[name] or {})
-                rows[name].append({key: own[key] for key in own if key not in hidden})
-            held = state["held_back"] or ()
-            rows["held_back"].append([one for one in held if one.get("function") not in hidden])
-            there = state["clients"] or ()
-            mine = [one for one in there if self._clients.name(one["client"]) == self._name]
-            rows["clients"].append(mine)
-        unfinished = [
-            sum(number for of in row.values() for kind, number in of.items() if kind in _UNFINISHED)
-            for row in rows["tasks"]
-        ]
-        index = states.index
-        made = {name: pd.Series(own, index, dtype=object) for name, own in rows.items()}
-        return {**made, "unfinished": np.array(unfinished, dtype=float)}
+        """Return the columns that list tasks and clients, without those of others."""
+
+        def without_hidden(counts: Any) -> dict[str, Any]:
+            return {name: count for name, count in (counts or {}).items() if name not in hidden}
+
+        columns = {name: states[name].map(without_hidden) for name in ("tasks", "finished")}
+        columns["held_back"] = states["held_back"].map(
+            lambda tasks: [task for task in tasks or () if task.get("function") not in hidden]
+        )
+        columns["clients"] = states["clients"].map(
+            lambda clients: [each for each in clients or () if self._is_mine(each["client"])]
+        )
+        unfinished = columns["tasks"].map(
+            lambda counts: sum(row.get(state, 0) for row in counts.values() for state in UNFINISHED)
+        )
+        return {**columns, "unfinished": unfinished.astype(float)}

@@ -16,8 +16,6 @@ from dasfprof.database import keys
 from dasfprof.database.columns import Array
 from dasfprof.schema.steps import SEPARATOR
 
-# --- The graph of each task run, the layer of each key, and the step that built it ----------------
-
 # --- The pipeline step that built the layer of a key ----------------------------------------------
 # A layer is recognized by its *identity* of 64 bits. This is a hash of the hash at the end of its
 # name, because fused tasks are named after all their functions but end in the hash of the last one.
@@ -41,9 +39,9 @@ class LayerNames:
         Parameters
         ----------
         table
-            The keys; of layers, whose names are keys as well, or of tasks.
+            The keys of tasks, or the names of layers, which are keys as well.
         new
-            Whether names that are not known get a number: they do if they are those of layers.
+            Whether unknown names get a code. Names of layers do.
         """
         bases = np.zeros(len(table.heads), dtype=np.uint64)
         kinds = np.array([kind for kind, _ in table.heads], dtype=np.int8)
@@ -97,7 +95,7 @@ class LayerSteps:
     Parameters
     ----------
     layers, steps, times
-        A row each time that a step built a layer: identity, number of the step, Unix seconds.
+        One row for each time that a step built a layer: identity, code of the step, Unix seconds.
     """
 
     def __init__(self, layers: Array, steps: Array, times: Array) -> None:
@@ -121,22 +119,22 @@ class LayerSteps:
         layers
             Identities.
         computed
-            The step in which each is computed; -1: none.
+            The step in which each is computed, or -1 for none.
         arrival
             Unix seconds.
         """
-        found = np.full(len(layers), -1, dtype=np.int64)
+        built_in = np.full(len(layers), -1, dtype=np.int64)
         if not len(self._layers):
-            return found
+            return built_in
         places = np.minimum(np.searchsorted(self._layers, layers), len(self._layers) - 1)
         rows = np.flatnonzero(self._layers[places] == layers)
         numbers, computed = places[rows], computed[rows]
         until = np.searchsorted(self._times, self._at(numbers, arrival[rows]), side="right") - 1
-        found[rows] = self._steps[np.maximum(until, self._first[numbers])]
+        built_in[rows] = self._steps[np.maximum(until, self._first[numbers])]
         both = (computed >= 0) & (computed < self._count)
         both &= np.isin(numbers * self._count + computed, self._pairs)
-        found[rows[both]] = computed[both]
-        return found
+        built_in[rows[both]] = computed[both]
+        return built_in
 
     def _at(self, numbers: Array, times: Array) -> Array:
         """Return layer and time combined in one number, for sorting and searching."""
@@ -168,7 +166,7 @@ def inherited_steps(
     """
     inherited = {}
     for layer, inner in fused_layers(derived, ran).items():
-        step = next((built[one] for one in inner if one in built), None)
+        step = next((built[fused] for fused in inner if fused in built), None)
         if step is not None:
             inherited[layer] = step
     return inherited
@@ -203,7 +201,7 @@ class RunGraphs:
     runs
         The scheduler's task runs.
     keys
-        How many keys of tasks there are.
+        Number of keys of tasks.
     """
 
     def __init__(self, graphs: pd.DataFrame, runs: Columns, keys: int) -> None:
@@ -214,26 +212,27 @@ class RunGraphs:
         self._of_stimulus[ids] = np.arange(len(ids))
         #: Graph of the last run of each key, or -1 if unknown.
         self.of_keys = np.full(keys, -1, dtype=np.int64)
-        found = self._told(runs)
-        known = np.flatnonzero(found >= 0)
-        self.of_keys[runs["key_id"][known]] = found[known]
+        graph = self._recorded(runs)
+        known = np.flatnonzero(graph >= 0)
+        self.of_keys[runs["key_id"][known]] = graph[known]
 
     def find(self, runs: Columns) -> Array:
         """Return the row of the graph of each task run, or -1 if unknown.
 
         A key that runs again does so for the graph that it came with.
         """
-        found = self._told(runs)
-        return np.where(found >= 0, found, self.of_keys[runs["key_id"]])
+        graph = self._recorded(runs)
+        return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
 
-    def _told(self, runs: Columns) -> Array:
+    def _recorded(self, runs: Columns) -> Array:
+        """Return the row of the graph that each task run names, or -1."""
         if "graph" not in runs:
             return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
         known = (ids >= 0) & (ids < len(self._of_stimulus))
-        found = np.full(len(ids), -1, dtype=np.int64)
-        found[known] = self._of_stimulus[ids[known]]
-        return found
+        graph = np.full(len(ids), -1, dtype=np.int64)
+        graph[known] = self._of_stimulus[ids[known]]
+        return graph
 
 
 class KeyLayers:
@@ -368,12 +367,12 @@ class TaskSteps:
         computed, arrival = self._computed[graph], self._runs.arrivals[graph]
         layer = self._layer_of_key[key_ids]
         arrival = np.where(np.isnan(arrival), np.inf, arrival)
-        found = self._layers.find(layer, computed, arrival)
-        found = np.where(found >= 0, found, computed)
-        found = np.where(found >= 0, found, self._annotated(runs))
-        rows = np.flatnonzero(found < 0)
-        found[rows] = self._inherited.find(layer[rows], found[rows], arrival[rows])
-        return make_categorical(found.astype(np.int32), list(self._numbers))
+        step = self._layers.find(layer, computed, arrival)
+        step = np.where(step >= 0, step, computed)
+        step = np.where(step >= 0, step, self._annotated(runs))
+        rows = np.flatnonzero(step < 0)
+        step[rows] = self._inherited.find(layer[rows], step[rows], arrival[rows])
+        return make_categorical(step.astype(np.int32), list(self._numbers))
 
     def _annotated(self, runs: Columns) -> Array:
         """Return the steps in the user's own annotations."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -320,9 +320,9 @@ def databases_of(source: Any) -> list[EventDatabase]:
         isinstance(item, EventDatabase | EventProfiler | str | os.PathLike) for item in source
     ):
         raise InvalidArgumentError(
-            f"cannot analyse {source!r} of type {type(source).__name__}: give a "
+            f"cannot analyse {source!r} of type {type(source).__name__}: pass a "
             "MultiEventDatabase, an EventProfiler, a list of those, or what dasfprof.open_run "
-            "takes: a file, a directory, a glob or a run's name."
+            "accepts: a file, a directory, a glob or a run's name."
         )
     return MultiEventDatabase(source).databases
 
@@ -330,6 +330,7 @@ def databases_of(source: Any) -> list[EventDatabase]:
 # --- `once_per_trace`: analyses that others use are computed once for each trace ------------------
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 #: A `Trace`, or the `Run` of one.
 Form = TypeVar("Form", bound=Trace)
 
@@ -337,8 +338,10 @@ Form = TypeVar("Form", bound=Trace)
 _ITSELF = ...
 
 
-def once_per_trace(analysis: Callable[[Form], Result]) -> Callable[[Form], Result]:
-    """Cache the result of an analysis as long as the trace exists.
+def once_per_trace(
+    analysis: Callable[Concatenate[Form, Arguments], Result],
+) -> Callable[Concatenate[Form, Arguments], Result]:
+    """Cache the results of an analysis, for each choice of arguments, as long as the trace exists.
 
     All callers get the same object, which must not be changed. Calls from several threads are safe.
     """
@@ -346,28 +349,32 @@ def once_per_trace(analysis: Callable[[Form], Result]) -> Callable[[Form], Resul
     lock = RLock()
 
     @wraps(analysis)
-    def known(trace: Form) -> Result:
-        answers, name = _answers(trace), _name(analysis)
-        if name not in answers:
+    def cached(trace: Form, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        results, name = _results(trace), (_name(analysis), *args, *kwargs.items())
+        if name not in results:
             with lock:
-                if name not in answers:
-                    tell(trace, analysis, analysis(trace))
-        answer = answers[name]
-        return cast("Result", trace if answer is _ITSELF else answer)
+                if name not in results:
+                    results[name] = _stored(trace, analysis(trace, *args, **kwargs))
+        result = results[name]
+        return cast("Result", trace if result is _ITSELF else result)
 
-    return known
+    return cached
 
 
-def tell(trace: Form, analysis: Callable[[Form], Result], answer: Result) -> None:
-    """Set the result of an analysis, for a trace that is a window of a run."""
+def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) -> None:
+    """Set the result of an analysis without arguments, for a trace that is a window of a run."""
+    _results(trace)[(_name(analysis),)] = _stored(trace, result)
+
+
+def _stored(trace: Trace, result: Any) -> Any:
     # A trace that contained itself would stay in memory until the garbage collector runs.
-    _answers(trace)[_name(analysis)] = _ITSELF if answer is trace else answer
+    return _ITSELF if result is trace else result
 
 
-def _name(analysis: Callable[[Form], Any]) -> str:
+def _name(analysis: Callable[..., Any]) -> str:
     # Traces are pickled with cached results, so names identify the analyses.
     return f"{analysis.__module__}.{analysis.__qualname__}"
 
 
-def _answers(trace: Trace) -> dict[str, Any]:
-    return vars(trace).setdefault("_answers", {})
+def _results(trace: Trace) -> dict[tuple[Any, ...], Any]:
+    return vars(trace).setdefault("_results", {})

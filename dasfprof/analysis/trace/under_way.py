@@ -46,27 +46,27 @@ class StackNumbers:
         new: dict[str, Column] = {}
         for name in _NUMBERS.get(batch.name, ()):
             if name in batch.args:
-                own = to_numbers(batch.args[name]).astype(np.float64)
-                known = (own >= 0) & (own < _MOST_STACKS)
-                numbers = np.where(known, np.nan_to_num(own) + self._first, -1).astype(np.int64)
+                of_file = to_numbers(batch.args[name]).astype(np.float64)
+                known = (of_file >= 0) & (of_file < _MOST_STACKS)
+                numbers = np.where(known, np.nan_to_num(of_file) + self._first, -1).astype(np.int64)
                 self._next = max(self._next, int(numbers.max(initial=-1)) + 1)
                 new[name] = NumberColumn(numbers)
         return replace(batch, args={**batch.args, **new}) if new else batch
 
 
-class WholeStacks:
-    """Joins stacks whose first frames are stored as another stack.
+class JoinedStacks:
+    """Stacks whose first frames are stored as another stack.
 
     Parameters
     ----------
     columns
-        The events that have them.
+        The columns of the events that contain them.
     """
 
     def __init__(self, columns: Columns) -> None:
-        own = zip(columns["parent"].tolist(), columns["frames"], strict=True)
-        self._own = dict(zip(columns["number"].tolist(), own, strict=True))
-        self._whole: dict[int, tuple[Any, ...]] = {-1: ()}
+        parts = zip(columns["parent"].tolist(), columns["frames"], strict=True)
+        self._parts = dict(zip(columns["number"].tolist(), parts, strict=True))
+        self._joined: dict[int, tuple[Any, ...]] = {-1: ()}
 
     def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
         """Return the distinct stacks of numbers, and the index of each number's stack.
@@ -82,17 +82,17 @@ class WholeStacks:
 
     def _frames(self, number: int) -> tuple[Any, ...]:
         pending = []
-        while number not in self._whole:
-            if number not in self._own:
+        while number not in self._joined:
+            if number not in self._parts:
                 return ()
-            parent, frames = self._own[number]
+            parent, frames = self._parts[number]
             pending.append((number, frames))
             # In a damaged file, a stack may refer to itself.
             number = parent if parent < number else -1
-        whole = self._whole[number]
+        joined = self._joined[number]
         for number, frames in reversed(pending):
-            whole = self._whole[number] = (*whole, *(frames if type(frames) is tuple else ()))
-        return whole
+            joined = self._joined[number] = (*joined, *(frames if type(frames) is tuple else ()))
+        return joined
 
 
 class UnderWayTables:
@@ -111,7 +111,7 @@ class UnderWayTables:
     ) -> None:
         self._facts, self._columns, self._ids = facts, columns, key_ids
         used = [columns[event]["stack"] for event in sorted(STACKED) if "stack" in columns[event]]
-        stacks = WholeStacks(columns.pop(STACK.name))
+        stacks = JoinedStacks(columns.pop(STACK.name))
         #: Numbers of stacks in events, and their rows of `stacks`.
         self._numbers = np.unique(np.concatenate(used)) if used else np.empty(0, np.int64)
         self._rows, frames = stacks.distinct(self._numbers)

@@ -8,7 +8,7 @@ a new row. Tables for users combine all instances of a label on a host.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -22,29 +22,10 @@ from dasfprof.schema.resources import MEMORY_SIZES
 #: Labels of events about a whole host. Events have a `thread_id` of 0 if their recorder gave none.
 HOST_WIDE = ("", "0")
 
-#: Columns of `Trace.workers`, with their types.
-_COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(("host", "worker", "kind", "name", "address"), object),
-    "nthreads": "Int64",
-    **dict.fromkeys(MEMORY_SIZES, float),
-    "memory_sizes": object,
-    "memory_group": object,
-    "group_limit": float,
-    "cpu_group": object,
-    **dict.fromkeys(("cpu_quota", "descriptor_limit"), float),
-    **dict.fromkeys(("thread_limits", "job", "resources"), object),
-    **dict.fromkeys(("started", "first_seen", "last_seen"), float),
-    "boot_id": object,
-    "pid": "Int64",
-    "closed": "boolean",
-    **dict.fromkeys(("joined", "left"), float),
-    "left_reason": object,
-    "exit_code": float,
-    "exit_reason": object,
-    "silent": float,
-    "last_error": object,
-    "last_error_time": float,
-}
+#: Types of the columns of `Trace.workers`, by the annotation of the field of `Worker`.
+_TYPES = {"float": float, "float | None": float, "int | None": "Int64"}
+#: Fields of `Worker` that are not columns, or columns of another type.
+_NO_COLUMNS = ("label", "plugins", "actor_calls", "serialising", "closed")
 
 
 @dataclass
@@ -254,11 +235,15 @@ class WorkerRegister:
             }
             for worker in self.workers
         ]
-        columns = {
+        types: dict[str, Any] = {"worker": object, "kind": object, "closed": "boolean"}
+        types |= dict.fromkeys(MEMORY_SIZES, float)
+        columns = [field for field in fields(Worker) if field.name not in _NO_COLUMNS]
+        types |= {field.name: _TYPES.get(str(field.type), object) for field in columns}
+        table = {
             name: pd.Series([row.get(name) for row in rows], dtype=kind)
-            for name, kind in _COLUMNS.items()
+            for name, kind in types.items()
         }
-        return pd.DataFrame(columns).rename_axis(index="worker_id")
+        return pd.DataFrame(table).rename_axis(index="worker_id")
 
 
 def job_in(header: dict[str, Any]) -> dict[str, str] | None:
@@ -311,22 +296,15 @@ def with_owners(
     table
         The rows.
     hosts
-        The host of each.
+        The host of each row.
     run
-        Host and number of the processes that wrote files.
+        Host and process id of the processes that wrote files.
     """
-    places = list(zip(hosts, table["pid"].tolist(), strict=True))
-    ancestors = [tuple(pids) if isinstance(pids, tuple) else () for pids in table["ancestors"]]
-    above = {
-        (host, pid)
-        for place, (host, _), pids in zip(places, places, ancestors, strict=True)
-        if place in run
-        for pid in pids
-    }
-    ours = [
-        place in run or place in above or any((place[0], pid) in run for pid in pids)
-        for place, pids in zip(places, ancestors, strict=True)
-    ]
+    lines = []  # Each process, followed by its ancestors.
+    for host, pid, above in zip(hosts, table["pid"].tolist(), table["ancestors"], strict=True):
+        lines.append([(host, each) for each in (pid, *(above if isinstance(above, tuple) else ()))])
+    ancestors = {process for line in lines if line[0] in run for process in line}
+    ours = [line[0] in ancestors or not run.isdisjoint(line) for line in lines]
     return table.assign(ours=np.array(ours, dtype=bool))
 
 
@@ -337,17 +315,9 @@ _HOLDS = 5.0
 def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     """Copy the last sample of a host to the samples of all workers on the host.
 
-    Parameters
-    ----------
-    samples
-        In which one worker of each host has columns ``host_...``; on the others these are NaN.
-    hosts
-        The number of the host of each sample.
-
-    Returns
-    -------
-    DataFrame
-        ``host_read`` tells which samples read the host themselves.
+    One worker of each host samples the columns ``host_...``, which are NaN for the others. The
+    column ``host_read`` is 1 for the samples of this worker. `hosts` are the codes of the host of
+    each sample.
     """
     names = [name for name in samples if str(name).startswith("host_")]
     read = samples[names].notna().any(axis=1).to_numpy(dtype=bool)
@@ -382,16 +352,16 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     Parameters
     ----------
     hosts, times, unix_times
-        The number of each event's host, its timestamp, and the Unix time that it also tells.
+        The code of each event's host, its timestamp, and the Unix time that it contains.
     count
-        How many hosts there are.
+        Number of hosts.
 
     Returns
     -------
     array or None
-        For each host the Unix time of its boot: the median of the distance between the two
-        clocks, which a step of one of them leaves alone. A host without such events gets the
-        median of the others. None where no event is timed since boot.
+        Unix time of the boot of each host: the median of the difference between the two clocks,
+        which does not change if one of them is set. A host without such events gets the median of
+        the others. None if no timestamp is a time since boot.
     """
     since_boot = (times < _EARLIEST_UNIX) & (unix_times >= _EARLIEST_UNIX)
     if not since_boot.any():

@@ -136,7 +136,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     never = [name for name, number in runs.items() if not number]
     often = [name for name, number in runs.items() if number >= _INNOCENT]
     suspected, fills = "", False
-    kills = [one for one in memory_kills(run) if one.life in lives and one.suspect]
+    kills = [kill for kill in memory_kills(run) if kill.life in lives and kill.suspect]
     if len(never) == 1 and len(often) == len(runs) - 1 > 0:
         function = never[0]
         others = ", ".join(f"{runs[name]:,} of {name}" for name in often[:3])
@@ -144,7 +144,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
             f"No run of {function} had finished, while the worker's other functions had finished "
             f"runs: {others}. "
         )
-    elif kills and len({one.suspect for one in kills}) == 1:
+    elif kills and len({kill.suspect for kill in kills}) == 1:
         function, suspected = str(kills[-1].suspect), suspicion(kills[-1])
         fills = kills[-1].reason is Reason.RESULTS
     elif ran:
@@ -160,9 +160,9 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
 def lives_lost_with(run: Run, key_id: int) -> list[int]:
     """Return the worker instances that left with a task, in the order of time."""
     only = run.scheduler_only
-    own = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
+    runs = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
     left = run.workers["left"].to_numpy(dtype=float)
-    lives = dict.fromkeys(own["worker_id"].tolist())
+    lives = dict.fromkeys(runs["worker_id"].tolist())
     return [life for life in lives if life >= 0 and np.isfinite(left[life])]
 
 
@@ -217,8 +217,8 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
         return False
     history = run.under_way_history
     if len(history):
-        own = run.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
-        if (history["time"].to_numpy()[own == life["address"]] > end.time - _LONG).any():
+        addresses = run.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
+        if (history["time"].to_numpy()[addresses == life["address"]] > end.time - _LONG).any():
             return False
         at = np.flatnonzero((run.workers["address"] == life["address"]).to_numpy(dtype=bool))
         if np.isin(run.under_way["worker_id"], at).any():
@@ -230,8 +230,8 @@ def idle_seconds(run: Run, address: str) -> float:
     """Return for how long a worker may write nothing: if it had no task in its last sample."""
     lives = np.flatnonzero((run.workers["address"] == address).to_numpy(dtype=bool))
     held = run.managed_memory.reindex(columns=["worker_id", "executing"])
-    own = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)
-    return IDLE_INTERVAL if len(own) and own[-1] == 0 else 0.0
+    executing = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)
+    return IDLE_INTERVAL if len(executing) and executing[-1] == 0 else 0.0
 
 
 def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
@@ -243,8 +243,8 @@ def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
     rows = states[(states["time"] >= before["time"].iloc[-1]) & (states["time"] <= time)]
     steady: set[str] | None = None
     for workers in rows["workers"]:
-        own = [worker for worker in workers or () if worker.get("worker") == address]
-        keys = {str(key) for worker in own for key in worker.get("keys") or ()}
+        rows_of_worker = [worker for worker in workers or () if worker.get("worker") == address]
+        keys = {str(key) for worker in rows_of_worker for key in worker.get("keys") or ()}
         steady = keys if steady is None else steady & keys
     return steady or set()
 

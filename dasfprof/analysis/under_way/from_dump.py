@@ -19,7 +19,6 @@ from dask.utils import key_split
 
 from dasfprof.analysis.trace.keys import as_tuple
 from dasfprof.analysis.under_way.state import (
-    UNFINISHED,
     ClientNow,
     ClusterState,
     FailedTask,
@@ -29,6 +28,7 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.database.storage import is_url, reason, shown
 from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
+from dasfprof.schema.under_way import UNFINISHED
 from dasfprof.text import format_size
 
 #: Maximum numbers of held-back tasks, of failed tasks, and of keys per worker or client.

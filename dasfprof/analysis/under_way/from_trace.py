@@ -182,10 +182,10 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
     functions = open_["function"].astype(object)
     workers = []
     for number in lost.tolist():
-        own = open_[open_["life"] == number]
-        if len(own):
+        lost_attempts = open_[open_["life"] == number]
+        if len(lost_attempts):
             how = departure_of(run, number)
-            keys = run.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
+            keys = run.keys.texts(lost_attempts["key_id"].to_numpy()[:20]).tolist()
             address = str(run.workers["address"].iloc[number])
             # Time at which unfinished tasks were last seen.
             seen = run.under_way[(run.under_way["worker_id"] == number).to_numpy(dtype=bool)]
@@ -197,11 +197,11 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
                     address=address,
                     threads=0,
                     status="lost",
-                    processing=len(own),
+                    processing=len(lost_attempts),
                     processing_keys=tuple(keys),
                     exit=in_words(how),
                     exit_clause=clause([how]),
-                    exit_advice=advice(how, functions[own.index].mode().iloc[0]),
+                    exit_advice=advice(how, functions[lost_attempts.index].mode().iloc[0]),
                     gone=max(end.time - float(left[number]), 0.0),
                     held=tuple((key, str(name)) for key, locks in held for _, name in locks or ()),
                 )
@@ -216,10 +216,10 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
     """
     loops = run.loops_blocked
     ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")
-    own = loops[np.isin(loops["worker_id"], ids) & (loops["time"] <= time).to_numpy()]
-    if not len(own) or np.isfinite(own["until"].iloc[-1]):
+    blocks = loops[np.isin(loops["worker_id"], ids) & (loops["time"] <= time).to_numpy()]
+    if not len(blocks) or np.isfinite(blocks["until"].iloc[-1]):
         return 0.0, -1
-    return max(time - float(own["since"].iloc[-1]), 0.0), int(own["stack"].iloc[-1])
+    return max(time - float(blocks["since"].iloc[-1]), 0.0), int(blocks["stack"].iloc[-1])
 
 
 def _scheduler_died_alone(run: Run) -> bool:
@@ -229,9 +229,9 @@ def _scheduler_died_alone(run: Run) -> bool:
     batch job.
     """
     workers = run.workers
-    whole = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
+    closed_files = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
     return run.recording is RecordingEnd.SCHEDULER_GONE and bool(
-        (whole & workers["left"].isna()).any()
+        (closed_files & workers["left"].isna()).any()
     )
 
 
@@ -261,9 +261,12 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     return tuple(clients)
 
 
-def _wants_nothing(run: Run, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
+def _wants_nothing(run: Run, client: str, looks: pd.DataFrame, looked: pd.Series) -> bool:
     """Return whether the scheduler had kept no result for a client that waited for a long time."""
-    since, later = float(looked["since"]), own["time"][(own["time"] > looked["time"]).to_numpy()]
+    since, later = (
+        float(looked["since"]),
+        looks["time"][(looks["time"] > looked["time"]).to_numpy()],
+    )
     until, states = float(later.min()) if len(later) else np.inf, run.scheduler_states
     if pd.isna(looked["waits_in"]) or not len(states):
         return False

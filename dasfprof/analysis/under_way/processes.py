@@ -99,8 +99,8 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
     for worker in state.workers:
         if worker.status == "lost" or not (worker.answered is False or worker.silent >= _SILENT):
             continue
-        own = [task for task in state.tasks if task.worker == worker.worker]
-        keys = tuple(task.key for task in own) or worker.processing_keys
+        tasks = [task for task in state.tasks if task.worker == worker.worker]
+        keys = tuple(task.key for task in tasks) or worker.processing_keys
         why, suggestion = _WHY_SILENT[worker.process_state]
         since = f" (for {format_duration(worker.silent)})" if worker.silent >= 1 else ""
         # A healthy worker may not answer for a short time, if its host is overloaded or C code
@@ -112,13 +112,13 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
             certainty,
             f"{worker.worker} does not answer{since}: {why}.",
             f"It has {count_of(worker.processing, 'task')}: {name_some(keys) or 'none known'}. "
-            f"{_last_seen(own, worker)}",
+            f"{_last_seen(tasks, worker)}",
             suggestion,
             keys=keys,
             waiting=max(worker.processing, len(keys)),
-            function=own[0].function if own else None,
+            function=tasks[0].function if tasks else None,
             worker=worker.worker,
-            line=user_line(own[0].activity.stack) if own else user_line(worker.loop_stack),
+            line=user_line(tasks[0].activity.stack) if tasks else user_line(worker.loop_stack),
             seconds=worker.silent or None,
         )
 
@@ -152,9 +152,9 @@ _WHY_SILENT: dict[ProcessState | None, tuple[str, str]] = {
 }
 
 
-def _last_seen(own: list[TaskUnderWay], worker: WorkerNow) -> str:
-    if own:
-        return f"Last seen at {describe_stack(own[0].activity.stack)}."
+def _last_seen(tasks: list[TaskUnderWay], worker: WorkerNow) -> str:
+    if tasks:
+        return f"Last seen at {describe_stack(tasks[0].activity.stack)}."
     if worker.loop_stack:
         return f"Its event loop was last seen at {describe_stack(worker.loop_stack)}."
     return "Its stack was not recorded."
@@ -175,14 +175,14 @@ def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
         every = [key for worker in workers for key in worker.processing_keys]
         keys, first = tuple(dict.fromkeys(every)), workers[-1]
         tasks = sum(worker.processing for worker in workers) - len(every) + len(keys)
-        one = len(workers) == 1
-        who = first.worker if one else count_of(len(workers), "worker")
+        single = len(workers) == 1
+        who = first.worker if single else count_of(len(workers), "worker")
         yield Cause(
             "worker-lost",
             "certain",
-            f"{who} {'was' if one else 'were'} lost with {count_of(tasks, 'task')}"
+            f"{who} {'was' if single else 'were'} lost with {count_of(tasks, 'task')}"
             f"{f', {clause}' if clause else ''}.",
-            f"{name_some(keys) or 'Its tasks are unknown'}. {'' if one else 'The last one was '}"
+            f"{name_some(keys) or 'Its tasks are unknown'}. {'' if single else 'The last one was '}"
             f"{first.worker}: {first.exit or 'how it ended is unknown'}.",
             what_to_do or "Check its log and the log of its nanny, which has the exit code.",
             keys=keys,
@@ -332,11 +332,13 @@ _OF_DASK = {
 
 def clause(departures: list[Departure]) -> str:
     """Return a clause about how workers ended, with counts if they ended in different ways."""
-    whys = Counter(one.why for one in departures).most_common()
+    whys = Counter(departure.why for departure in departures).most_common()
     # AGE comes first, because it shows that the tasks are not the cause.
     whys.sort(key=lambda each: each[0] is not Why.AGE)
-    ages = next((map(format_duration, one.ages) for one in departures if one.ages), ())
-    known = {one.words for one in departures if one.why is Why.UNKNOWN}
+    ages = next(
+        (map(format_duration, departure.ages) for departure in departures if departure.ages), ()
+    )
+    known = {departure.words for departure in departures if departure.why is Why.UNKNOWN}
     signal = known.pop() if len(known) == 1 else ""
     how = signal if signal.startswith("killed by ") else "killed or lost"
     given = {Why.AGE: ages, Why.UNKNOWN: (how,)}

@@ -12,10 +12,6 @@ from typing import Any, Literal, NamedTuple
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
 
-#: Names that the scheduler uses for states of unfinished tasks.
-UNFINISHED = ("waiting", "no-worker", "queued", "processing")
-
-
 #: Process states. stopped: by a signal. gone: it ended. busy: one thread computes and no other
 #: runs. idle: all its threads sleep.
 ProcessState = Literal["stopped", "gone", "busy", "idle"]
@@ -378,6 +374,8 @@ class Cause:
             "function": first and first.function,
             "worker": first and first.worker,
             "line": first and user_line(first.activity.stack),
-            "seconds": min((one.seconds for one in tasks if one.seconds is not None), default=None),
+            "seconds": min(
+                (task.seconds for task in tasks if task.seconds is not None), default=None
+            ),
         }
         return cls(*said, **{**known, **others})

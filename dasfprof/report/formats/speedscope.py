@@ -59,7 +59,7 @@ def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, l
 def _groups(
     run: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
 ) -> Iterator[tuple[str, Seconds]]:
-    frames, samples = all_stacks(run), Samples.of(table)
+    frames, samples = all_stacks(run), Samples.from_table(table)
     groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
     seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
     by_code: dict[int, Seconds] = {}

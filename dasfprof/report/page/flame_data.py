@@ -191,7 +191,7 @@ def _views(
             tree = flame_tree(calls, codes, names, stacks, parts)
             yield by, f"Tasks by {by}", tree, len(run.task_samples)
     for of, table, codes, names in samples_beside_tasks(run):
-        found, frames = Samples.of(table), all_stacks(run)
+        found, frames = Samples.from_table(table), all_stacks(run)
         name, title, domains = "client", "Client", np.zeros(len(found), dtype=np.int64)
         if of != "client":
             name, title, domains = "loops", "Event loops", codes

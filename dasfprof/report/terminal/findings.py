@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.under_way.state import UNFINISHED, name_some, user_line
+from dasfprof.analysis.under_way.state import name_some, user_line
 from dasfprof.report.terminal.console import (
     Part,
     echo,
@@ -19,6 +19,7 @@ from dasfprof.report.terminal.console import (
     terminal_width,
 )
 from dasfprof.report.terminal.tables import format_table
+from dasfprof.schema.under_way import UNFINISHED
 from dasfprof.text import clean, count_of, elide, format_duration
 
 if TYPE_CHECKING:
