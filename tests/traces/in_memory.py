@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dasfprof.analysis import Trace
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
@@ -85,7 +84,7 @@ def made_trace(
         for name in ("start", "done")
         if np.isfinite(run.get(name, np.nan))
     ]
-    nothing = TraceBuilder(TraceReader([], progress=False)).make()
+    nothing = vars(Trace.from_reader(TraceReader([], progress=False)))
     made: dict[str, Any] = {
         "tasks": _task_table(tasks, keys, stimuli, scheduler),
         "scheduler_only": _task_table(scheduler_only, keys, stimuli, True).assign(

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.database import EventDatabase, FileDatabase
@@ -141,7 +140,7 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
 def read_window(files: Sequence[WindowedFile], window: Window | None) -> Trace:
     """Read what overlaps a window of a run, or only the small tables if the window is None."""
     databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
-    return Trace(**TraceBuilder(TraceReader(databases, progress=False)).make())
+    return Trace.from_reader(TraceReader(databases, progress=False))
 
 
 class _WindowFile(TraceFile):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,52 +37,6 @@ Columns = dict[str, Any]
 #: Columns that contain stimulus ids.
 _STIMULI = ("cause", "end_cause", "graph", "stimulus")
 
-#: Tables with one row per event, and the names of their events.
-_EVENTS = {
-    "samples": "Resource Usage",
-    "managed_memory": "Managed Memory",
-    "graphs": "Graph",
-    "steals": "Steal",
-    "unsent": "Unsent Tasks",
-    "clocks": "Clock",
-    "disk_usage": "Disk Usage",
-    "gpu_devices": "GPU Devices",
-    "gpu_usage": "GPU Usage",
-    "device_memory": "Device Memory",
-    "function_code": "Function Code",
-    "logs": "Log Record",
-    "tracebacks": "Traceback",
-    "arguments": "Task Arguments",
-    "storage": "Storage",
-    "unpickled": "Task Unpickled",
-    "serialised": "Result Serialised",
-    "locks_held": "Lock Held",
-    "call_profiles": "Call Profile",
-    "cluster_changes": "Cluster Change",
-    "releases": "Result Released",
-    "copies_dropped": "Copy Dropped",
-    "graphs_sent": "Graph Sent",
-    "client_calls": "Client Calls",
-    "sent_values": "Sent Value",
-    "functions_sent": "Function Sent",
-}
-#: Tables of work in progress and of stack samples, and the names of their events.
-_UNDER_WAY = {
-    "under_way_history": "Task Under Way",
-    "loops_blocked": "Loop Blocked",
-    "scheduler_states": "Scheduler State",
-    "task_samples": "Task Sample",
-    "loop_samples": "Loop Sample",
-    "clients_under_way": "Client Under Way",
-    "client_samples": "Client Sample",
-}
-#: Tables whose rows have a start and a duration, and the names of their events.
-_SPANS = {
-    "transfers": "Transfer",
-    "shuffle_messages": "Shuffle Message",
-    "actor_calls": "Actor Call",
-    "worker_functions": "Worker Function",
-}
 #: Tables whose events belong to no worker.
 _OF_NOBODY = ("releases", "graphs_sent", "client_calls", "sent_values", "functions_sent")
 #: Events whose table calls the key ``key``. All other tables call it ``key_id``.
@@ -115,13 +69,13 @@ class TraceBuilder:
         self._under_way = UnderWayTables(reader.facts, self._columns, self._ids)
         self._recording = recording_end(reader.file_ends())
 
-    def make(self) -> dict[str, Any]:
-        """Return the fields of the `Trace`."""
+    def make(self, events: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the fields of the `Trace`, given the metadata of its tables of events."""
         reader, register = self._reader, self._register
         self._align_clocks()
         self._add_scheduler_facts()
         self._check_scheduler_file()
-        tables = {name: self._table(event) for name, event in _EVENTS.items()}
+        tables = {name: self._table(**metadata) for name, metadata in events.items()}
         for name in _OF_NOBODY:
             tables[name] = tables[name].drop(columns="worker_id")
         # The scheduler records the worker that drops a copy.
@@ -129,21 +83,18 @@ class TraceBuilder:
         addresses = dropped.pop("worker").cat
         ids = [register.id_of_address(str(text)) for text in addresses.categories]
         dropped["worker_id"] = np.array(ids, dtype=np.int64)[addresses.codes.to_numpy()]
-        table = self._table("Host Process")
-        hosts = register.host_of(table["worker_id"].to_numpy())
-        tables["host_processes"] = with_owners(table, hosts, reader.processes)
+        processes = tables["host_processes"]
+        hosts = register.host_of(processes["worker_id"].to_numpy())
+        tables["host_processes"] = with_owners(processes, hosts, reader.processes)
         codes = register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], codes)
         tables["call_profiles"] = call_profiles(tables["call_profiles"], reader.profile_directories)
-        tables |= {name: self._under_way.table(event) for name, event in _UNDER_WAY.items()}
-        for name, event in _SPANS.items():
-            tables[name] = self._table(event, "start")
         moved = reader.facts["Transfer"].list_items("keys", self._ids)
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"], set(tables["graphs_sent"]["client"].tolist())
         )
         task_runs.add_helpers(tables["tasks"], tables["storage"])
-        begin, end, left_out = widened(*self._time_ranges(tables), self._events)
+        begin, end, left_out = widened(*self._time_ranges(tables, events), self._events)
         if left_out:
             text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
             self._notes.append(Note("clock", "", text))
@@ -266,18 +217,21 @@ class TraceBuilder:
             self._recording = recording
             self._notes += map(gaps.of_cut_scheduler, self._reader.scheduler_goes_on)
 
-    def _time_ranges(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
+    def _time_ranges(
+        self, tables: dict[str, pd.DataFrame], events: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[float, float]:
         """Set the first and last event of each worker, and return those of the trace."""
         count = len(self._register.workers)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
         for name, table in tables.items():
+            metadata = events.get(name, {"time": "start"})  # The others are tables of task runs.
             if "worker_id" not in table or not len(table):
                 continue
-            if self._reader.window is not None and _EVENTS.get(name) in LASTING:
+            if self._reader.window is not None and metadata.get("event") in LASTING:
                 continue  # These events may be from outside of the window.
             if name == "scheduler_only":
                 starts, stops = table["sent"].to_numpy(), table["known"].to_numpy()
-            elif name == "tasks" or name in _SPANS:
+            elif metadata["time"] == "start":
                 starts = table["start"].to_numpy()
                 stops = starts + table["duration"].to_numpy()
             else:
@@ -297,13 +251,16 @@ class TraceBuilder:
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _table(self, event: str, time: str = "time") -> pd.DataFrame:
-        """Return the table of a kind of event, with the name of the column of its timestamps."""
+    def _table(self, event: str, time: str = "time", *, by_time: bool = False) -> pd.DataFrame:
+        """Return the table of a kind of event. See the metadata of `Trace`."""
         columns = self._columns.pop(event)
         columns[time] = columns.pop("timestamp")
         if time == "start":
             columns.setdefault("duration", np.empty(0))
+        self._under_way.complete(event, columns)
         table = pd.DataFrame(columns, copy=False)
+        if by_time:
+            table = table.sort_values("time", kind="stable", ignore_index=True)
         return table if event in _KEYED else table.rename(columns={"key": "key_id"})
 
     def _task_tables(

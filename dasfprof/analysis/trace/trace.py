@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -29,6 +29,15 @@ Database = MultiEventDatabase | EventDatabase | EventProfiler
 Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]
 
 
+def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[str, Any]:
+    """Return metadata of a table with one row per event of this name.
+
+    `time` is the column with the time of the event. If `by_time`, the table is sorted by time, and
+    otherwise in the order of the files.
+    """
+    return {"event": name, "time": time, "by_time": by_time}
+
+
 @dataclass(frozen=True)
 class Trace:
     """A recorded run as columnar tables, in seconds, bytes, fractions and Unix time.
@@ -37,161 +46,151 @@ class Trace:
     of `workers`, and ``key_id`` is a row of `keys`. A missing time or number is NaN.
     """
 
-    #: A row a task run that a worker recorded (``cpu`` and ``run_queue`` with those of
-    #: other threads that worked for it, by `storage`), in the order of the files: ``key_id,
-    #: run_id, worker_id, host, worker, function, state, start, duration, size, input_size, cpu,
-    #: run_queue, deserialize, disk_read, disk_read_size, executor, collecting, storage, received,
-    #: ready, executing, seceded, done, type, dtype, shape, thread, exception``, and where the
-    #: scheduler knows the run ``scheduler_state, scheduler_waiting, queued, stolen, sent, known,
-    #: wanted, priority_user, priority_generation, priority_order, annotations``, and rows of
-    #: `stimuli`: ``cause`` (of being sent), ``end_cause`` and ``graph`` (the one that made it
-    #: runnable: its row of `graphs` has the same). ``step`` is that of the pipeline, NA where none
-    #: is known; ``client`` the names of those who wanted it, NA where they are unknown; ``line``
-    #: that of the program which built it, and where that is NA ``no_line`` says why. ``source`` is
-    #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
+    #: One row per task run that a worker recorded, in the order of the files: ``key_id, run_id,
+    #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
+    #: deserialize, disk_read, disk_read_size, executor, collecting, storage, received, ready,
+    #: executing, seceded, done, type, dtype, shape, thread, exception``. ``cpu`` and ``run_queue``
+    #: include other threads that worked for it, see `storage`. If the scheduler recorded the run:
+    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
+    #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of the
+    #: assignment), ``end_cause`` and ``graph`` (that made it runnable, as in `graphs`). ``step`` is
+    #: the pipeline step, or NA if unknown; ``client`` the names of the clients that requested it,
+    #: or NA if unknown; ``line`` the source line that built it, or NA with the reason in
+    #: ``no_line``. ``source`` is ``worker``, or ``scheduler`` for all rows if there is no worker's
+    #: file.
     tasks: pd.DataFrame
-    #: When the tasks of clients that the other tables leave out held threads, or may have:
-    #: ``worker_id, begin, end``, by the clock of the worker or, not ``by_worker``, the scheduler's.
+    #: When task runs of clients that the other tables leave out occupied threads, or may have:
+    #: ``worker_id, begin, end``. Times are of the worker's clock if ``by_worker``, and otherwise of
+    #: the scheduler's clock.
     others: pd.DataFrame
-    #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
-    #: memory or erred, so that they ran for certain.
+    #: Task runs that the scheduler recorded and that are in no worker's file. ``lost`` means that
+    #: they certainly ran, because they ended in memory or erred.
     scheduler_only: pd.DataFrame
-    #: A row a message that brought dependencies: ``worker_id, start, duration, source, size,
-    #: state, network, deserialize, keys`` (their number).
-    transfers: pd.DataFrame
-    #: A row a message of a P2P shuffle from one worker to another, in which rows and blocks move
-    #: that are no results: ``worker_id`` (of the sender), ``start, duration, target, size, state``.
-    shuffle_messages: pd.DataFrame
-    #: A row a call of an actor's method: ``worker_id`` (that has the actor), ``start, duration``
+    #: One row per message with dependencies: ``worker_id, start, duration, source, size, state,
+    #: network, deserialize, keys`` (their number).
+    transfers: pd.DataFrame = field(metadata=_of_events("Transfer", time="start"))
+    #: One row per message of a P2P shuffle between workers, with rows and blocks that are no
+    #: results: ``worker_id`` (of the sender), ``start, duration, target, size, state``.
+    shuffle_messages: pd.DataFrame = field(metadata=_of_events("Shuffle Message", time="start"))
+    #: One row per call of an actor's method: ``worker_id`` (of the actor), ``start, duration``
     #: (from its arrival to its answer), ``key_id`` (of the actor), ``method, state``.
-    actor_calls: pd.DataFrame
-    #: A row a function that a client ran on a worker outside of tasks: ``worker_id, start,
-    #: duration`` (from its request to its answer), ``function, cpu, state``.
-    worker_functions: pd.DataFrame
-    #: Dask's locks and semaphores that tasks gave back, a row each time: ``time`` (of that),
+    actor_calls: pd.DataFrame = field(metadata=_of_events("Actor Call", time="start"))
+    #: One row per function that a client ran on a worker outside of tasks: ``worker_id, start,
+    #: duration`` (from the request to the answer), ``function, cpu, state``.
+    worker_functions: pd.DataFrame = field(metadata=_of_events("Worker Function", time="start"))
+    #: One row for each time that a task released a distributed lock or semaphore: ``time``,
     #: ``worker_id, kind, name, limit, since`` (it was held), ``waited``.
-    locks_held: pd.DataFrame
-    #: A row a sample of a process, with all the args of its event. What was read of its host is
-    #: that worker's own where ``host_read`` is 1, else what the host's reader had read last.
-    samples: pd.DataFrame
-    #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
-    managed_memory: pd.DataFrame
-    #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
-    #: memory_limit, memory_target, memory_spill, memory_pause, memory_terminate`` (bytes, NaN:
-    #: none or unknown, see `MEMORY_SIZES`), ``memory_sizes`` (those that its files report, a dict,
-    #: 0: none), ``memory_group, group_limit`` (the control group that limits its process,
-    #: and those bytes; None and NaN: none, or unknown), ``cpu_group, cpu_quota`` (likewise, of
-    #: CPU, in cores), ``descriptor_limit`` (open files), ``thread_limits`` (variables such as
-    #: OMP_NUM_THREADS that its process has, a dict; None: not recorded), ``job`` (the
-    #: variables that name its job, such as SLURM_JOB_ID, a dict; None: none), ``resources`` (that
-    #: tasks may ask it for, a dict of amounts; None: not recorded), ``started`` (its process did),
-    #: ``first_seen, last_seen, boot_id, pid, closed, joined, left,
-    #: left_reason, exit_code`` (of its process; negative: the signal; NaN: unknown),
-    #: ``exit_reason``, ``silent`` (seconds without a heartbeat, if the scheduler gave it up for
-    #: that), ``last_error, last_error_time`` (that Dask logged in its process). ``closed`` is False
-    #: where a file of it ends early.
+    locks_held: pd.DataFrame = field(metadata=_of_events("Lock Held"))
+    #: One row per sample of a process, with all args of its event. Values of the host are this
+    #: worker's own sample if ``host_read`` is 1, and otherwise the last sample of the host.
+    samples: pd.DataFrame = field(metadata=_of_events("Resource Usage"))
+    #: One row per sample of a worker's results: ``worker_id, time, tasks, size, ...``.
+    managed_memory: pd.DataFrame = field(metadata=_of_events("Managed Memory"))
+    #: One row per worker instance: ``host, worker, kind, name, address, nthreads, closed`` (False
+    #: if one of its files ends early) and the fields of `Worker`. The sizes in `MEMORY_SIZES` are
+    #: in bytes, and NaN if there is none or if unknown.
     workers: pd.DataFrame
-    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
-    #: names of steps, the outermost first), and the steals.
-    graphs: pd.DataFrame
-    steals: pd.DataFrame
-    #: The graphs that the recorded client's process sent, in the order of its file: ``time`` (it
-    #: had done so), ``client, host, since, start, optimising, size``, see ``GRAPH_SENT``.
-    graphs_sent: pd.DataFrame
-    #: What the client's program called of Dask, in the order of its file: ``time`` (of the first
-    #: call's begin), ``call, file, line, code, calls, stop, seconds, ...``, see ``CLIENT_CALLS``.
-    client_calls: pd.DataFrame
-    #: The values of 10 kB or more in graphs that it sent: ``time, kind, name, size, seconds, tasks,
-    #: why, held, file, line, code``, see the schema's ``SENT_VALUE``.
-    sent_values: pd.DataFrame
-    #: The functions that it pickled by value: ``time, function, file, line, last, source,
-    #: missing``, see the schema's ``FUNCTION_SENT``. Other tables have their files.
-    functions_sent: pd.DataFrame
-    #: Results that the scheduler let go: ``time``, ``run_id`` (of the task run). None in windows of
-    #: runs beyond memory.
-    releases: pd.DataFrame
+    #: The graphs that arrived at the scheduler: ``time, client, tasks, wanted, stimulus, step``
+    #: (names of steps, outermost first).
+    graphs: pd.DataFrame = field(metadata=_of_events("Graph"))
+    steals: pd.DataFrame = field(metadata=_of_events("Steal"))
+    #: The graphs that the recorded client's process sent: ``time`` (after sending), ``client, host,
+    #: since, start, optimising, size``. See ``GRAPH_SENT``.
+    graphs_sent: pd.DataFrame = field(metadata=_of_events("Graph Sent"))
+    #: The program's calls of Dask: ``time`` (start of the first call), ``call, file, line, code,
+    #: calls, stop, seconds, ...``. See ``CLIENT_CALLS``.
+    client_calls: pd.DataFrame = field(metadata=_of_events("Client Calls"))
+    #: Values of at least 10 kB in graphs that it sent: ``time, kind, name, size, seconds, tasks,
+    #: why, held, file, line, code``. See ``SENT_VALUE``.
+    sent_values: pd.DataFrame = field(metadata=_of_events("Sent Value"))
+    #: Functions that it pickled by value: ``time, function, file, line, last, source, missing``.
+    #: See ``FUNCTION_SENT``. Other tables contain their files.
+    functions_sent: pd.DataFrame = field(metadata=_of_events("Function Sent"))
+    #: Results that the scheduler released: ``time``, ``run_id`` (of the task run). Empty in windows
+    #: of runs beyond memory.
+    releases: pd.DataFrame = field(metadata=_of_events("Result Released"))
     #: Copies of results that workers were asked to drop: ``time``, ``key_id``, ``worker_id``.
-    copies_dropped: pd.DataFrame
-    #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
-    #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
-    unsent: pd.DataFrame
-    #: Restarts, retirements and pauses of workers, cancelled tasks, wishes of adaptive: ``time,
-    #: action, who, workers, number``, see the schema's ``CLUSTER_CHANGE``.
-    cluster_changes: pd.DataFrame
+    copies_dropped: pd.DataFrame = field(metadata=_of_events("Copy Dropped"))
+    #: Tasks that had not been assigned when recording ended, one row per function and state:
+    #: ``time`` (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the
+    #: first).
+    unsent: pd.DataFrame = field(metadata=_of_events("Unsent Tasks"))
+    #: Restarts, retirements and pauses of workers, cancelled tasks, and targets of adaptive:
+    #: ``time, action, who, workers, number``. See ``CLUSTER_CHANGE``.
+    cluster_changes: pd.DataFrame = field(metadata=_of_events("Cluster Change"))
     #: Changes of Dask's estimate of each worker's clock.
-    clocks: pd.DataFrame
-    #: A row a reading of a disk of a host.
-    disk_usage: pd.DataFrame
-    #: Processes that used much of a busy host, a row each look at one: ``worker_id`` (who looked),
-    #: ``time, pid, name, owner, cpu, memory, interval, ancestors``, see the schema's
-    #: ``HOST_PROCESS``; ``ours``: whether it is the run's own, or another program's.
-    host_processes: pd.DataFrame
-    #: What is known of each worker's own GPU, a row each time that changes; ``availability`` says
-    #: why there may be no readings.
-    gpu_devices: pd.DataFrame
-    #: A row a reading of a GPU. ``worker_id`` is who read it: see `GpuSamples`.
-    gpu_usage: pd.DataFrame
-    #: A row a sample of a worker of dask-cuda: what it holds on its GPU, in memory and on disk, and
-    #: what it moved between them since recording began, see the schema's `DEVICE_MEMORY`.
-    device_memory: pd.DataFrame
-    #: The steps of the pipeline, a row each time that one was entered, in the order of time:
-    #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
-    #: ``duration`` (NaN: nothing tells when it was left).
+    clocks: pd.DataFrame = field(metadata=_of_events("Clock"))
+    #: One row per sample of a host's disk.
+    disk_usage: pd.DataFrame = field(metadata=_of_events("Disk Usage"))
+    #: One row per sample of a process that used much of a busy host: ``worker_id`` (that sampled),
+    #: ``time, pid, name, owner, cpu, memory, interval, ancestors``, and ``ours`` (whether it
+    #: belongs to the run). See ``HOST_PROCESS``.
+    host_processes: pd.DataFrame = field(metadata=_of_events("Host Process"))
+    #: One row for each change of what is known about a worker's GPU. ``availability`` explains why
+    #: there may be no samples.
+    gpu_devices: pd.DataFrame = field(metadata=_of_events("GPU Devices"))
+    #: One row per sample of a GPU. ``worker_id`` is the worker that sampled. See `GpuSamples`.
+    gpu_usage: pd.DataFrame = field(metadata=_of_events("GPU Usage"))
+    #: One row per sample of a worker of dask-cuda: its results on the GPU, in memory and on disk,
+    #: and what it moved between them since recording started. See `DEVICE_MEMORY`.
+    device_memory: pd.DataFrame = field(metadata=_of_events("Device Memory"))
+    #: One row for each time that a pipeline step was entered, by time: ``step`` (its path,
+    #: ``outer/inner``), ``name``, ``parent`` (a row, or -1), ``start``, ``duration`` (NaN if it is
+    #: unknown when it was left).
     steps: pd.DataFrame
-    #: The lines of the program that built something, and after them the groups of lines whose
-    #: layers Dask fused into one: ``line`` (``name:number``, what tasks have; of a group all of
-    #: them), ``file, number, code, text, missing`` (why no text), ``cell, library, library_line,
-    #: library_code`` (of a group the last line's), ``fused`` (the lines before it, a tuple).
+    #: The source lines that built something, followed by groups of lines with layers that Dask
+    #: fused: ``line`` (``name:number``, as in `tasks`; for a group all of them), ``file, number,
+    #: code, text, missing`` (why there is no text), ``cell, library, library_line, library_code``
+    #: (for a group of the last line), ``fused`` (the lines before it, as a tuple).
     lines: pd.DataFrame
     #: The layers that were fused into the tasks of several others.
     fused_layers: FusedLayers
-    #: A row an event of user code: ``name``, ``kind`` (``span``, ``instant``; ``begin`` or ``end``
-    #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
+    #: One row per event of user code: ``name``, ``kind`` (``span``, ``instant``, or ``begin`` and
+    #: ``end`` without the other), ``time``, ``duration`` (NaN if unknown), ``process``, ``thread``
     #: (texts of the event's fields), ``args``.
     events: pd.DataFrame
     #: The functions that tasks call: ``time, worker_id, name`` (of the tasks), ``function, file,
-    #: line, source, missing``, see the schema's ``FUNCTION_CODE``.
-    function_code: pd.DataFrame
-    #: What task runs logged: ``time, key_id, run_id, worker_id, logger, level, message, exception,
-    #: line, error`` (1: the first error of its task run).
-    logs: pd.DataFrame
+    #: line, source, missing``. See ``FUNCTION_CODE``.
+    function_code: pd.DataFrame = field(metadata=_of_events("Function Code"))
+    #: Log records of task runs: ``time, key_id, run_id, worker_id, logger, level, message,
+    #: exception, line, error`` (1 for the first error of its task run).
+    logs: pd.DataFrame = field(metadata=_of_events("Log Record"))
     #: The tracebacks of failed task runs: ``time, key_id, run_id, worker_id, text``.
-    tracebacks: pd.DataFrame
-    #: What task runs were called with: ``time, key_id, run_id, worker_id, arguments``, see the
-    #: schema's ``TASK_ARGUMENTS``.
-    arguments: pd.DataFrame
-    #: What task runs read from storage and wrote to it: ``time, key_id, run_id, worker_id,
-    #: protocol, reads, read_size, reading, ...``, see the schema's ``STORAGE``.
-    storage: pd.DataFrame
-    #: Tasks that took a worker long to unpickle, and results that took long to serialise: ``time,
-    #: key_id, run_id, worker_id, size, seconds`` and ``cpu`` or ``target``, see the schema's
-    #: ``TASK_UNPICKLED`` and ``RESULT_SERIALISED``.
-    unpickled: pd.DataFrame
-    serialised: pd.DataFrame
-    #: Profiles of calls, a row a worker and function: ``worker_id, time, path`` (of the file; None:
-    #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
-    #: schema's ``CALL_PROFILE``.
-    call_profiles: pd.DataFrame
-    #: The last that was recorded of each task run over a second whose end nobody recorded:
-    #: ``time``, ``key_id, run_id, worker_id``, the columns of the schema's ``TASK_UNDER_WAY``.
-    #: ``stack`` is a row of `stacks` (-1: unknown), ``waits_keys`` a tuple of key ids.
+    tracebacks: pd.DataFrame = field(metadata=_of_events("Traceback"))
+    #: The arguments of task runs: ``time, key_id, run_id, worker_id, arguments``. See
+    #: ``TASK_ARGUMENTS``.
+    arguments: pd.DataFrame = field(metadata=_of_events("Task Arguments"))
+    #: Reads and writes of task runs: ``time, key_id, run_id, worker_id, protocol, reads, read_size,
+    #: reading, ...``. See ``STORAGE``.
+    storage: pd.DataFrame = field(metadata=_of_events("Storage"))
+    #: Tasks that took a worker long to unpickle, and results that took long to serialize: ``time,
+    #: key_id, run_id, worker_id, size, seconds`` and ``cpu`` or ``target``. See ``TASK_UNPICKLED``
+    #: and ``RESULT_SERIALISED``.
+    unpickled: pd.DataFrame = field(metadata=_of_events("Task Unpickled"))
+    serialised: pd.DataFrame = field(metadata=_of_events("Result Serialised"))
+    #: Call profiles, one row per worker and function: ``worker_id, time, path`` (of the file, or
+    #: None), ``name`` (the function), ``profiler, runs, left_out, refused``. See ``CALL_PROFILE``.
+    call_profiles: pd.DataFrame = field(metadata=_of_events("Call Profile"))
+    #: The last record of each task run of over a second whose end was not recorded: ``time``,
+    #: ``key_id, run_id, worker_id`` and the columns of ``TASK_UNDER_WAY``. ``stack`` is a row of
+    #: `stacks` (-1 if unknown), and ``waits_keys`` is a tuple of key ids.
     under_way: pd.DataFrame
-    #: All that was recorded so, also of task runs that ended later; in the order of ``time``.
-    under_way_history: pd.DataFrame
-    #: When event loops did not turn: ``time, worker_id, since, thread_state, stack``.
-    loops_blocked: pd.DataFrame
-    #: What the scheduler had under way from time to time, see the schema's ``SCHEDULER_STATE``.
-    scheduler_states: pd.DataFrame
-    #: What clients' main threads did, see the schema's ``CLIENT_UNDER_WAY``.
-    clients_under_way: pd.DataFrame
-    #: Samples of the stacks of threads that ran tasks, of event loops that did not turn, and of
-    #: the client's main thread: ``time``, ``stack`` (a row of `stacks`), ``interval`` (the seconds
-    #: that it stands for), ``activity, cpu, run_queue``, see the schema's ``TASK_SAMPLE``.
-    task_samples: pd.DataFrame
-    loop_samples: pd.DataFrame
-    client_samples: pd.DataFrame
+    #: All such records by time, also of task runs that ended later.
+    under_way_history: pd.DataFrame = field(metadata=_of_events("Task Under Way", by_time=True))
+    #: When event loops were blocked: ``time, worker_id, since, thread_state, stack``.
+    loops_blocked: pd.DataFrame = field(metadata=_of_events("Loop Blocked", by_time=True))
+    #: Snapshots of the scheduler's unfinished work. See ``SCHEDULER_STATE``.
+    scheduler_states: pd.DataFrame = field(metadata=_of_events("Scheduler State", by_time=True))
+    #: Snapshots of the main threads of clients. See ``CLIENT_UNDER_WAY``.
+    clients_under_way: pd.DataFrame = field(metadata=_of_events("Client Under Way", by_time=True))
+    #: Stack samples of threads that ran tasks, of blocked event loops, and of the client's main
+    #: thread: ``time``, ``stack`` (a row of `stacks`), ``interval`` (seconds that it represents),
+    #: ``activity, cpu, run_queue``. See ``TASK_SAMPLE``.
+    task_samples: pd.DataFrame = field(metadata=_of_events("Task Sample", by_time=True))
+    loop_samples: pd.DataFrame = field(metadata=_of_events("Loop Sample", by_time=True))
+    client_samples: pd.DataFrame = field(metadata=_of_events("Client Sample", by_time=True))
     #: The distinct stacks that other tables refer to: ``frames``, a tuple of ``(function, file,
-    #: line)``, the outermost first.
+    #: line)``, outermost first.
     stacks: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
@@ -203,7 +202,7 @@ class Trace:
     #: Data notes about what is missing or damaged. The text of each is for people, and its kind is
     #: for rules.
     notes: tuple[Note, ...]
-    #: For each task run: number of its dependencies (-1: unknown), and their key ids.
+    #: For each task run: number of its dependencies (-1 if unknown), and their key ids.
     task_dependencies: tuple[Array, Array]
     #: For each transfer: number of its keys, and their key ids.
     transfer_keys: tuple[Array, Array]
@@ -232,7 +231,7 @@ class Trace:
         ----------
         source
             A `MultiEventDatabase`, `EventDatabase` or `EventProfiler`; a list of those or of
-            paths; or what `dasfprof.open_run` takes: a file, a directory, a glob, a run's name.
+            paths; or what `dasfprof.open_run` accepts: a file, a directory, a glob, a run's name.
         client, progress
             See `TraceAnalyser`.
 
@@ -243,8 +242,15 @@ class Trace:
         SourceNotFoundError, NotATraceError
             If there is no such trace.
         """
-        reader = TraceReader(databases_of(source), progress=is_wanted(progress))
-        return cls(**TraceBuilder(reader, client).make())
+        return cls.from_reader(
+            TraceReader(databases_of(source), progress=is_wanted(progress)), client
+        )
+
+    @classmethod
+    def from_reader(cls, reader: TraceReader, client: str | None = None) -> Trace:
+        """Return the trace that a reader has read, or the part of one client."""
+        events = {each.name: each.metadata for each in fields(Trace) if each.metadata}
+        return cls(**TraceBuilder(reader, client).make(events))
 
     @cached_property
     def dependencies(self) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Tables of work that had started and not ended, and how the recording of a run ended."""
+"""Tables of task runs that had started and not ended, and stacks that are stored in parts."""
 
 from __future__ import annotations
 
@@ -96,20 +96,20 @@ class JoinedStacks:
 
 
 class UnderWayTables:
-    """Builds the tables of unfinished work and of stack samples.
+    """Stacks and key ids for the tables of unfinished work and of stack samples.
 
     Parameters
     ----------
     facts, columns
         The reader's facts and columns by the names of events.
     key_ids
-        The key ids that the collector gave at its end.
+        The key ids that the collector returned at its end.
     """
 
     def __init__(
         self, facts: dict[str, FactColumns], columns: dict[str, Columns], key_ids: Array
     ) -> None:
-        self._facts, self._columns, self._ids = facts, columns, key_ids
+        self._facts, self._ids = facts, key_ids
         used = [columns[event]["stack"] for event in sorted(STACKED) if "stack" in columns[event]]
         stacks = JoinedStacks(columns.pop(STACK.name))
         #: Numbers of stacks in events, and their rows of `stacks`.
@@ -118,21 +118,15 @@ class UnderWayTables:
         #: See `Trace.stacks`.
         self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
 
-    def table(self, event: str) -> pd.DataFrame:
-        """Return the recorded events of one kind, by time. Stacks are given as rows."""
-        columns = self._columns.pop(event)
-        columns["time"] = columns.pop("timestamp")
-        if "key" in columns:
-            columns["key_id"] = columns.pop("key")
-        if "stack" in columns:
+    def complete(self, event: str, columns: Columns) -> None:
+        """Replace the numbers of stacks by rows of `stacks`, and numbers of keys by their ids."""
+        if event in STACKED and "stack" in columns:
             # If no event has a stack, all are -1.
             places = np.searchsorted(self._numbers, columns["stack"])
             columns["stack"] = np.append(self._rows, -1)[places]
         if "waits_keys" in columns:
             items = self._facts[event].list_items("waits_keys", self._ids)
             columns["waits_keys"] = _as_tuples(columns["waits_keys"], items)
-        table = pd.DataFrame(columns, copy=False)
-        return table.sort_values("time", kind="stable", ignore_index=True)
 
 
 def places_not_ended(
