@@ -298,7 +298,9 @@ class Extent:
         set_result(started, with_open_runs, with_open)
         if self.knows_end and self.attempts is not None:
             before = self.attempts[self.attempts["window"] < place].groupby(level=0)
-            set_result(started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"}))
+            set_result(
+                started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"})
+            )
         set_result(started, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
         return started
 
