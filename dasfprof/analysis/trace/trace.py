@@ -355,7 +355,7 @@ def once_per_trace(
     lock = RLock()
 
     @wraps(analysis)
-    def cached(trace: Form, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def cached(trace: Form, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         results, name = _results(trace), (_name(analysis), *args, *kwargs.items())
         if name not in results:
             with lock:
